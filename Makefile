@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 INSTALL ?= install
 
-.PHONY: help demo test check build install uninstall bench record fuzz simulate hunt soak conformance docs
+.PHONY: help demo test check build install uninstall bench bench-sizing record fuzz simulate hunt soak conformance docs
 
 help:
 	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
@@ -18,6 +18,7 @@ help:
 	@echo 'make build     a release: target/release/pgweir, and its debug lines beside it in pgweir.debug'
 	@echo 'make install   program, manual pages, systemd unit and examples into PREFIX=/usr/local, below DESTDIR'
 	@echo 'make bench     pgweir, PgBouncer, a blind relay and direct, in one table (about 20 minutes)'
+	@echo 'make bench-sizing  pools of fixed sizes beside default_pool_size = auto (about an hour)'
 	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
 	@echo 'make fuzz      all fuzz targets, a minute each'
 	@echo 'make simulate  the simulation with SEEDS=20000 new seeds'
@@ -74,6 +75,11 @@ bench:
 	scripts/setup --bench
 	$(CARGO) build --release -p pgweir
 	bench/run
+
+bench-sizing:
+	scripts/setup --bench
+	$(CARGO) build --release -p pgweir
+	bench/sizing
 
 record:
 	scripts/setup

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use crate::choices::{AuthType, LinkChoice, PoolMode, SessionState, SessionStateProbe, SslMode, SyslogFacility};
+use crate::choices::{
+    AuthType, LinkChoice, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode, SyslogFacility,
+};
 use crate::host::{ListenAddresses, UnixSocketDir};
 use crate::setting::ChangeRule::{Reload, Restart};
 use crate::setting::Scope::{Database, Global, Peer, User};
@@ -14,7 +16,7 @@ use crate::setting::Support::{AcceptedNoEffect, Full, NotYet};
 use crate::setting::{Group, Setting};
 use crate::tls_ciphers::{EcdhCurves, Tls13Ciphers, TlsCiphers};
 use crate::tls_protocols::TlsProtocols;
-use crate::value::{CheckQuery, CommaList, Flag, PipelineDepth, SettingValue};
+use crate::value::{CheckQuery, CommaList, Flag, PipelineDepth, PoolSize, SettingValue};
 
 macro_rules! catalogue {
     ($(
@@ -195,9 +197,9 @@ catalogue! {
         help: "By default the name given on the command line. If it is set to another file, the next RELOAD reads that one.",
     }
     /// Server connections per pool, that is per database and user.
-    default_pool_size: u32 {
+    default_pool_size: PoolSize {
         default: Some("20"), unit: "connections", group: Limits, scopes: [Global, Database, User, Peer], change: Reload, support: Full,
-        help: "The key is `pool_size` in [databases], [users] and [peers]; a user's value overrides a database's. 0 is no limit. The size is for the whole process, for any number of workers. For [peers] it is the number of cancel requests under way.",
+        help: "The key is `pool_size` in [databases], [users] and [peers]; a user's value overrides a database's. 0 is no limit. The size is for the whole process, for any number of workers. For [peers] it is the number of cancel requests under way.\n\n`auto` is pgweir's own: the pooler finds out, by experiment, how many servers of a host should work at once, and goes on trying. See docs/sizing.md and `pool_size_max`.",
     }
     /// How long a bare BEGIN may wait for its first statement before it takes a server.
     deferred_begin: Duration {
@@ -374,6 +376,11 @@ catalogue! {
         default: Some("session"), unit: "", group: Pooling, scopes: [Global, Database, User], change: Reload, support: Full,
         help: "`session`: when the client disconnects. `transaction`: when its transaction ends; this mode needs the fewest servers. `statement`: when each query ends; transactions of several statements are refused.\n\nA user's value overrides a database's, and that one overrides the value here. Replication connections are always pooled by session.",
     }
+    /// The most servers of one host that `default_pool_size = auto` may have.
+    pool_size_max: u32 {
+        default: Some("0"), unit: "connections", group: Limits, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own. 0: what the server allows, which is its `max_connections` less the connections that it reserves for others. All pools of a host whose size is `auto` share it.",
+    }
     /// How long a query may run.
     query_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
@@ -518,6 +525,11 @@ catalogue! {
     session_state_probe: SessionStateProbe {
         default: Some("suspected"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
         help: "pgweir's own, with `session_state = full`. `suspected`: after transactions whose text names something that outlives a transaction. `always`: after every transaction, for settings, temporary objects and cursors, so that effects of functions and triggers are seen as well. That costs the server a query of about half a millisecond for each transaction: `pgbench -S` with 16 clients on two processors ran at a seventh of the TPS. `always_locks`: after every transaction, and for advisory locks too, which reads the locks of all backends. The same test ran at a ninth of the TPS, and at less where many locks are held.",
+    }
+    /// Whether the pooler goes on looking for the best `auto` pool size.
+    sizing: SizingChoice {
+        default: Some("auto"), unit: "", group: Limits, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own, for pools whose size is `auto`: see docs/sizing.md. `auto`: other limits on servers at work are tried for moments, and the best is kept. `hold`: the present limits stay as they are, and no others are tried; `SET sizing = 'hold'` on the console does this at once.",
     }
     /// Whether several processes may listen on the same port.
     so_reuseport: Flag {

@@ -265,6 +265,7 @@ impl<'a> Checks<'a> {
             let place = self.database_place(&database.name);
             let name = &database.name;
             let pool_size = database.pool_size.unwrap_or(global.default_pool_size);
+            let pool_size = pool_size.fixed().unwrap_or(global.pool_size_max);
             let min = database.min_pool_size.unwrap_or(global.min_pool_size);
             if pool_size > 0 && min > pool_size && (database.pool_size.is_some() || database.min_pool_size.is_some()) {
                 self.warn(
@@ -286,7 +287,7 @@ impl<'a> Checks<'a> {
 
     fn sizes(&mut self) {
         let global = self.global;
-        let size = global.default_pool_size;
+        let size = global.default_pool_size.fixed().unwrap_or(global.pool_size_max);
         if size > 0 && global.min_pool_size > size {
             self.warn_setting(
                 "min_pool_size",

@@ -138,6 +138,16 @@ choice! {
 }
 
 choice! {
+    /// Whether pool sizes that are `auto` are looked for.
+    SizingChoice {
+        /// Other limits are tried, and the best is kept.
+        Auto = "auto",
+        /// The present limits stay.
+        Hold = "hold",
+    }
+}
+
+choice! {
     /// Which of several idle servers a client gets.
     LinkChoice {
         /// One whose settings already equal the client's, if there is one.

@@ -12,6 +12,10 @@ use crate::peer::PeerSettings;
 use crate::problem::Problem;
 use crate::secret::Secret;
 use crate::user::UserSettings;
+use crate::value::PoolSize;
+
+/// Cancel requests that may be under way to a peer, if `default_pool_size` is `auto`.
+const PEER_POOL_SIZE: u32 = 20;
 
 /// The name of the admin console's database.
 pub const CONSOLE_DATABASE: &str = "pgbouncer";
@@ -78,9 +82,20 @@ impl Config {
     }
 
     /// A user's value overrides the database's, which overrides `default_pool_size`.
+    /// `None` is no limit, also where the pooler finds the size out and `pool_size_max` sets no limit to it.
     pub fn pool_size(&self, database: &DatabaseSettings, pool_user: &str) -> Option<u32> {
+        let size = self.chosen_pool_size(database, pool_user).fixed();
+        no_limit(size.unwrap_or(self.global.pool_size_max))
+    }
+
+    /// Whether the pooler finds out the size of this pool.
+    pub fn pool_size_is_auto(&self, database: &DatabaseSettings, pool_user: &str) -> bool {
+        self.chosen_pool_size(database, pool_user) == PoolSize::Auto
+    }
+
+    fn chosen_pool_size(&self, database: &DatabaseSettings, pool_user: &str) -> PoolSize {
         let size = self.user(pool_user, |user| user.pool_size).or(database.pool_size);
-        no_limit(size.unwrap_or(self.global.default_pool_size))
+        size.unwrap_or(self.global.default_pool_size)
     }
 
     /// The database's value overrides the global one. Never more than the pool's size.
@@ -99,7 +114,8 @@ impl Config {
 
     /// Cancel requests that may be under way to a peer at once.
     pub fn peer_pool_size(&self, peer: &PeerSettings) -> Option<u32> {
-        no_limit(peer.pool_size.unwrap_or(self.global.default_pool_size))
+        let default = self.global.default_pool_size.fixed().unwrap_or(PEER_POOL_SIZE);
+        no_limit(peer.pool_size.unwrap_or(default))
     }
 
     /// Server connections of a database. The database's value overrides the global one.

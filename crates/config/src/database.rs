@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::choices::{LoadBalanceHosts, PoolMode, TargetSessionAttrs};
 use crate::host::{Host, parse_hosts};
-use crate::line_key::{Notes, limit, line_keys, port, size, text, time, word};
+use crate::line_key::{Notes, limit, line_keys, pool_size, port, size, text, time, word};
 use crate::secret::Secret;
-use crate::value::{Kind, Mismatch, SettingValue};
+use crate::value::{Kind, Mismatch, PoolSize, SettingValue};
 
 /// The port of server connections if a line names no port.
 pub const SERVER_PORT_DEFAULT: u16 = 5432;
@@ -43,7 +43,7 @@ pub struct DatabaseSettings {
     /// Sent to the server at startup.
     pub application_name: Option<String>,
     /// Overrides `default_pool_size`; 0 is no limit.
-    pub pool_size: Option<u32>,
+    pub pool_size: Option<PoolSize>,
     /// Overrides `min_pool_size`.
     pub min_pool_size: Option<u32>,
     /// Overrides `reserve_pool_size`.
@@ -181,9 +181,9 @@ line_keys! { DatabaseSettings;
         kind: Kind::Text, unit: "", without: "the server's",
         help: "Asked for at startup.",
     }
-    pool_size -> pool_size: size, {
+    pool_size -> pool_size: pool_size, {
         kind: Kind::Integer, unit: "connections", without: "`default_pool_size`",
-        help: "The size of each pool of the database. 0 is no limit.",
+        help: "The size of each pool of the database. 0 is no limit; `auto` is found by experiment.",
     }
     min_pool_size -> min_pool_size: size, {
         kind: Kind::Integer, unit: "connections", without: "`min_pool_size`",

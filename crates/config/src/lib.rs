@@ -44,8 +44,8 @@ mod value;
 pub use auth_file::{SECRET_BYTES_MAX, USER_NAME_BYTES_MAX};
 pub use catalogue::{CATALOGUE, GlobalSettings};
 pub use choices::{
-    AuthType, LinkChoice, LoadBalanceHosts, PoolMode, SessionState, SessionStateProbe, SslMode, SyslogFacility,
-    TargetSessionAttrs,
+    AuthType, LinkChoice, LoadBalanceHosts, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode,
+    SyslogFacility, TargetSessionAttrs,
 };
 pub use config::{CONSOLE_DATABASE, Config, off};
 pub use console::ConfigRow;
@@ -66,4 +66,6 @@ pub use setting::{ChangeRule, Group, Scope, Setting, Support};
 pub use tls_ciphers::{EcdhCurves, Tls13Ciphers, TlsCiphers};
 pub use tls_protocols::{TlsProtocols, TlsVersion};
 pub use user::UserSettings;
-pub use value::{CheckQuery, CommaList, Flag, Kind, Mismatch, PIPELINE_DEPTH_MAX, PipelineDepth, SettingValue};
+pub use value::{
+    CheckQuery, CommaList, Flag, Kind, Mismatch, PIPELINE_DEPTH_MAX, PipelineDepth, PoolSize, SettingValue,
+};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::conn_string;
 use crate::number::atoi;
 use crate::problem::{Place, Problem, nearest};
-use crate::value::{Kind, Mismatch, SettingValue};
+use crate::value::{Kind, Mismatch, PoolSize, SettingValue};
 
 /// A key of a line, for the documentation.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +81,14 @@ pub(crate) fn word<T: SettingValue>(value: &str, _: &mut Notes) -> Result<Option
 /// A size. A negative number means "as the global setting".
 pub(crate) fn size(value: &str, notes: &mut Notes) -> Result<Option<u32>, Mismatch> {
     Ok(u32::try_from(whole_number(value, notes)).ok())
+}
+
+/// A pool's size: `auto`, or as [`size`].
+pub(crate) fn pool_size(value: &str, notes: &mut Notes) -> Result<Option<PoolSize>, Mismatch> {
+    if value.eq_ignore_ascii_case(PoolSize::AUTO) {
+        return Ok(Some(PoolSize::Auto));
+    }
+    Ok(size(value, notes)?.map(PoolSize::Fixed))
 }
 
 /// A limit. 0 or less means "as the global setting".

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::choices::PoolMode;
-use crate::line_key::{limit, line_keys, size, time, word};
-use crate::value::{Kind, SettingValue};
+use crate::line_key::{limit, line_keys, pool_size, size, time, word};
+use crate::value::{Kind, PoolSize, SettingValue};
 
 /// Settings for one user. A field of `None` is not set, and the database's or the global setting applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct UserSettings {
     /// Overrides the database's and the global `pool_mode`.
     pub pool_mode: Option<PoolMode>,
     /// Overrides the database's `pool_size` and `default_pool_size`; 0 is no limit.
-    pub pool_size: Option<u32>,
+    pub pool_size: Option<PoolSize>,
     /// Overrides the database's and the global `reserve_pool_size`.
     pub reserve_pool_size: Option<u32>,
     /// Overrides `max_user_connections`; never zero.
@@ -36,9 +36,9 @@ line_keys! { UserSettings;
         kind: PoolMode::KIND, unit: "", without: "the database's",
         help: "When servers go back to the pool, in all pools of the user.",
     }
-    pool_size -> pool_size: size, {
+    pool_size -> pool_size: pool_size, {
         kind: Kind::Integer, unit: "connections", without: "the database's",
-        help: "The size of each pool of the user. 0 is no limit.",
+        help: "The size of each pool of the user. 0 is no limit; `auto` is found by experiment.",
     }
     reserve_pool_size -> reserve_pool_size: size, {
         kind: Kind::Integer, unit: "connections", without: "the database's",

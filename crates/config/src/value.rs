@@ -244,6 +244,49 @@ impl SettingValue for PipelineDepth {
     }
 }
 
+/// How many servers a pool may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolSize {
+    /// The pooler finds out how many may work at once.
+    Auto,
+    /// At most this many; 0 is no limit.
+    Fixed(u32),
+}
+
+impl PoolSize {
+    /// The word for [`PoolSize::Auto`].
+    pub(crate) const AUTO: &'static str = "auto";
+
+    /// The number; `None` if the pooler finds it out.
+    pub fn fixed(self) -> Option<u32> {
+        match self {
+            PoolSize::Auto => None,
+            PoolSize::Fixed(size) => Some(size),
+        }
+    }
+}
+
+impl SettingValue for PoolSize {
+    const KIND: Kind = Kind::Integer;
+
+    fn parse(text: &str) -> Result<PoolSize, Mismatch> {
+        if text.eq_ignore_ascii_case(PoolSize::AUTO) {
+            return Ok(PoolSize::Auto);
+        }
+        u32::parse(text).map(PoolSize::Fixed).map_err(|mismatch| Mismatch {
+            expected: format!("auto, or {}", mismatch.expected),
+            hint: mismatch.hint,
+        })
+    }
+
+    fn show(&self) -> Option<String> {
+        match self {
+            PoolSize::Auto => Some(PoolSize::AUTO.into()),
+            PoolSize::Fixed(size) => size.show(),
+        }
+    }
+}
+
 /// Words separated by commas, kept as written for SHOW CONFIG, and as a list for use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommaList {

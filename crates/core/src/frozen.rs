@@ -55,6 +55,7 @@ parts! {
     internal: crate::statements::internal::InternalStatements = shared.internal;
     catalogs: crate::catalog::schedule::Catalogs = shared.catalogs;
     state_stats: crate::base::state_stats::StateStats = shared.state_stats;
+    sizings: crate::pools::sizing::Sizings = shared.sizings;
     random: rand_chacha::ChaCha20Rng = random;
     cancel_key: [u8; 32] = cancel_key;
     mock_key: pgweir_auth::MockKey = mock_key;
@@ -124,6 +125,7 @@ impl Pooler {
                 shapes: parts.shapes,
                 catalogs: parts.catalogs,
                 state_stats: parts.state_stats,
+                sizings: parts.sizings,
                 #[cfg(feature = "weaknesses")]
                 weakness: None,
             },

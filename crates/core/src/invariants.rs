@@ -32,6 +32,7 @@ impl Pooler {
             let name = format!("{}/{}", pool.key.database, pool.key.user);
             self.check_pool(id).map_err(|wrong| format!("pool {name}: {wrong}"))?;
         }
+        self.check_sizings()?;
         self.check_counts()
     }
 
@@ -197,6 +198,26 @@ impl Pooler {
             pool.clients,
             self.clients.iter().filter(|(_, c)| counted(c)).count(),
         )
+    }
+
+    /// Which servers count for the limits on servers at work.
+    fn check_sizings(&self) -> Result<(), String> {
+        for (_, server) in self.servers.iter() {
+            let shares = self.pool(server.pool).share.is_some();
+            must(shares || server.work.is_none(), || "works without a limit".into())?;
+            let may_work = server.link.is_some() || !server.is_idle();
+            must(server.work.is_none() || may_work, || {
+                "idle, and counts as working".into()
+            })?;
+        }
+        for (id, sizing) in self.shared.sizings.iter() {
+            let shares = |s: &Server| self.pool(s.pool).share.is_some_and(|share| share.sizing == id);
+            let working = self.servers.iter().filter(|(_, s)| s.work.is_some() && shares(s));
+            is_count("servers at work", sizing.working(), working.count())?;
+            let pools = pool::live(&self.pools).filter(|(_, p)| p.share.is_some_and(|share| share.sizing == id));
+            is_count("pools of a limit", sizing.pools().len() as u32, pools.count())?;
+        }
+        Ok(())
     }
 
     /// Counts over several pools.

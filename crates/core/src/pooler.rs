@@ -110,6 +110,7 @@ impl Pooler {
             shapes: ShapeTable::new(),
             catalogs: Default::default(),
             state_stats: Default::default(),
+            sizings: Default::default(),
             #[cfg(feature = "weaknesses")]
             weakness: None,
         };
@@ -161,7 +162,9 @@ impl Pooler {
 
     /// When [`Pooler::handle_timeout`] must be called at the latest.
     pub fn poll_timeout(&self) -> Option<Time> {
-        Some(self.timers.next_round())
+        let next = self.timers.next_round();
+        let sizings = self.shared.sizings.due().filter(|_| !self.admin.is_suspended());
+        Some(sizings.map_or(next, |due| due.min(next)))
     }
 
     /// Whether the driver should read bytes of this connection now. After `false` it reads nothing until a
@@ -288,6 +291,11 @@ impl Pooler {
             None => input.len(),
             Some(ServerPhase::Securing) => self.ssl_answer(now, server, input),
             Some(ServerPhase::Connecting | ServerPhase::Login(_)) => self.server_login_bytes(now, server, input),
+            Some(_) if self.shared.sizings.some() => {
+                let consumed = self.reply_bytes(now, server, input);
+                self.note_rest(now, server);
+                consumed
+            }
             Some(_) => self.reply_bytes(now, server, input),
         }
     }
@@ -302,7 +310,11 @@ impl Pooler {
         {
             self.catalogs().doubt(now, pool_id);
         }
+        let pool = self.servers.get(server.0).map(|s| s.pool);
         self.server_lost(now, server, "server conn crashed?", None);
+        if let Some(pool) = pool {
+            self.note_restart(now, pool);
+        }
     }
 
     /// A [`Request::Cancel`] for this server has succeeded or failed.
@@ -327,6 +339,9 @@ impl Pooler {
 
     /// The time asked for by [`Pooler::poll_timeout`] has come (calling it early does no harm).
     pub fn handle_timeout(&mut self, now: Time) {
+        if self.shared.sizings.some() {
+            self.tick_sizings(now);
+        }
         self.run_timers(now);
     }
 

@@ -10,6 +10,7 @@ use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
 use crate::catalog::schedule::Reading;
 use crate::pools::pool::{self, Pool};
+use crate::pools::sizing::Work;
 use crate::state::server_session::ServerSession;
 use crate::state::shape::Shape;
 use crate::statements::held::Held;
@@ -39,6 +40,8 @@ pub(crate) struct Server {
     /// What it has got of clients that share it at this moment; `None` as long as no flight has begun here.
     pub(crate) flights: Option<Box<Flights>>,
     pub(crate) session: ServerSession,
+    /// Set while it counts for the limit on servers at work: see [`crate::pools::sizing`].
+    pub(crate) work: Option<Work>,
     /// Set once TLS secures the connection.
     pub(crate) tls: Option<Box<TlsFacts>>,
     pub(crate) held: Held,
@@ -71,6 +74,7 @@ impl Server {
             conversation: Conversation::new(now),
             cancels: Cancels::default(),
             flights: None,
+            work: None,
             session: ServerSession::new(shape),
             tls: None,
             held: Held::new(),

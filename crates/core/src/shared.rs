@@ -6,6 +6,7 @@ use crate::base::settings::Settings;
 use crate::base::state_stats::StateStats;
 use crate::base::weakness::Weakness;
 use crate::catalog::schedule::Catalogs;
+use crate::pools::sizing::Sizings;
 use crate::state::difference::Change;
 use crate::state::shape::Shape;
 use crate::state::shape_table::ShapeTable;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) shapes: ShapeTable,
     pub(crate) catalogs: Catalogs,
     pub(crate) state_stats: StateStats,
+    /// Limits on servers at work.
+    pub(crate) sizings: Sizings,
     /// The defect that has been brought back.
     #[cfg(feature = "weaknesses")]
     pub(crate) weakness: Option<crate::base::weakness::Weakness>,

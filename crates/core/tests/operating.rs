@@ -606,7 +606,7 @@ fn set_counts_at_once_until_the_next_reload() {
     );
     assert_eq!(rig.servers_log_in().len(), 1);
     let configured = rig.configured.take().expect("the driver hears of it, too");
-    assert_eq!(configured.global.default_pool_size, 2);
+    assert_eq!(configured.global.default_pool_size, pgweir_config::PoolSize::Fixed(2));
     order(&mut rig, boss, "reload");
     reload(&mut rig, new("db = host=127.0.0.1 user=u", "default_pool_size = 1"));
     assert!(logged(&rig, "RELOAD: changed default_pool_size"), "{:?}", rig.log);

@@ -35,6 +35,8 @@ const GAP_SECONDS: f64 = 0.1;
 const GAP_SPACINGS: f64 = 10.0;
 /// After a step, so many windows are put down to the new limit alone, and not to the workload: a wrong step shows at once.
 const PROBATION: u32 = 2;
+/// Servers that have just been connected are slow at first: their caches are empty.
+const WARMING_SECONDS: f64 = 0.25;
 /// How long a limit waits for its servers to be connected.
 const CONNECTING_US: u64 = 2_000_000;
 /// How long a limit that is tried waits for the requests above it to end.
@@ -44,13 +46,13 @@ const UNREACHABLE_US: u64 = 30_000_000;
 
 /// A defect that the tests can ask for, to prove that they would find it.
 #[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum Weakness {
     /// Takes less work for more.
     SignTurned,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Doing {
     /// The limit has been raised, clients wait, and servers are being connected for them.
     Connecting { since_us: u64 },
@@ -61,7 +63,7 @@ enum Doing {
 }
 
 /// The latest figures of the workload at a limit; 0 is unknown.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, pgweir_freeze::Freeze)]
 struct Pace {
     /// How long the requests last that make up the work, in seconds.
     service: f64,
@@ -70,7 +72,7 @@ struct Pace {
 }
 
 /// Finds the limit on servers at work.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub struct Controller {
     ladder: Ladder,
     map: Map,
@@ -252,6 +254,7 @@ impl Controller {
 
     fn connect(&mut self, since_us: u64, now_us: u64) {
         if self.connected >= self.limit().min(self.reach) || !self.meter.somebody_waits() {
+            self.pause = self.pause.max(WARMING_SECONDS);
             self.settle(now_us);
         } else if now_us < since_us.saturating_add(CONNECTING_US) {
             self.due_us = now_us + micros(PAUSE_SECONDS_MIN);

@@ -9,7 +9,7 @@ use crate::Bounds;
 /// ```
 ///
 /// Invariant: ascending, never empty, the first is the least limit allowed and the last the greatest.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Ladder {
     rungs: Vec<u32>,
 }

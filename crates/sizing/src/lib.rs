@@ -20,7 +20,7 @@ pub use controller::{Controller, Weakness};
 pub use step::{Reason, Step};
 
 /// Between which limits the controller may choose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct Bounds {
     /// The least limit, at least 1.
     pub min: u32,

@@ -18,7 +18,7 @@ const SHAPE_VARIANCE: f64 = 0.23;
 const LEVEL_VARIANCE: f64 = 100.0;
 
 /// The map; positions are natural logarithms of limits.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Map {
     positions: Vec<f64>,
     means: Vec<f64>,

@@ -17,7 +17,7 @@ const COST_MEMORY: f64 = 5_000.0;
 const SHARE_WEIGHT: f64 = 0.1;
 
 /// One class: what the present window has seen of it, and what is known of it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, pgweir_freeze::Freeze)]
 struct Class {
     count: u32,
     service_us: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Window {
 }
 
 /// The counters.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Meter {
     began_us: u64,
     latest_us: u64,

@@ -17,7 +17,7 @@ const CLIP: f64 = 9.0;
 const FLOOR: f64 = 2e-5;
 
 /// Estimate of the variance of a window's logarithm of work per second.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Noise {
     windows: f64,
     /// Variance of a window with one completion: one with n of them has the n-th part.

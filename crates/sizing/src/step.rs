@@ -7,7 +7,7 @@ use std::fmt;
 const KEPT: usize = 32;
 
 /// The limit has changed, or the controller has begun to look anew.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, pgweir_freeze::Freeze)]
 pub struct Step {
     /// When, in microseconds of the caller's clock.
     pub at_us: u64,
@@ -20,7 +20,7 @@ pub struct Step {
 }
 
 /// Why the limit has changed.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, pgweir_freeze::Freeze)]
 pub enum Reason {
     /// More servers do more.
     MoreWork {
@@ -81,7 +81,7 @@ impl fmt::Display for Reason {
 }
 
 /// The latest steps, oldest first.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Steps {
     kept: VecDeque<Step>,
 }

@@ -33,7 +33,7 @@ pub use database_ddl::{database_needed_alone, may_need_database_alone};
 pub use definitions::is_definition;
 pub use effects::Effects;
 pub use known_names::{KnownNames, Passed, word_of, words};
-pub use reading::class_of_read;
+pub use reading::{class_of_read, cost_class};
 pub use returns::{Change, Returns};
 pub use scan::{effects, is_plain};
 pub use settings::{body_settings, constant_arguments, hidden_settings, setting_parameters};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use pgweir_config::{AuthType, CheckQuery, Host, ListenAddress, LoadBalanceHosts, PoolMode, Secret, UnixSocketDir};
+use pgweir_config::{
+    AuthType, CheckQuery, Host, ListenAddress, LoadBalanceHosts, PoolMode, PoolSize, Secret, UnixSocketDir,
+};
 
 use crate::support::{assert_one, config, errors, lines, load_files, load_text, sound, warnings};
 
@@ -38,7 +40,10 @@ fn a_production_file_loads_whole() {
     );
     assert_eq!(config.global.pidfile, "");
     let app = config.database("app").unwrap();
-    assert_eq!((app.server_dbname(), app.port, app.pool_size), ("my db", 5433, Some(7)));
+    assert_eq!(
+        (app.server_dbname(), app.port, app.pool_size),
+        ("my db", 5433, Some(PoolSize::Fixed(7)))
+    );
     assert_eq!(app.hosts, [Host::Name("db1".into())]);
     assert_eq!(
         (app.user.as_deref(), app.password),
@@ -82,7 +87,7 @@ fn the_last_of_several_equal_names_counts() {
                 [pgbouncer]\nverbose = 2\nlog_stats = 0\n[users]\nu = pool_size=1\nu = pool_size=2\n";
     let config = config(text);
     assert_eq!((config.global.verbose, config.databases["a"].port), (2, 2));
-    assert_eq!(config.users["u"].pool_size, Some(2));
+    assert_eq!(config.users["u"].pool_size, Some(PoolSize::Fixed(2)));
     assert_eq!(config.global.auth_file.as_deref(), Some("users.txt"));
     let twice: Vec<_> = warnings(text)
         .into_iter()
@@ -204,7 +209,7 @@ fn every_key_of_a_database_is_kept() {
     );
     assert_eq!(
         (a.pool_size, a.min_pool_size, a.reserve_pool_size),
-        (Some(1), Some(1), Some(3))
+        (Some(PoolSize::Fixed(1)), Some(1), Some(3))
     );
     assert_eq!((a.max_db_connections, a.max_db_client_connections), (Some(5), Some(6)));
     assert_eq!(a.query_wait_timeout, Some(Duration::from_secs(4)));
@@ -248,7 +253,7 @@ fn a_star_stands_for_every_other_name() {
     let made = config.database("any thing").unwrap();
     assert_eq!(
         (made.name.as_str(), made.server_dbname(), made.pool_size),
-        ("any thing", "any thing", Some(3))
+        ("any thing", "any thing", Some(PoolSize::Fixed(3)))
     );
     assert_eq!(config.database("fixed").unwrap().server_dbname(), "real");
     assert_eq!(config.database("pgbouncer"), None);

@@ -35,6 +35,8 @@ impl PoolMode {
 pub(crate) struct PoolSettings {
     pub(crate) mode: PoolMode,
     pub(crate) size: u32,
+    /// The size is found by experiment; `size` is pool_size_max then.
+    pub(crate) is_auto: bool,
     pub(crate) min_size: u32,
     pub(crate) reserve_size: u32,
     pub(crate) server_lifetime: Duration,
@@ -122,6 +124,10 @@ pub(crate) struct Settings {
     pub(crate) pin_idle_timeout: Option<Duration>,
     pub(crate) pipeline_depth: PipelineDepth,
     pub(crate) parse_without_server: bool,
+    /// The most servers of a host whose pools have the size `auto`; 0: what it allows.
+    pub(crate) pool_size_max: u32,
+    /// `sizing = hold`.
+    pub(crate) holds_sizes: bool,
     /// `link = adversarial`: for tests.
     pub(crate) link_adversarial: bool,
 }
@@ -172,6 +178,8 @@ impl Settings {
             pin_idle_timeout: off(g.pin_idle_timeout),
             pipeline_depth: g.pipeline_depth,
             parse_without_server: g.parse_without_server.is_on(),
+            pool_size_max: g.pool_size_max,
+            holds_sizes: g.sizing == pgweir_config::SizingChoice::Hold,
             link_adversarial: g.link == pgweir_config::LinkChoice::Adversarial,
             ignore_startup_parameters: g
                 .ignore_startup_parameters
@@ -220,6 +228,7 @@ impl PoolSettings {
                 pgweir_config::PoolMode::Statement => PoolMode::Statement,
             },
             size: config.pool_size(database, pool_user).unwrap_or(0),
+            is_auto: config.pool_size_is_auto(database, pool_user),
             min_size: config.min_pool_size(database, pool_user),
             reserve_size: config.reserve_pool_size(database, pool_user),
             server_lifetime: config.server_lifetime(database),
@@ -250,6 +259,7 @@ impl PoolSettings {
 
     /// Changes the settings that differ for this kind of pool.
     pub(crate) fn suit(&mut self, kind: PoolKind) {
+        self.is_auto &= kind == PoolKind::Clients;
         match kind {
             PoolKind::Replication { .. } => {
                 self.mode = PoolMode::Session;

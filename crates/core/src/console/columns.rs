@@ -31,6 +31,23 @@ const LISTENERS: &[Column] = &[
     int4("clients"),
 ];
 
+const SIZING: &[Column] = &[
+    text("host"),
+    text("sizing"),
+    int4("limit"),
+    int4("settled"),
+    int4("working"),
+    int4("held"),
+    int4("idle"),
+    int4("opening"),
+    int4("waiting"),
+    int4("pools"),
+    int4("servers_max"),
+    int8("per_second"),
+    text("last_step"),
+    text("reason"),
+];
+
 const STATE_STATS: &[Column] = &[text("name"), int8("count")];
 
 const LISTS: &[Column] = &[text("list"), int4("items")];
@@ -260,6 +277,7 @@ pub(crate) fn columns(show: Show) -> &'static [Column] {
         Show::Fds => FDS,
         Show::Listeners => LISTENERS,
         Show::Pins => PINS,
+        Show::Sizing => SIZING,
         Show::StateStats => STATE_STATS,
         Show::Lists => LISTS,
         Show::Mem => MEM,

@@ -35,6 +35,7 @@ pub(crate) enum Show {
     Servers,
     /// The session of one client; the number is its id in SHOW CLIENTS.
     Session(u32),
+    Sizing,
     Sockets,
     State,
     StateStats,
@@ -49,7 +50,7 @@ pub(crate) enum Show {
 }
 
 /// The words behind SHOW.
-const SHOWS: [(&str, Show); 24] = [
+const SHOWS: [(&str, Show); 25] = [
     ("active_sockets", Show::ActiveSockets),
     ("clients", Show::Clients),
     ("config", Show::Config),
@@ -65,6 +66,7 @@ const SHOWS: [(&str, Show); 24] = [
     ("pins", Show::Pins),
     ("pools", Show::Pools),
     ("servers", Show::Servers),
+    ("sizing", Show::Sizing),
     ("sockets", Show::Sockets),
     ("state", Show::State),
     ("state_stats", Show::StateStats),

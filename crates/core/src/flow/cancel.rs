@@ -155,6 +155,9 @@ impl Pooler {
         }
         // A deferred BEGIN that goes to a server only because its time is over is no request of the client.
         let asks = client.session.deferred_begin.is_none_or(|begin| !begin.expired);
+        if self.has_heard_its_last(id) {
+            return;
+        }
         match (client.link, client.waiting) {
             (Some(server_id), Waiting::No | Waiting::ForReplies | Waiting::Flying { .. }) => {
                 self.note_own_cancel(server_id);

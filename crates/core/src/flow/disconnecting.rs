@@ -33,8 +33,8 @@ impl Pooler {
         hint: &str,
     ) {
         self.log_pooler_error(id, message);
-        if self.is_inside_message(id) {
-            // The client is inside a message of its server: an error would become a part of that.
+        // Inside a message of its server, an error would become a part of that.
+        if self.is_inside_message(id) || self.has_heard_its_last(id) {
             return self.close_client(now, id, message);
         }
         self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
@@ -47,6 +47,12 @@ impl Pooler {
     pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
         server.is_some_and(Server::is_inside_message)
+    }
+
+    /// Whether a client has been sent its server's FATAL message: for a client of PostgreSQL nothing comes behind it.
+    pub(crate) fn has_heard_its_last(&self, id: ClientId) -> bool {
+        let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
+        server.is_some_and(|server| server.conversation.fatal.is_some())
     }
 
     /// Closes a client after the bytes written for it, and cleans up its server.

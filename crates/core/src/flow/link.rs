@@ -59,6 +59,9 @@ impl Exchange<'_> {
         if let Waiting::ForServer { since, .. } = client.waiting {
             pool.stats.wait_time += self.now.us_since(since);
         }
+        if let Some(share) = &mut pool.share {
+            self.shared.sizings.begins(self.now, share, &mut server.work);
+        }
         client.waiting = Waiting::No;
         client.session.minds_traces = false;
         client.xact_start = self.now;
@@ -154,7 +157,7 @@ impl Pooler {
             return None;
         }
         let pool = self.pools[pool as usize].as_mut()?;
-        if pool.ties_clients() || !pool.waiting.is_empty() {
+        if pool.ties_clients() || !pool.waiting.is_empty() || pool.share.is_some() {
             return None;
         }
         let server_id = pool.idle.latest_like(likeness)?;
@@ -180,7 +183,7 @@ impl Pooler {
         if self.pool_takes_no_clients_now(pool_id) {
             return self.enqueue(now, id, pool_id);
         }
-        if self.pool(pool_id).waiting.is_empty() {
+        if self.pool(pool_id).waiting.is_empty() && self.has_room_to_work(pool_id) {
             let mut found = self.take_idle(pool_id, id, likeness);
             if let Some(chosen) = found
                 && self.servers.get(chosen.0).is_some_and(|s| s.session.temporary_schema)
@@ -206,7 +209,7 @@ impl Pooler {
     }
 
     /// Takes the idle server that fits a client best out of the list.
-    fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
+    pub(crate) fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         if pool.ties_clients() || self.shared.settings.link_adversarial {
             let shape = self.client_mut(id).session.shape.clone();

@@ -52,6 +52,7 @@ impl Pooler {
         if !self.admin.is_ending() {
             self.wake_idle(now, server.pool);
             self.open_where_waited_longest(now, server.pool);
+            self.host_has_place(now, server.pool);
         }
     }
 
@@ -61,6 +62,9 @@ impl Pooler {
         let connecting = server.is_opening();
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
         self.databases.server_out(pool, connecting);
+        if let Some(share) = &mut pool.share {
+            self.shared.sizings.is_lost(share, server.work);
+        }
         pool.in_doubt -= u32::from(server.in_doubt);
         if server.is_idle() {
             pool.forget_idle(id);

@@ -33,6 +33,7 @@ pub(crate) mod server_messages;
 pub(crate) mod session_input;
 pub(crate) mod signals;
 pub(crate) mod simple_query;
+pub(crate) mod sizing;
 pub(crate) mod traces;
 pub(crate) mod turning;
 pub(crate) mod undoing;

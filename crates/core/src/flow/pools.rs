@@ -58,6 +58,7 @@ impl Pooler {
         };
         self.pools[id as usize] = Some(pool);
         self.pool_index.insert(key, id);
+        self.share_limit(now, id);
         Ok(id)
     }
 

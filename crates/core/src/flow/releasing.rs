@@ -29,7 +29,8 @@ impl Reply<'_> {
             && pool.settings.mode != PoolMode::Session
             && !self.shared.settings.server_reset_query_always
             && !self.shared.catalogs.any_due
-            && pool.waiting.is_empty();
+            && pool.waiting.is_empty()
+            && pool.share.is_none();
         let is_as_it_was = server.session.cleanup == Cleanup::Nothing
             && server.close_reason.is_none()
             && !server.session.leaves_traces
@@ -53,6 +54,7 @@ impl Reply<'_> {
 impl Pooler {
     /// The linked server is clean and its client no longer needs it.
     pub(crate) fn release(&mut self, now: Time, server_id: ServerId) {
+        self.work_ends(now, server_id);
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         let client_id = server.link.take();
         let pool = self.pools[server.pool as usize]
@@ -97,6 +99,7 @@ impl Pooler {
 
     /// A clean server without a client: it goes to the first waiting client or to the idle list, or is closed.
     pub(crate) fn server_is_free(&mut self, now: Time, server_id: ServerId) {
+        self.work_ends(now, server_id);
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         if !server.is_clean() {
             debug_assert!(false, "a server that is not clean is free");
@@ -128,7 +131,8 @@ impl Pooler {
         {
             return;
         }
-        if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
+        let shares = self.pool(pool_id).share.is_some();
+        if shares || self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
             if self.pool(pool_id).key.kind.is_replication() {
                 // Its client has left, or waits for RESUME and gets a new server then.
                 return self.close_server(now, server_id, "replication client was closed");
@@ -139,12 +143,19 @@ impl Pooler {
             let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
             pool.idle.push_back(server_id, &server.session.shape);
             self.pause_progress(now);
+            if shares {
+                self.wake_idle(now, pool_id);
+            }
         }
     }
 
     /// Gives idle servers to waiting clients: the server that was meant for them is being tested for another client, or
     /// is gone.
     pub(crate) fn wake_idle(&mut self, now: Time, pool_id: PoolId) {
+        if self.pool(pool_id).share.is_some() {
+            self.list_waiters(pool_id);
+            return self.start_waiters(now, pool_id);
+        }
         while self.has_idle_for_waiters(pool_id) {
             let Some(server_id) = self.pool_mut(pool_id).idle.pop_back() else {
                 return;

@@ -40,6 +40,9 @@ impl Pooler {
                     self.restore(now, id, server_id);
                     continue;
                 }
+                if exchange.pool.share.is_some() {
+                    exchange.works(&input[at..]);
+                }
                 let before = at;
                 match exchange.pass(input, &mut at) {
                     Stopped::Done => return at,

@@ -69,7 +69,10 @@ impl Pooler {
     }
 
     /// Drops a pool that has neither clients nor servers, but keeps its counters.
-    pub(crate) fn drop_pool(&mut self, pool_id: PoolId) {
+    pub(crate) fn drop_pool(&mut self, now: Time, pool_id: PoolId) {
+        if let Some(Some(_)) = self.pools.get(pool_id as usize) {
+            self.give_up_share(now, pool_id);
+        }
         let Some(pool) = self.pools[pool_id as usize].take() else {
             return;
         };

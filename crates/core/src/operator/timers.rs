@@ -47,6 +47,9 @@ impl Pooler {
         }
         for slot in self.servers.slots() {
             self.time_server(now, ServerId(slot));
+            if self.shared.sizings.some() {
+                self.time_work(now, ServerId(slot));
+            }
         }
         self.time_listeners(now);
         self.listen(now, |listening| listening.time_moves());
@@ -141,7 +144,7 @@ impl Pooler {
             }
         }
         if self.pool(pool_id).servers == 0 {
-            self.drop_pool(pool_id);
+            self.drop_pool(now, pool_id);
         }
     }
 

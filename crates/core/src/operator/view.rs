@@ -15,6 +15,7 @@ use crate::pooler::Pooler;
 use crate::pools::databases::Databases;
 use crate::pools::peers::PeerPools;
 use crate::pools::pool::{self, Pool};
+use crate::pools::sizing::Sizings;
 use crate::server::Server;
 use crate::state::shape_table::ShapeTable;
 use crate::statements::table::StatementTable;
@@ -40,6 +41,7 @@ pub(super) struct View<'a> {
     pub(super) statements: &'a StatementTable,
     pub(super) shapes: &'a ShapeTable,
     pub(super) state_stats: &'a StateStats,
+    pub(super) sizings: &'a Sizings,
 }
 
 impl Pooler {
@@ -60,6 +62,7 @@ impl Pooler {
             statements: &self.shared.statements,
             shapes: &self.shared.shapes,
             state_stats: &self.shared.state_stats,
+            sizings: &self.shared.sizings,
         }
     }
 }

@@ -7,4 +7,5 @@ pub(crate) mod hosts;
 pub(crate) mod idle_list;
 pub(crate) mod peers;
 pub(crate) mod pool;
+pub(crate) mod sizing;
 pub(crate) mod wait_queue;

@@ -10,6 +10,7 @@ use crate::catalog::known::Known;
 use crate::pools::classes::Classes;
 use crate::pools::hosts::Hosts;
 use crate::pools::idle_list::IdleList;
+use crate::pools::sizing::Share;
 use crate::pools::wait_queue::WaitQueue;
 use crate::state::sequences::Sequences;
 use crate::state::shape::Shape;
@@ -38,6 +39,8 @@ pub(crate) struct Pool {
     /// Idle servers, longest idle first.
     pub(crate) idle: IdleList,
     pub(crate) waiting: WaitQueue,
+    /// Its part in the limit on servers at work of its host, if its size is `auto`.
+    pub(crate) share: Option<Share>,
     /// How short the flights of its clients are, by class; `None` while nobody waited with one.
     pub(crate) classes: Option<Box<Classes>>,
     /// Servers that had room for another flight when they were last looked at.
@@ -101,6 +104,7 @@ impl Pool {
             lends: false,
             idle: IdleList::default(),
             waiting: WaitQueue::default(),
+            share: None,
             classes: None,
             roomy: VecDeque::new(),
             servers: 0,

@@ -183,6 +183,9 @@ impl ServerSide<'_> {
         if self.server.introduction == Introduction::NatureAsked {
             return self.nature_told(probe);
         }
+        if self.server.introduction == Introduction::LimitAsked {
+            return self.limit_told(probe);
+        }
         let server = &mut *self.server;
         if !matches!(server.phase, ServerPhase::ConnectQuery) {
             server.session.temporary_schema |= probe.temporary_schema || probe.failed.is_some();

@@ -10,6 +10,11 @@ use pgweir_wire::CancelKey;
 /// The query. A console answers it with an error and stays usable.
 pub(crate) const QUESTION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
+/// The query for the number of connections that PostgreSQL allows to users without privileges.
+pub(crate) const CONNECTIONS_ALLOWED: &str = "SELECT pg_catalog.current_setting('max_connections')::pg_catalog.int4 \
+    OPERATOR(pg_catalog.-) pg_catalog.current_setting('superuser_reserved_connections')::pg_catalog.int4 \
+    OPERATOR(pg_catalog.-) COALESCE(pg_catalog.current_setting('reserved_connections', true), '0')::pg_catalog.int4";
+
 /// The settings that every pooler keeps for its clients from server to server. Behind a pooler the others are not
 /// touched.
 const KEPT_BY_POOLERS: [&str; 5] = [

@@ -43,6 +43,8 @@ pub(crate) enum Introduction {
     Begins,
     /// It was asked for its nature, if that was not certain.
     NatureAsked,
+    /// It was asked how many connections it allows, if that must be known.
+    LimitAsked,
     /// It has run `connect_query`, if there is one.
     Queried,
     /// Its settings are known, or need not be.

@@ -23,6 +23,10 @@ pub const REPORTED: [(&str, &str); 5] = [
     ("TimeZone", "UTC"),
 ];
 
+/// The beginning of the question for the number of connections that a server allows, and the answer.
+const LIMIT_QUESTION: &str = "Query SELECT pg_catalog.current_setting('max_connections')";
+const CONNECTIONS_ALLOWED: u32 = 97;
+
 /// The first question to a new server.
 pub const NATURE_QUESTION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
@@ -308,6 +312,9 @@ impl Rig {
         if self.is_asked(id, &format!("Query {NATURE_QUESTION}")) {
             self.tells_process_id(id, process_id(id));
         }
+        if self.is_asked_for_limit(id) {
+            self.tells_process_id(id, CONNECTIONS_ALLOWED);
+        }
         if self.is_asked(id, "Bind  pgweir_7") {
             self.tells_rows(id, |_| vec![vec![Some(b"role"), Some(b"none")]]);
         }
@@ -324,6 +331,13 @@ impl Rig {
             w.command_complete("SELECT 1");
             w.ready_for_query(TransactionStatus::Idle);
         });
+    }
+
+    /// Whether a server was asked how many connections it allows.
+    fn is_asked_for_limit(&self, id: ServerId) -> bool {
+        let written = self.written.get(&id.into()).map_or(&[][..], Vec::as_slice);
+        let asks = |(tag, body): (u8, &[u8])| line(true, tag, body).starts_with(LIMIT_QUESTION);
+        messages(written).into_iter().any(asks)
     }
 
     /// Whether a server has been sent a message that the test has not looked at.

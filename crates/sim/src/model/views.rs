@@ -59,10 +59,16 @@ const NO_FUNCTIONS: &str = "select v from kv where k = 0-2000000000";
 /// The question for the process id, which distinguishes other poolers.
 const WHOSE_SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
+/// The beginning of the question for the number of connections that the server allows, and a text with a small answer.
+const CONNECTIONS_ALLOWED: (&str, &str) = ("SELECT pg_catalog.current_setting('max_connections')", "select 9");
+
 /// A text, or one that the model can read and that returns the same rows.
 pub(super) fn in_other_words(text: &str) -> &str {
     if text == WHOSE_SESSION {
         return "select pg_backend_pid()";
+    }
+    if text.starts_with(CONNECTIONS_ALLOWED.0) {
+        return CONNECTIONS_ALLOWED.1;
     }
     let is_catalog = CATALOG.iter().any(|begin| text.starts_with(begin));
     if is_catalog { NO_FUNCTIONS } else { text }

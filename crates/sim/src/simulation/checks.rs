@@ -172,10 +172,16 @@ impl World {
             *users.entry(user).or_default() += 1;
         }
         let over = |count: u64, limit: u64| limit > 0 && count > limit;
+        let of_pool = t.pool_size_max.unwrap_or(t.pool_size + t.reserve_pool_size);
+        let of_all = t.pool_size_max.unwrap_or(0);
         let wrong = pools
             .iter()
-            .find(|(_, n)| over(**n, t.pool_size + t.reserve_pool_size))
+            .find(|(_, n)| over(**n, of_pool))
             .map(|((database, user), n)| format!("pool {database}/{user} has {n} servers"))
+            .or_else(|| {
+                let all = pools.values().sum::<u64>();
+                over(all, of_all).then(|| format!("{all} servers, and pool_size_max is {of_all}"))
+            })
             .or_else(|| {
                 databases
                     .iter()

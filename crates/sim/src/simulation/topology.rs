@@ -38,6 +38,8 @@ pub struct Topology {
     pub users: u64,
     /// default_pool_size.
     pub pool_size: u64,
+    /// default_pool_size is auto, and this is pool_size_max.
+    pub pool_size_max: Option<u64>,
     /// min_pool_size.
     pub min_pool_size: u64,
     /// reserve_pool_size.
@@ -197,6 +199,7 @@ impl Topology {
             databases: r.between(1, 2),
             users: r.between(1, 2),
             pool_size,
+            pool_size_max: None,
             min_pool_size: r.below(2),
             reserve_pool_size: *r.pick(&[0, 0, 1, 2]),
             reserve_pool_timeout_ms: *r.pick(&[0, 100, 5000]),
@@ -324,6 +327,16 @@ impl Topology {
                 }
             }
         }
+        let mut sized = Random::new(seed ^ 0x512e_d000);
+        if sized.percent(20) {
+            // Each pool may have one, so that none waits for ever while others keep min_pool_size.
+            let least = topology.databases * topology.users;
+            topology.pool_size_max = Some(
+                sized
+                    .pick(&[None, Some(0), Some(1), Some(3)])
+                    .map_or(0, |more| least + more),
+            );
+        }
         topology
     }
 
@@ -380,7 +393,11 @@ impl Topology {
             ("link", self.link.into()),
             ("pipeline_depth", self.pipeline_depth.into()),
             ("pin_idle_timeout", seconds(self.pin_idle_timeout_ms)),
-            ("default_pool_size", self.pool_size.to_string()),
+            (
+                "default_pool_size",
+                self.pool_size_max.map_or(self.pool_size.to_string(), |_| "auto".into()),
+            ),
+            ("pool_size_max", self.pool_size_max.unwrap_or(0).to_string()),
             ("min_pool_size", self.min_pool_size.min(self.pool_size).to_string()),
             ("reserve_pool_size", self.reserve_pool_size.to_string()),
             ("reserve_pool_timeout", seconds(self.reserve_pool_timeout_ms)),

@@ -72,6 +72,7 @@ impl Pooler {
             self.flies_no_more(client_id, &landed);
         }
         self.learn(pool_id, &landed, has_next);
+        self.flight_worked(now, id, landed.aboard.flight.class, landed.took_us, has_next);
         if !has_next {
             return self.release(now, id);
         }

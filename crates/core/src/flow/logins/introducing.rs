@@ -15,7 +15,7 @@ use crate::server_side::ServerSide;
 use crate::state::probe::Probe;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
-use crate::upstream::nature::{Nature, QUESTION, could_be_postgresql};
+use crate::upstream::nature::{CONNECTIONS_ALLOWED, Nature, QUESTION, could_be_postgresql};
 use crate::upstream::phase::{Introduction, ServerPhase};
 use pgweir_wire::TransactionStatus;
 
@@ -37,13 +37,21 @@ impl Pooler {
                 let is_known_otherwise = self.natures.contains_key(&endpoint);
                 let mut side = self.at(id);
                 if side.must_ask_nature(is_known_otherwise) {
-                    return side.ask_nature(now);
+                    return side.ask_simply(now, QUESTION);
                 }
                 self.introduce(now, id)
             }
             Introduction::NatureAsked => {
-                server.introduction = Introduction::Queried;
+                server.introduction = Introduction::LimitAsked;
                 self.nature_known(now, id);
+                let mut side = self.at(id);
+                if side.must_ask_limit() {
+                    return side.ask_simply(now, CONNECTIONS_ALLOWED);
+                }
+                self.introduce(now, id)
+            }
+            Introduction::LimitAsked => {
+                server.introduction = Introduction::Queried;
                 let query = self.pool(pool_id).settings.connect_query.clone();
                 match query.filter(|_| self.server_mut(id).nature != Nature::Console) {
                     Some(query) => self.at(id).internal_query(now, ServerPhase::ConnectQuery, &query),
@@ -138,15 +146,35 @@ impl ServerSide<'_> {
         self.pool.key.kind == PoolKind::Clients && (keeps || is_suspicious || is_known_otherwise)
     }
 
-    /// Asks a server for its nature, by a query that even a console answers.
-    fn ask_nature(&mut self, now: Time) {
+    /// Whether it must be known how many connections a new server's PostgreSQL allows.
+    fn must_ask_limit(&self) -> bool {
+        let sizings = &self.shared.sizings;
+        let sizing = self.pool.share.and_then(|share| sizings.get(share.sizing));
+        self.server.nature.is_postgresql() && sizing.is_some_and(|sizing| !sizing.knows_allowed())
+    }
+
+    /// Asks a new server a question, by a query that even a console answers.
+    fn ask_simply(&mut self, now: Time, question: &str) {
         let server = &mut *self.server;
         server.phase = ServerPhase::ConnectQuery;
         server.since = now;
         server.conversation.request_time = now;
         server.held.unnamed = Unnamed::Nothing;
         server.session.probe = Some(Box::default());
-        self.asks(To::Probe, |r| r.query(QUESTION.as_bytes()));
+        self.asks(To::Probe, |r| r.query(question.as_bytes()));
+    }
+
+    /// A server has answered [`CONNECTIONS_ALLOWED`].
+    pub(crate) fn limit_told(&mut self, probe: &Probe) {
+        let told = probe.value.as_deref().and_then(|value| value.parse::<u32>().ok());
+        let servers_max = self.shared.settings.pool_size_max;
+        let sizing = self
+            .pool
+            .share
+            .and_then(|share| self.shared.sizings.get_mut(share.sizing));
+        if let (Some(allowed), Some(sizing)) = (told, sizing) {
+            sizing.learn_allowed(self.server.connect_time, allowed, servers_max);
+        }
     }
 
     /// A server has answered [`QUESTION`].

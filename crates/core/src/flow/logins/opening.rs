@@ -21,7 +21,8 @@ impl Pooler {
             let pool = self.pool(pool_id);
             let relied_on = pool.connecting.saturating_sub(pool.in_doubt) as usize;
             let opening = relied_on + servers_soon_free(&self.servers, pool);
-            if pool.waiting.len() <= opening || pool.connecting >= OPENING_AT_ONCE_MAX {
+            let wanted = self.room_to_work(pool_id).map_or(usize::MAX, |room| room as usize);
+            if pool.waiting.len().min(wanted) <= opening || pool.connecting >= OPENING_AT_ONCE_MAX {
                 return;
             }
             if self.pool_takes_no_clients_now(pool_id) || !self.open_server(now, pool_id, false) {
@@ -54,6 +55,9 @@ impl Pooler {
     /// Whether the limits allow one more server now. If a shared limit does not, an idle server of another pool is
     /// closed; its place goes to the client that has waited longest, see [`Pooler::open_where_waited_longest`].
     pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
+        if self.host_is_full(now, pool_id) {
+            return false;
+        }
         let beside = servers_beside(&self.pools, &self.databases, pool_id);
         match self.pool(pool_id).may_open(now, &self.databases, beside, reserve) {
             MayOpen::Yes => return true,

@@ -81,6 +81,10 @@ impl Pooler {
     ) {
         self.shared.settings = Settings::new(&config);
         self.shared.config = config;
+        let settings = &self.shared.settings;
+        self.shared
+            .sizings
+            .configure(now, settings.pool_size_max, settings.holds_sizes);
         for (pool_id, credential) in before {
             self.refresh_pool(now, pool_id, &credential, changes);
         }
@@ -104,7 +108,7 @@ impl Pooler {
             let text = format!("dropping database '{}' as it does not exist anymore", key.database);
             self.log(LogLevel::Warning, text);
             self.drop_connections(now, Trouble::Killed, message, Choice::One(pool_id));
-            return self.drop_pool(pool_id);
+            return self.drop_pool(now, pool_id);
         };
         let elsewhere = match entry.user.as_deref() {
             Some(forced) => *forced != *key.user,
@@ -117,7 +121,7 @@ impl Pooler {
             // Its clients now belong to the pool of another user.
             let message = CloseReason::DatabaseChanged.text();
             self.drop_connections(now, Trouble::Killed, message, Choice::One(pool_id));
-            return self.drop_pool(pool_id);
+            return self.drop_pool(now, pool_id);
         }
         let mut settings = PoolSettings::new(&self.shared.config, &entry, &key.user);
         settings.suit(key.kind);
@@ -131,6 +135,8 @@ impl Pooler {
         if secret_changed {
             pool.credential = credential;
         }
+        self.share_limit(now, pool_id);
+        let pool = self.pool_mut(pool_id);
         if other_servers {
             pool.welcome = None;
             pool.known_startup_values.clear();

@@ -10,6 +10,7 @@ mod show_config;
 mod show_lists;
 mod show_pins;
 mod show_pools;
+mod show_sizing;
 mod show_sockets;
 mod show_stats;
 mod talk;

@@ -41,6 +41,7 @@ impl View<'_> {
             Show::ActiveSockets => self.show_sockets(rows, true),
             Show::Listeners => self.show_listeners(rows),
             Show::Pins => self.show_pins(access, rows),
+            Show::Sizing => self.show_sizing(rows),
             Show::StateStats => self.show_state_stats(rows),
             Show::Pools => self.show_pools(rows, false),
             Show::PoolsExtended => self.show_pools(rows, true),

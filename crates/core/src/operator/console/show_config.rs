@@ -3,7 +3,7 @@
 use crate::console::rows::{Rows, Value};
 use crate::operator::console::show_pools::load_balance_hosts;
 use crate::operator::view::View;
-use pgweir_config::{CONSOLE_DATABASE, UserSettings};
+use pgweir_config::{CONSOLE_DATABASE, PoolSize, SettingValue, UserSettings};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The pool size that PgBouncer shows for its console.
@@ -47,7 +47,7 @@ impl View<'_> {
                 u32::from(d.port).into(),
                 d.server_dbname().into(),
                 d.user.as_deref().into(),
-                d.pool_size.unwrap_or(g.default_pool_size).into(),
+                self.size_of(&name, d.pool_size.unwrap_or(g.default_pool_size)).into(),
                 d.min_pool_size.unwrap_or(g.min_pool_size).into(),
                 d.reserve_pool_size.unwrap_or(g.reserve_pool_size).into(),
                 seconds.into(),
@@ -98,6 +98,15 @@ impl View<'_> {
             .collect()
     }
 
+    /// The number for a size: for `auto` the present limit of the database's host, or else what it can be at most.
+    fn size_of(&self, database: &str, size: PoolSize) -> u32 {
+        size.fixed().unwrap_or_else(|| {
+            let mut pools = self.live_pools().filter(|(_, pool)| &*pool.key.database == database);
+            let sizing = pools.find_map(|(_, pool)| self.sizings.get(pool.share?.sizing));
+            sizing.map_or(self.config.global.pool_size_max, |sizing| sizing.controller().settled())
+        })
+    }
+
     pub(super) fn show_users(&self, rows: &mut Rows<'_>) {
         let none = UserSettings::default();
         let clients = self.clients_by_user();
@@ -106,7 +115,7 @@ impl View<'_> {
             let number = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
             rows.push(&[
                 Value::from(&*name),
-                number(user.pool_size).into(),
+                user.pool_size.and_then(|size| size.show()).unwrap_or_default().into(),
                 number(user.reserve_pool_size).into(),
                 user.pool_mode.map(|mode| mode.word()).into(),
                 self.config.max_user_connections(&name).unwrap_or(0).into(),

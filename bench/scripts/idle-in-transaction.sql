@@ -1,0 +1,4 @@
+begin;
+select 1;
+\sleep 3600 s
+end;

@@ -1,0 +1,345 @@
+//! Pools whose size is `auto`: which servers count for the limit on servers at work, and who starts when there is room.
+
+use crate::base::ids::ServerId;
+use crate::base::pool_id::PoolId;
+use crate::base::request::LogLevel;
+use crate::base::slab::Slab;
+use crate::base::time::Time;
+use crate::exchange::Exchange;
+use crate::flow::logins::opening::servers_soon_free;
+use crate::pooler::Pooler;
+use crate::pools::idle_list::Likeness;
+use crate::pools::pool;
+use crate::pools::sizing::{SizingId, Sizings, UNKNOWN};
+use crate::server::Server;
+use crate::upstream::phase::{Intake, ServerPhase};
+use pgweir_wire::frontend::BindNames;
+use pgweir_wire::{HEADER_BYTES, Header, TransactionStatus};
+use std::time::Duration;
+
+/// A client that has got a server and sent nothing for so long does not use it.
+const UNUSED_AFTER: Duration = Duration::from_millis(100);
+
+/// A class that is not [`UNKNOWN`].
+fn class(number: u64) -> u32 {
+    ((number ^ (number >> 32)) as u32) | 1
+}
+
+impl Server {
+    /// Whether its client holds it and has nothing for it to do.
+    fn rests(&self) -> bool {
+        let talk = &self.conversation;
+        let waits_for_data = talk.intake == Intake::CopyIn;
+        matches!(self.phase, ServerPhase::Linked)
+            && (talk.queue.is_empty() || waits_for_data)
+            && (!talk.is_clean() || waits_for_data)
+            && !self.is_inside_message()
+    }
+
+    /// Whether it could work for somebody: no client holds it without using it.
+    fn could_work(&self) -> bool {
+        let is_held = self.link.is_some() && self.work.is_none();
+        !self.is_opening() && !is_held && !matches!(self.phase, ServerPhase::Closing)
+    }
+}
+
+impl Exchange<'_> {
+    /// A client sends something to its server, beginning with `next`: the server works from now on.
+    #[cold]
+    pub(crate) fn works(&mut self, next: &[u8]) {
+        if self.server.conversation.intake == Intake::CopyIn {
+            return;
+        }
+        let Some(share) = &mut self.pool.share else { return };
+        self.shared.sizings.begins(self.now, share, &mut self.server.work);
+        if self.server.work.is_some_and(|work| work.class == UNKNOWN) {
+            let class = self.cost_class(next);
+            if let Some(work) = &mut self.server.work {
+                work.class = class;
+            }
+        }
+    }
+
+    /// Requests of one class cost about the same.
+    fn cost_class(&self, next: &[u8]) -> u32 {
+        let Ok(Some(header)) = Header::read(next) else { return 1 };
+        let body = &next[HEADER_BYTES..next.len().min(header.message_bytes as usize).max(HEADER_BYTES)];
+        let number = match header.tag {
+            b'Q' => pgweir_sql::cost_class(body),
+            b'P' => {
+                let text = body
+                    .iter()
+                    .position(|byte| *byte == 0)
+                    .map_or(&[][..], |end| &body[end + 1..]);
+                pgweir_sql::cost_class(text.split(|byte| *byte == 0).next().unwrap_or_default())
+            }
+            b'B' => {
+                let names = BindNames::read(body).ok();
+                let known = self.client.statements.names.as_ref();
+                let meaning = names.and_then(|names| known?.get(names.statement));
+                meaning.map_or(0, |meaning| meaning.statement.id)
+            }
+            tag => tag.into(),
+        };
+        class(number)
+    }
+}
+
+impl Pooler {
+    /// A pool gets a part in the limit of its host, or gives it up, as its settings say.
+    pub(crate) fn share_limit(&mut self, now: Time, pool_id: PoolId) {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        let sizings = &mut self.shared.sizings;
+        if let Some(share) = pool.share {
+            let endpoints = sizings.get(share.sizing).map(|sizing| sizing.endpoints());
+            if pool.settings.is_auto && endpoints == Some(&pool.settings.endpoints) {
+                return;
+            }
+            self.give_up_share(now, pool_id);
+        }
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        if !pool.settings.is_auto {
+            return;
+        }
+        let settings = &self.shared.settings;
+        let sizings = &mut self.shared.sizings;
+        let mut share = sizings.join(now, pool_id, &pool.settings.endpoints, 1, settings.pool_size_max);
+        if settings.holds_sizes
+            && let Some(sizing) = sizings.get_mut(share.sizing)
+        {
+            sizing.hold(now);
+        }
+        for slot in self.servers.slots() {
+            let server = self
+                .servers
+                .get_mut(slot)
+                .filter(|s| s.pool == pool_id && s.link.is_some());
+            if let Some(server) = server.filter(|server| !server.rests()) {
+                sizings.begins(now, &mut share, &mut server.work);
+            }
+        }
+        pool.share = Some(share);
+    }
+
+    /// A pool gives up its part in the limit of its host.
+    pub(crate) fn give_up_share(&mut self, now: Time, pool_id: PoolId) {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        let Some(mut share) = pool.share.take() else { return };
+        for slot in self.servers.slots() {
+            if let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) {
+                self.shared.sizings.ends(now, &mut share, &mut server.work, false);
+            }
+        }
+        self.shared.sizings.leave(pool_id, &share);
+    }
+
+    /// Whether a client of this pool may start without exceeding the limit.
+    pub(crate) fn has_room_to_work(&self, pool_id: PoolId) -> bool {
+        self.room_to_work(pool_id).is_none_or(|room| room > 0)
+    }
+
+    /// How many more clients of this pool may start; `None`: no limit but the pool's size.
+    pub(crate) fn room_to_work(&self, pool_id: PoolId) -> Option<u32> {
+        let share = self.pool(pool_id).share?;
+        Some(self.shared.sizings.get(share.sizing)?.room())
+    }
+
+    /// A server does not work any more.
+    pub(crate) fn work_ends(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get_mut(id.0).filter(|s| s.work.is_some()) else {
+            return;
+        };
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        if let Some(share) = &mut pool.share {
+            let waited = !pool.waiting.is_empty();
+            self.shared.sizings.ends(now, share, &mut server.work, waited);
+        }
+    }
+
+    /// A flight has been answered.
+    pub(crate) fn flight_worked(&mut self, now: Time, id: ServerId, flight_class: u64, took_us: u64, has_next: bool) {
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        if let Some(share) = &mut pool.share {
+            let waited = has_next || !pool.waiting.is_empty();
+            let done = (class(flight_class), took_us);
+            self.shared.sizings.goes_on(now, share, &mut server.work, done, waited);
+        }
+    }
+
+    /// A server has answered: if its client holds it with nothing for it to do, another may work.
+    pub(crate) fn note_rest(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        if server.work.is_some() && server.rests() {
+            self.stops_to_work(now, id);
+        }
+    }
+
+    fn stops_to_work(&mut self, now: Time, id: ServerId) {
+        let Some(pool_id) = self.servers.get(id.0).map(|s| s.pool) else {
+            return;
+        };
+        self.work_ends(now, id);
+        self.start_waiters(now, pool_id);
+    }
+
+    /// A client got a server long ago, and has not used it.
+    pub(crate) fn time_work(&mut self, now: Time, id: ServerId) {
+        let is_unused = self.servers.get(id.0).is_some_and(|server| {
+            let is_old = |work: crate::pools::sizing::Work| now - work.since > UNUSED_AFTER;
+            server.link.is_some()
+                && server.conversation.queue.is_empty()
+                && server.conversation.status == TransactionStatus::Idle
+                && server.work.is_some_and(is_old)
+        });
+        if is_unused {
+            self.stops_to_work(now, id);
+        }
+    }
+
+    /// Clients of a pool wait: they start when there is room and it is the pool's turn.
+    pub(crate) fn list_waiters(&mut self, pool_id: PoolId) {
+        if self.pool_takes_no_clients_now(pool_id) {
+            return;
+        }
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        if let Some(share) = pool.share.as_mut().filter(|_| !pool.waiting.is_empty()) {
+            self.shared.sizings.list(pool_id, share);
+        }
+    }
+
+    /// Starts clients that wait at the host of this pool, as far as there is room.
+    pub(crate) fn start_waiters(&mut self, now: Time, pool_id: PoolId) {
+        let Some(share) = self.pool(pool_id).share else { return };
+        self.start_waiters_at(now, share.sizing);
+    }
+
+    fn start_waiters_at(&mut self, now: Time, sizing: SizingId) {
+        loop {
+            let found = self.shared.sizings.get_mut(sizing).filter(|s| s.room() > 0);
+            let Some(next) = found.and_then(|sizing| sizing.next_pool()) else {
+                return;
+            };
+            if let Some(Some(pool)) = self.pools.get_mut(next as usize)
+                && let Some(share) = &mut pool.share
+            {
+                Sizings::taken(share);
+                if self.start_waiter(now, next) {
+                    self.list_waiters(next);
+                }
+            }
+        }
+    }
+
+    /// Gives an idle server to the first client that waits in a pool, or opens one. `false`: no other client of this pool can
+    /// start now.
+    fn start_waiter(&mut self, now: Time, pool_id: PoolId) -> bool {
+        if self.pool_takes_no_clients_now(pool_id) {
+            return false;
+        }
+        let Some((client_id, _)) = self.pool(pool_id).first_waiter() else {
+            return false;
+        };
+        let Some(client) = self.clients.get(client_id.0) else {
+            return false;
+        };
+        let likeness = Likeness::of(&client.session.shape);
+        let Some(server_id) = self.take_idle(pool_id, client_id, likeness) else {
+            self.open_servers_for_waiters(now, pool_id);
+            return false;
+        };
+        let since = self.server_mut(server_id).since;
+        if self.shared.settings.must_be_tested(now, since) {
+            self.test_server(now, server_id);
+            let pool = self.pool(pool_id);
+            return pool.waiting.len() > servers_soon_free(&self.servers, pool);
+        }
+        self.serve_waiter(now, pool_id, server_id)
+    }
+
+    /// Asks the controllers whose time has come for their limits.
+    pub(crate) fn tick_sizings(&mut self, now: Time) {
+        if self.admin.is_suspended() {
+            return;
+        }
+        for id in self.shared.sizings.due_now(now) {
+            let connected = could_work(&self.servers, &self.pools, id);
+            let Some(sizing) = self.shared.sizings.get_mut(id) else {
+                continue;
+            };
+            if let Some(step) = sizing.tick(now, connected) {
+                let names: Vec<String> = sizing.endpoints().iter().map(ToString::to_string).collect();
+                let text = format!(
+                    "sizing of {}: {} servers may work at once instead of {}: {}",
+                    names.join(","),
+                    step.to,
+                    step.from,
+                    step.reason
+                );
+                self.log(LogLevel::Log, text);
+            }
+            self.start_waiters_at(now, id);
+        }
+    }
+
+    /// Whether all servers that a host allows are there. Then one of another pool that is idle makes way.
+    pub(crate) fn host_is_full(&mut self, now: Time, pool_id: PoolId) -> bool {
+        let Some(share) = self.pool(pool_id).share else {
+            return false;
+        };
+        let Some(sizing) = self.shared.sizings.get(share.sizing) else {
+            return false;
+        };
+        let of_host = || sizing.pools().iter().map(|id| (*id, pool::of(&self.pools, *id)));
+        if of_host().map(|(_, pool)| pool.servers).sum::<u32>() < sizing.servers_max() {
+            return false;
+        }
+        let closes = |s: &Server| matches!(s.phase, ServerPhase::Closing) && sizing.pools().contains(&s.pool);
+        if !self.servers.iter().any(|(_, s)| closes(s)) {
+            let others = of_host().filter(|(id, pool)| *id != pool_id && pool.servers > pool.settings.min_size);
+            let idle = others.filter_map(|(_, pool)| pool.idle.front());
+            let longest = idle.min_by_key(|id| self.servers.get(id.0).map(|s| s.since));
+            if let Some(id) = longest {
+                self.close_and_wait(now, id);
+            }
+        }
+        true
+    }
+
+    /// A server of this pool has gone: another pool of its host may open one.
+    pub(crate) fn host_has_place(&mut self, now: Time, pool_id: PoolId) {
+        let Some(share) = self.pool(pool_id).share else { return };
+        let pools = self.shared.sizings.get(share.sizing).map(|s| s.pools().to_vec());
+        for other in pools.unwrap_or_default() {
+            self.list_waiters(other);
+        }
+        self.start_waiters_at(now, share.sizing);
+    }
+
+    /// A server has closed its connection. If it was the last one of its host, PostgreSQL may be another one from now on.
+    pub(crate) fn note_restart(&mut self, now: Time, pool_id: PoolId) {
+        let Some(Some(pool)) = self.pools.get(pool_id as usize) else {
+            return;
+        };
+        let Some(share) = pool.share else { return };
+        let Some(sizing) = self.shared.sizings.get_mut(share.sizing) else {
+            return;
+        };
+        let pools = &self.pools;
+        if sizing.pools().iter().all(|id| pool::of(pools, *id).servers == 0) {
+            sizing.restarted(now);
+        }
+    }
+}
+
+/// The servers of a host that could work.
+fn could_work(servers: &Slab<Server>, pools: &[Option<pool::Pool>], id: SizingId) -> u32 {
+    let is_there = |s: &Server| pool::of(pools, s.pool).share.is_some_and(|share| share.sizing == id);
+    servers.iter().filter(|(_, s)| s.could_work() && is_there(s)).count() as u32
+}

@@ -1,0 +1,393 @@
+//! Limits on servers at work, one for each host whose pools have the size `auto`: see docs/sizing.md.
+//!
+//! PostgreSQL's load is one thing for a host, so all pools there share one limit. It applies to clients that ask for a
+//! server: whoever holds one goes on, so that no lock can wait for the queue.
+
+use crate::base::pool_id::PoolId;
+use crate::base::request::Endpoint;
+use crate::base::time::Time;
+use pgweir_sizing::{Bounds, Controller, Step};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The limit at the beginning.
+const LIMIT_AT_FIRST: u32 = 8;
+
+/// The most servers of a host while it is not known what it allows.
+const SERVERS_MAX_AT_FIRST: u32 = 90;
+
+/// Completions per second are counted over this time.
+const RATE_PERIOD: Duration = Duration::from_secs(1);
+
+/// A pool's mean service time follows the latest so many requests.
+const MEAN_WEIGHT: u64 = 16;
+
+/// The class of work whose requests are not known: nothing is learnt from it.
+pub(crate) const UNKNOWN: u32 = 0;
+
+/// The place of a [`Sizing`] among all.
+pub(crate) type SizingId = u32;
+
+/// What a server does that counts for the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) struct Work {
+    pub(crate) since: Time,
+    /// Requests of one class cost about the same; [`UNKNOWN`] before the first request, and for flights, which count one by
+    /// one.
+    pub(crate) class: u32,
+    /// What its pool has been charged for it in advance, microseconds.
+    charged_us: u64,
+}
+
+/// A pool's part in the limit of its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) struct Share {
+    pub(crate) sizing: SizingId,
+    /// Its turn among the pools of the host: service time that it has had, divided by its weight.
+    turn: u64,
+    /// Mean service time of its requests, microseconds times [`MEAN_WEIGHT`].
+    mean: u64,
+    /// It stands among the pools that wait.
+    is_listed: bool,
+    weight: u32,
+}
+
+impl Share {
+    fn new(sizing: SizingId, turn: u64, weight: u32) -> Self {
+        Share {
+            sizing,
+            turn,
+            mean: 0,
+            is_listed: false,
+            weight: weight.max(1),
+        }
+    }
+
+    fn expected_us(&self) -> u64 {
+        self.mean / MEAN_WEIGHT
+    }
+
+    /// Takes back what was charged for work, and charges what it has cost.
+    fn settle(&mut self, work: &Work, cost_us: u64) {
+        let weight = u64::from(self.weight);
+        self.turn = self.turn.saturating_sub(work.charged_us / weight) + cost_us / weight;
+        self.mean = self.mean - self.mean / MEAN_WEIGHT + cost_us;
+    }
+}
+
+/// One host, or one list of hosts, and what its pools share.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) struct Sizing {
+    endpoints: Vec<Endpoint>,
+    controller: Controller,
+    /// The pools whose size is `auto`.
+    pools: Vec<PoolId>,
+    /// Servers at work.
+    working: u32,
+    /// Pools with clients that wait and may start, by their turns.
+    waiting: BTreeSet<(u64, PoolId)>,
+    /// The turn of the pool that was served last.
+    clock: u64,
+    /// The most servers that the host allows; `None`: not known.
+    allowed: Option<u32>,
+    bounds: Bounds,
+    /// Something was completed since the last look.
+    has_news: bool,
+    /// Requests completed since then, and per second before.
+    period: (Time, u64),
+    rate: u64,
+}
+
+impl Sizing {
+    fn new(now: Time, endpoints: Vec<Endpoint>, bounds: Bounds) -> Self {
+        Sizing {
+            endpoints,
+            controller: Controller::new(bounds, LIMIT_AT_FIRST, now.0),
+            pools: Vec::new(),
+            working: 0,
+            waiting: BTreeSet::new(),
+            clock: 0,
+            allowed: None,
+            bounds,
+            has_news: false,
+            period: (now, 0),
+            rate: 0,
+        }
+    }
+
+    pub(crate) fn controller(&self) -> &Controller {
+        &self.controller
+    }
+
+    pub(crate) fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    pub(crate) fn pools(&self) -> &[PoolId] {
+        &self.pools
+    }
+
+    pub(crate) fn working(&self) -> u32 {
+        self.working
+    }
+
+    /// The most servers that all its pools may have.
+    pub(crate) fn servers_max(&self) -> u32 {
+        self.bounds.max
+    }
+
+    /// Requests completed per second.
+    pub(crate) fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// Servers that may begin to work now.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        self.controller.limit().saturating_sub(self.working)
+    }
+
+    /// Whether a pool has clients that wait.
+    pub(crate) fn somebody_waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// A request was completed.
+    fn completed(&mut self, now: Time, class: u32, service_us: u64, waited: bool) {
+        let waited = waited || self.somebody_waits();
+        self.controller.completed(now.0, class, service_us, waited);
+        self.has_news = true;
+        self.period.1 += 1;
+    }
+
+    /// When the controller must be asked; `None` while there is nothing to learn.
+    fn due(&self) -> Option<Time> {
+        (self.has_news || self.somebody_waits()).then(|| Time(self.controller.due_us()))
+    }
+
+    /// Asks the controller. `connected`: servers that could work. Returns a step to another limit.
+    pub(crate) fn tick(&mut self, now: Time, connected: u32) -> Option<Step> {
+        self.has_news = false;
+        let (since, completed) = self.period;
+        let passed_us = now.us_since(since);
+        if passed_us >= RATE_PERIOD.as_micros() as u64 {
+            self.rate = completed.saturating_mul(1_000_000) / passed_us;
+            self.period = (now, 0);
+        }
+        let step = self.controller.tick(now.0, connected, self.working);
+        step.filter(|step| step.from != step.to)
+    }
+
+    /// The pool whose turn it is, out of those that wait.
+    pub(crate) fn next_pool(&mut self) -> Option<PoolId> {
+        let (turn, pool) = self.waiting.pop_first()?;
+        self.clock = self.clock.max(turn);
+        Some(pool)
+    }
+}
+
+/// All limits.
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
+pub(crate) struct Sizings {
+    all: Vec<Option<Sizing>>,
+}
+
+impl Sizings {
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn some(&self) -> bool {
+        !self.all.is_empty()
+    }
+
+    pub(crate) fn get(&self, id: SizingId) -> Option<&Sizing> {
+        self.all.get(id as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SizingId) -> Option<&mut Sizing> {
+        self.all.get_mut(id as usize)?.as_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SizingId, &Sizing)> {
+        let places = self.all.iter().enumerate();
+        places.filter_map(|(id, sizing)| Some((id as SizingId, sizing.as_ref()?)))
+    }
+
+    /// A pool at these endpoints, whose size is `auto`, gets its part in their limit.
+    pub(crate) fn join(
+        &mut self,
+        now: Time,
+        pool: PoolId,
+        endpoints: &[Endpoint],
+        weight: u32,
+        servers_max: u32,
+    ) -> Share {
+        let bounds = bounds(servers_max, None);
+        let known = self
+            .all
+            .iter()
+            .position(|s| s.as_ref().is_some_and(|s| s.endpoints == endpoints));
+        let at = known
+            .or_else(|| self.all.iter().position(Option::is_none))
+            .unwrap_or_else(|| {
+                self.all.push(None);
+                self.all.len() - 1
+            });
+        let sizing = self.all[at].get_or_insert_with(|| Sizing::new(now, endpoints.to_vec(), bounds));
+        sizing.pools.push(pool);
+        Share::new(at as SizingId, sizing.clock, weight)
+    }
+
+    /// A pool gives up its part. No server of it may be at work.
+    pub(crate) fn leave(&mut self, pool: PoolId, share: &Share) {
+        self.unlist(pool, &mut share.clone());
+        let Some(place) = self.all.get_mut(share.sizing as usize) else {
+            return;
+        };
+        if let Some(sizing) = place {
+            sizing.pools.retain(|other| *other != pool);
+            if sizing.pools.is_empty() {
+                *place = None;
+            }
+        }
+    }
+
+    /// Clients of a pool wait, and may start when it is the pool's turn.
+    pub(crate) fn list(&mut self, pool: PoolId, share: &mut Share) {
+        let Some(sizing) = self.get_mut(share.sizing).filter(|_| !share.is_listed) else {
+            return;
+        };
+        // Who has not waited for a while has saved nothing up.
+        share.turn = share.turn.max(sizing.clock);
+        share.is_listed = sizing.waiting.insert((share.turn, pool));
+    }
+
+    /// The pool was taken out by [`Sizing::next_pool`].
+    pub(crate) fn taken(share: &mut Share) {
+        share.is_listed = false;
+    }
+
+    fn unlist(&mut self, pool: PoolId, share: &mut Share) {
+        if let Some(sizing) = self.get_mut(share.sizing).filter(|_| share.is_listed) {
+            sizing.waiting.retain(|(_, other)| *other != pool);
+        }
+        share.is_listed = false;
+    }
+
+    /// A server begins to work.
+    pub(crate) fn begins(&mut self, now: Time, share: &mut Share, work: &mut Option<Work>) {
+        if work.is_some() {
+            return;
+        }
+        let charged_us = share.expected_us();
+        share.turn += charged_us / u64::from(share.weight);
+        *work = Some(Work {
+            since: now,
+            class: UNKNOWN,
+            charged_us,
+        });
+        if let Some(sizing) = self.get_mut(share.sizing) {
+            sizing.working += 1;
+        }
+    }
+
+    /// A server does not work any more. `waited`: another client of its pool waits.
+    pub(crate) fn ends(&mut self, now: Time, share: &mut Share, work: &mut Option<Work>, waited: bool) {
+        let Some(done) = work.take() else { return };
+        let service_us = now.us_since(done.since);
+        share.settle(&done, service_us);
+        if let Some(sizing) = self.get_mut(share.sizing) {
+            sizing.working -= 1;
+            if done.class != UNKNOWN {
+                sizing.completed(now, done.class, service_us, waited);
+            }
+        }
+    }
+
+    /// A server is gone, whatever it was doing.
+    pub(crate) fn is_lost(&mut self, share: &mut Share, work: Option<Work>) {
+        if let (Some(work), Some(sizing)) = (work, self.get_mut(share.sizing)) {
+            share.turn = share.turn.saturating_sub(work.charged_us / u64::from(share.weight));
+            sizing.working -= 1;
+        }
+    }
+
+    /// A server has completed one of several requests, and works on.
+    pub(crate) fn goes_on(
+        &mut self,
+        now: Time,
+        share: &mut Share,
+        work: &mut Option<Work>,
+        done: (u32, u64),
+        waited: bool,
+    ) {
+        let (class, service_us) = done;
+        let Some(work) = work else { return };
+        share.settle(work, service_us);
+        (work.since, work.class, work.charged_us) = (now, UNKNOWN, 0);
+        if let Some(sizing) = self.get_mut(share.sizing) {
+            sizing.completed(now, class, service_us, waited);
+        }
+    }
+
+    /// When the first controller must be asked.
+    #[inline]
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.all.iter().flatten().filter_map(Sizing::due).min()
+    }
+
+    /// Those whose controllers must be asked now.
+    pub(crate) fn due_now(&self, now: Time) -> Vec<SizingId> {
+        let due = self
+            .iter()
+            .filter(|(_, sizing)| sizing.due().is_some_and(|at| at <= now));
+        due.map(|(id, _)| id).collect()
+    }
+
+    /// What pool_size_max says, and whether the limits are held.
+    pub(crate) fn configure(&mut self, now: Time, servers_max: u32, held: bool) {
+        for sizing in self.all.iter_mut().flatten() {
+            sizing.set_bounds(now, servers_max);
+            if sizing.controller.is_held() != held {
+                sizing.controller.hold(held, now.0);
+            }
+        }
+    }
+}
+
+impl Sizing {
+    fn set_bounds(&mut self, now: Time, servers_max: u32) {
+        let bounds = bounds(servers_max, self.allowed);
+        if bounds != self.bounds {
+            self.bounds = bounds;
+            self.controller.set_bounds(bounds, now.0);
+        }
+    }
+
+    /// A server has told how many connections it allows.
+    pub(crate) fn learn_allowed(&mut self, now: Time, allowed: u32, servers_max: u32) {
+        self.allowed = Some(allowed);
+        self.set_bounds(now, servers_max);
+    }
+
+    /// Whether it is known how many connections the server allows.
+    pub(crate) fn knows_allowed(&self) -> bool {
+        self.allowed.is_some()
+    }
+
+    /// The last server has gone: it may be another PostgreSQL that answers next.
+    pub(crate) fn restarted(&mut self, now: Time) {
+        self.allowed = None;
+        self.controller.restarted(now.0);
+    }
+
+    pub(crate) fn hold(&mut self, now: Time) {
+        self.controller.hold(true, now.0);
+    }
+}
+
+/// Between which limits a controller chooses. `servers_max` is pool_size_max, `allowed` what the server allows.
+fn bounds(servers_max: u32, allowed: Option<u32>) -> Bounds {
+    let allowed = allowed.unwrap_or(SERVERS_MAX_AT_FIRST).max(1);
+    let max = if servers_max > 0 { servers_max } else { allowed };
+    Bounds { min: 1, max }
+}
