@@ -198,6 +198,27 @@ fn a_client_that_got_a_server_and_uses_it_not_counts_no_more() {
     assert_eq!(show(&mut rig, "working"), "0");
 }
 
+/// A long query, a client that does not read its answer, a lock: whoever works on when others are done long ago.
+#[test]
+fn long_work_makes_nobody_wait_for_long() {
+    let mut rig = auto("");
+    let clients = crowd(&mut rig, 40);
+    let first = linked(&rig, &clients);
+    rig.wait(Duration::from_millis(2));
+    rig.completes(first[0], "SELECT 1");
+    // Only what is usual is known; the others work on.
+    rig.wait(Duration::from_millis(400));
+    rig.servers_log_in();
+    let both = linked(&rig, &clients);
+    assert_eq!(both.len(), 2 * LIMIT, "those that were at work before do not count");
+    assert_eq!(show(&mut rig, "long"), LIMIT.to_string());
+    for server in &first[1..] {
+        rig.completes(*server, "SELECT 1");
+    }
+    assert_eq!(show(&mut rig, "long"), "1");
+    assert_eq!(linked(&rig, &clients).len(), LIMIT + 1);
+}
+
 #[test]
 fn the_host_never_gets_more_connections_than_pool_size_max() {
     let databases = "one = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";

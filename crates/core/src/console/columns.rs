@@ -37,6 +37,7 @@ const SIZING: &[Column] = &[
     int4("limit"),
     int4("settled"),
     int4("working"),
+    int4("long"),
     int4("held"),
     int4("idle"),
     int4("opening"),

@@ -189,7 +189,7 @@ impl Pooler {
         self.start_waiters(now, pool_id);
     }
 
-    /// A client got a server long ago, and has not used it.
+    /// A client got a server long ago and has not used it, or uses it for far longer than others do.
     pub(crate) fn time_work(&mut self, now: Time, id: ServerId) {
         let is_unused = self.servers.get(id.0).is_some_and(|server| {
             let is_old = |work: crate::pools::sizing::Work| now - work.since > UNUSED_AFTER;
@@ -199,7 +199,15 @@ impl Pooler {
                 && server.work.is_some_and(is_old)
         });
         if is_unused {
-            self.stops_to_work(now, id);
+            return self.stops_to_work(now, id);
+        }
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
+        let pool_id = server.pool;
+        let share = self.pools[pool_id as usize].as_ref().and_then(|pool| pool.share);
+        if share.is_some_and(|share| self.shared.sizings.becomes_long(now, &share, &mut server.work)) {
+            self.start_waiters(now, pool_id);
         }
     }
 

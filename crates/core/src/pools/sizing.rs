@@ -22,6 +22,14 @@ const RATE_PERIOD: Duration = Duration::from_secs(1);
 /// A pool's mean service time follows the latest so many requests.
 const MEAN_WEIGHT: u64 = 16;
 
+/// Work that takes so many times as long as the mean of its pool, and at least [`LONG_MIN`], no longer counts: those behind it
+/// do not wait for it.
+const LONG_TIMES: u64 = 20;
+const LONG_MIN: Duration = Duration::from_millis(200);
+
+/// The same in a pool in which nothing has been completed yet.
+const LONG_AT_FIRST: Duration = Duration::from_secs(5);
+
 /// The class of work whose requests are not known: nothing is learnt from it.
 pub(crate) const UNKNOWN: u32 = 0;
 
@@ -37,6 +45,14 @@ pub(crate) struct Work {
     pub(crate) class: u32,
     /// What its pool has been charged for it in advance, microseconds.
     charged_us: u64,
+    /// It takes far longer than others do, and does not count any more.
+    is_long: bool,
+}
+
+impl Work {
+    pub(crate) fn is_long(&self) -> bool {
+        self.is_long
+    }
 }
 
 /// A pool's part in the limit of its host.
@@ -63,6 +79,14 @@ impl Share {
         }
     }
 
+    /// How long work may take and still count.
+    fn long(&self) -> Duration {
+        match self.mean {
+            0 => LONG_AT_FIRST,
+            _ => LONG_MIN.max(Duration::from_micros(LONG_TIMES * self.expected_us())),
+        }
+    }
+
     fn expected_us(&self) -> u64 {
         self.mean / MEAN_WEIGHT
     }
@@ -71,7 +95,10 @@ impl Share {
     fn settle(&mut self, work: &Work, cost_us: u64) {
         let weight = u64::from(self.weight);
         self.turn = self.turn.saturating_sub(work.charged_us / weight) + cost_us / weight;
-        self.mean = self.mean - self.mean / MEAN_WEIGHT + cost_us;
+        self.mean = match self.mean {
+            0 => cost_us.max(1) * MEAN_WEIGHT,
+            mean => mean - mean / MEAN_WEIGHT + cost_us,
+        };
     }
 }
 
@@ -82,8 +109,9 @@ pub(crate) struct Sizing {
     controller: Controller,
     /// The pools whose size is `auto`.
     pools: Vec<PoolId>,
-    /// Servers at work.
+    /// Servers at work, and those among them whose work takes so long that it does not count.
     working: u32,
+    long: u32,
     /// Pools with clients that wait and may start, by their turns.
     waiting: BTreeSet<(u64, PoolId)>,
     /// The turn of the pool that was served last.
@@ -105,6 +133,7 @@ impl Sizing {
             controller: Controller::new(bounds, LIMIT_AT_FIRST, now.0),
             pools: Vec::new(),
             working: 0,
+            long: 0,
             waiting: BTreeSet::new(),
             clock: 0,
             allowed: None,
@@ -131,6 +160,11 @@ impl Sizing {
         self.working
     }
 
+    /// Those of them that do not count, because their work takes long.
+    pub(crate) fn long(&self) -> u32 {
+        self.long
+    }
+
     /// The most servers that all its pools may have.
     pub(crate) fn servers_max(&self) -> u32 {
         self.bounds.max
@@ -144,12 +178,18 @@ impl Sizing {
     /// Servers that may begin to work now.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
-        self.controller.limit().saturating_sub(self.working)
+        (self.controller.limit() + self.long).saturating_sub(self.working)
     }
 
     /// Whether a pool has clients that wait.
     pub(crate) fn somebody_waits(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Work has ended.
+    fn forget(&mut self, work: &Work) {
+        self.working -= 1;
+        self.long -= u32::from(work.is_long);
     }
 
     /// A request was completed.
@@ -174,7 +214,7 @@ impl Sizing {
             self.rate = completed.saturating_mul(1_000_000) / passed_us;
             self.period = (now, 0);
         }
-        let step = self.controller.tick(now.0, connected, self.working);
+        let step = self.controller.tick(now.0, connected, self.working - self.long);
         step.filter(|step| step.from != step.to)
     }
 
@@ -284,6 +324,7 @@ impl Sizings {
             since: now,
             class: UNKNOWN,
             charged_us,
+            is_long: false,
         });
         if let Some(sizing) = self.get_mut(share.sizing) {
             sizing.working += 1;
@@ -296,18 +337,30 @@ impl Sizings {
         let service_us = now.us_since(done.since);
         share.settle(&done, service_us);
         if let Some(sizing) = self.get_mut(share.sizing) {
-            sizing.working -= 1;
+            sizing.forget(&done);
             if done.class != UNKNOWN {
                 sizing.completed(now, done.class, service_us, waited);
             }
         }
     }
 
+    /// Whether work has become long: it does not count from now on.
+    pub(crate) fn becomes_long(&mut self, now: Time, share: &Share, work: &mut Option<Work>) -> bool {
+        let Some(work) = work.as_mut().filter(|work| !work.is_long) else {
+            return false;
+        };
+        work.is_long = now - work.since > share.long();
+        if let (true, Some(sizing)) = (work.is_long, self.get_mut(share.sizing)) {
+            sizing.long += 1;
+        }
+        work.is_long
+    }
+
     /// A server is gone, whatever it was doing.
     pub(crate) fn is_lost(&mut self, share: &mut Share, work: Option<Work>) {
         if let (Some(work), Some(sizing)) = (work, self.get_mut(share.sizing)) {
             share.turn = share.turn.saturating_sub(work.charged_us / u64::from(share.weight));
-            sizing.working -= 1;
+            sizing.forget(&work);
         }
     }
 
@@ -323,8 +376,10 @@ impl Sizings {
         let (class, service_us) = done;
         let Some(work) = work else { return };
         share.settle(work, service_us);
+        let was_long = std::mem::take(&mut work.is_long);
         (work.since, work.class, work.charged_us) = (now, UNKNOWN, 0);
         if let Some(sizing) = self.get_mut(share.sizing) {
+            sizing.long -= u32::from(was_long);
             sizing.completed(now, class, service_us, waited);
         }
     }

@@ -41,6 +41,7 @@ impl View<'_> {
             controller.limit().into(),
             controller.settled().into(),
             sizing.working().into(),
+            sizing.long().into(),
             held.into(),
             idle.into(),
             opening.into(),
