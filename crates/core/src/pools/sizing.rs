@@ -49,6 +49,7 @@ pub(crate) struct Work {
     is_long: bool,
 }
 
+#[cfg(any(test, feature = "weaknesses"))]
 impl Work {
     pub(crate) fn is_long(&self) -> bool {
         self.is_long
