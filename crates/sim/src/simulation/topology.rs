@@ -124,6 +124,10 @@ pub struct Topology {
     pub reader_percent: u64,
     /// pipeline_depth.
     pub pipeline_depth: &'static str,
+    /// fair_by.
+    pub fair_by: &'static str,
+    /// The weight of the first user; the others have 1.
+    pub weight: u64,
 }
 
 /// Settings that connect_query may set. None has a value that clients give at startup.
@@ -243,6 +247,8 @@ impl Topology {
             stray_copies: false,
             reader_percent: 0,
             pipeline_depth: "1",
+            fair_by: "client",
+            weight: 1,
         };
         if topology.reserved_names {
             // One client's code must run on a server with another client's setting.
@@ -324,6 +330,9 @@ impl Topology {
                 }
             }
         }
+        let mut queue = Random::new(seed ^ 0xfa19_0000);
+        topology.fair_by = queue.pick::<&str>(&["client", "application", "user", "off"]);
+        topology.weight = *queue.pick(&[1, 1, 5, 1000]);
         topology
     }
 
@@ -379,6 +388,7 @@ impl Topology {
             ("session_state_probe", self.probe.into()),
             ("link", self.link.into()),
             ("pipeline_depth", self.pipeline_depth.into()),
+            ("fair_by", self.fair_by.into()),
             ("pin_idle_timeout", seconds(self.pin_idle_timeout_ms)),
             ("default_pool_size", self.pool_size.to_string()),
             ("min_pool_size", self.min_pool_size.min(self.pool_size).to_string()),
@@ -404,6 +414,7 @@ impl Topology {
             ("client_idle_timeout", self.client_limits_s.to_string()),
             ("idle_transaction_timeout", self.client_limits_s.to_string()),
         ];
+        text.push_str(&format!("[users]\nuser0 = weight={}\n", self.weight));
         text.push_str("[pgbouncer]\n");
         for (name, value) in settings {
             text.push_str(&format!("{name} = {value}\n"));

@@ -12,8 +12,6 @@ pub(crate) struct Flow {
     pub(super) level: u64,
     /// What it has used. Never less than the level's virtual time at which it last began to wait.
     pub(super) tag: u64,
-    /// The level's [`share`](super::level::Level) when it was last charged.
-    pub(super) charged_at: u64,
     /// It goes first although it has used more than others, because it has paused.
     pub(super) goes_ahead: bool,
     /// Server time up to this moment has been charged.

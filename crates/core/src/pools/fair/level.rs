@@ -10,8 +10,14 @@ const DEBT_WAIT_US_MAX: u64 = 10_000_000;
 /// A client that pauses for so long between two requests, microseconds, is no program that only waits for its answers.
 const PAUSE_US_MIN: u64 = 5_000;
 
-/// A client that pauses may use this many times an equal share, and still goes first when it comes back.
-const PATIENCE: u64 = 32;
+/// It must pause for this many times as long as the others do in the mean: where all pause alike, nobody goes first.
+const PAUSE_TIMES: u64 = 4;
+
+/// And for this many times as long as what it still owes: so it would use a third of one server, if it had that for itself.
+const PAUSE_FOR_DEBT: u64 = 2;
+
+/// The latest so many pauses make the mean.
+const PAUSES: u64 = 16;
 
 /// The most server time that flows which go first because they have paused may use beyond what the others use at the same time,
 /// microseconds. So they take half of the servers at most, while others wait.
@@ -56,13 +62,11 @@ pub(crate) struct Level {
     now: u64,
     /// What flows that have paused may still use before others do.
     ahead: u64,
-    /// An equal share of all that was charged.
-    share: u64,
+    /// The mean of the latest pauses, in sixteenths of a microsecond.
+    pauses: u64,
     order: BTreeMap<Place, u32>,
     /// Sum of the weights of those that wait.
     weights: u64,
-    /// What was charged and is less than a unit for each flow.
-    rest: u64,
 }
 
 impl Level {
@@ -72,10 +76,9 @@ impl Level {
             id,
             now: 0,
             ahead: units(AHEAD_US_MAX),
-            share: 0,
+            pauses: 0,
             order: BTreeMap::new(),
             weights: 0,
-            rest: 0,
         }
     }
 
@@ -121,14 +124,14 @@ impl Level {
     }
 
     /// A flow comes back: it has no credit for the time in which it did not wait, and its debt is limited.
-    fn resume(&self, flow: &mut Flow, arriving: &Arriving) -> Owed {
+    fn resume(&mut self, flow: &mut Flow, arriving: &Arriving) -> Owed {
         if flow.level != self.id {
             (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now, false);
             return Owed::No;
         }
         let debt = flow.tag.saturating_sub(self.now);
-        let share = self.share.saturating_sub(flow.charged_at);
-        let has_paused = arriving.paused_us >= PAUSE_US_MIN && share.saturating_mul(PATIENCE) >= debt;
+        let has_paused = self.is_long_pause(arriving.paused_us)
+            && debt.saturating_mul(u64::from(arriving.weight) * PAUSE_FOR_DEBT) <= units(arriving.paused_us);
         flow.goes_ahead = has_paused && debt > 0 && self.ahead > 0;
         if flow.tag < self.now || flow.goes_ahead || has_paused && debt == 0 {
             flow.tag = self.now;
@@ -136,6 +139,15 @@ impl Level {
         }
         flow.tag = flow.tag.min(self.now.saturating_add(self.debt_max(arriving.servers)));
         Owed::No
+    }
+
+    /// Whether a flow has paused for much longer than others do. It counts in their mean from now on.
+    fn is_long_pause(&mut self, us: u64) -> bool {
+        let mean = self.pauses / PAUSES;
+        let is_long = us >= PAUSE_US_MIN.max(mean * PAUSE_TIMES);
+        // One that was away for an hour says nothing of the others.
+        self.pauses = self.pauses - mean + us.min(mean * PAUSE_TIMES + PAUSE_US_MIN);
+        is_long
     }
 
     /// Takes out a flow that gets a server.
@@ -177,8 +189,6 @@ impl Level {
             true => self.ahead.saturating_sub(used),
             false => (self.ahead + used).min(units(AHEAD_US_MAX)),
         };
-        self.advance(used, weight * u64::from(servers));
-        flow.charged_at = self.share;
         let what = self.order.remove(&place?)?;
         let moved = Place {
             tag: flow.tag,
@@ -187,14 +197,6 @@ impl Level {
         };
         self.order.insert(moved, what);
         Some(moved)
-    }
-
-    /// A flow has used so much. `served`: the weights of those that have servers, about.
-    fn advance(&mut self, used: u64, served: u64) {
-        let flows = (self.weights + served).max(1);
-        self.rest = self.rest.saturating_add(used);
-        self.share += self.rest / flows;
-        self.rest %= flows;
     }
 
     /// Compares the sum of the weights with a recount.

@@ -93,14 +93,42 @@ fn who_pauses_goes_first_among_many() {
 
 #[test]
 fn those_who_pause_leave_something_to_the_others() {
-    // The first ten pause as often as they are served, and ask for all that the server can do.
+    // The first two pause long whenever they are served, and are always there: together they ask for all.
     let mut all = Saturated::new(&[(1, 1000); 20]);
     for _ in 0..10_000 {
         let n = all.serves();
-        all.waits(n, if n < 10 { 5_000 } else { 0 });
+        all.waits(n, if n < 2 { 9_000 } else { 0 });
     }
-    let others: u64 = all.used_us[10..].iter().sum();
-    assert!(others > 2_000_000, "{others}");
+    let others: u64 = all.used_us[2..].iter().sum();
+    assert!(others > 4_000_000, "{others}");
+}
+
+#[test]
+fn where_all_pause_alike_nobody_goes_first() {
+    let mut all = Saturated::new(&[(1, 100); 50]);
+    for _ in 0..500 {
+        let n = all.serves();
+        all.waits(n, 20_000);
+    }
+    // One that has just been served waits for the others.
+    let last = all.serves();
+    all.waits(last, 20_000);
+    for _ in 0..49 {
+        assert_ne!(all.serves(), last);
+    }
+}
+
+#[test]
+fn who_owes_much_for_its_pause_does_not_go_first() {
+    let mut all = Saturated::new(&[(1, 100); 50]);
+    all.flows[0].2 = 5_000;
+    all.runs(100);
+    while all.level.first() != Some(0) {
+        all.runs(1);
+    }
+    all.serves();
+    all.waits(0, 9_000);
+    assert_ne!(all.serves(), 0);
 }
 
 #[test]

@@ -13,6 +13,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 
+/// After so long a client that was refused asks again, microseconds.
+const REFUSED_US: u64 = 50_000;
+
 /// What has happened to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Happened {
@@ -20,6 +23,8 @@ pub(super) enum Happened {
     Asks(usize),
     /// Its request was answered.
     Ends(usize),
+    /// Its request was refused.
+    Refused(usize),
     /// Time has passed.
     Nothing,
 }
@@ -43,6 +48,8 @@ pub(super) struct Driver {
     kept: HashMap<ConnectionId, Vec<u8>>,
     written: HashMap<ConnectionId, Vec<u8>>,
     connects: Vec<ServerId>,
+    /// Clients whose requests were refused, for [`Driver::next`].
+    refused: Vec<usize>,
     /// The client that each server worked for when somebody last looked.
     links: BTreeMap<ServerId, Option<ClientId>>,
 }
@@ -64,7 +71,7 @@ impl Driver {
             seed: [7; 32],
             wall: WallClock { unix_us: 0 },
             own_uid: 1000,
-            open_files_max: 4096,
+            open_files_max: 200_000,
         };
         let mut pooler = Pooler::new(config, surroundings, Time(0));
         if let Some(Canary::Weak(weakness)) = canary {
@@ -86,6 +93,7 @@ impl Driver {
             kept: HashMap::new(),
             written: HashMap::new(),
             connects: Vec::new(),
+            refused: Vec::new(),
             links: BTreeMap::new(),
         };
         for (number, client) in plan.clients.iter().enumerate() {
@@ -242,14 +250,33 @@ impl Driver {
         answer
     }
 
+    /// Clients that got an error ask again later.
+    fn note_refusals(&mut self) {
+        for (number, id) in self.clients.iter().enumerate() {
+            let Some(bytes) = self.written.remove(&ConnectionId::from(*id)) else {
+                continue;
+            };
+            if split_messages(&bytes).iter().any(|m| m[0] == b'E') {
+                self.refused.push(number);
+            }
+        }
+        for number in 0..self.refused.len() {
+            self.schedule(REFUSED_US, Event::Asks(self.refused[number]));
+        }
+    }
+
     /// What happens next. `None`: nothing ever.
     pub(super) fn next(&mut self) -> Option<Happened> {
+        if let Some(number) = self.refused.pop() {
+            return Some(Happened::Refused(number));
+        }
         let Reverse((event_at, ..)) = *self.events.peek()?;
         if let Some(timer_at) = self.pooler.poll_timeout().filter(|at| at.0 < event_at) {
             self.now_us = self.now_us.max(timer_at.0);
             self.pooler.handle_timeout(self.now());
             self.settle(&[]);
             self.servers_answer();
+            self.note_refusals();
             return Some(Happened::Nothing);
         }
         let Reverse((at, _, event)) = self.events.pop()?;

@@ -8,14 +8,15 @@
 //!   is served once at most;
 //! - work goes by weights: those that wait all the time have used servers for equal times by their weights, but for a bound
 //!   that does not grow;
-//! - a client that asks now and then waits for little more than what runs already.
+//! - a client that asks now and then waits for little more than what runs already;
+//! - with `queue_target`, clients are refused only if they would wait longer than that, and ask again.
 
 mod driver;
 mod plan;
 
 use super::canary::Canary;
 use driver::Driver;
-use plan::Plan;
+use plan::{ClientPlan, Plan};
 use std::collections::BTreeMap;
 
 /// What was seen while one client waited: how often and how long each other client got a server.
@@ -70,6 +71,14 @@ impl Crowd {
                 let since = self.served.remove(&client).ok_or("an answer without a server")?;
                 self.note_use(client, self.driver.now_us - since);
             }
+            if let driver::Happened::Refused(client) = happened {
+                self.waits
+                    .remove(&client)
+                    .ok_or("a client is refused that does not wait")?;
+                if self.plan.target_us == 0 || self.plan.queue_us() < self.plan.target_us {
+                    return Err(format!("client {client} is refused, although the queue is short"));
+                }
+            }
             self.note_links()?;
             // At first not all have come.
             if begun.is_none() && ended > transactions / 4 {
@@ -115,7 +124,8 @@ impl Crowd {
             let bound_us = (debt_us + plan.longest_us()) * they.weight_in(plan) + plan.slack_us();
             let starves = match plan.fair_by {
                 "off" => times > 1,
-                _ => plan.is_one_group(own, they) && they.pause_us == 0 && us > bound_us,
+                // Who pauses, or was refused and asks again, may go ahead.
+                _ => plan.is_one_group(own, they) && they.pause_us == 0 && plan.target_us == 0 && us > bound_us,
             };
             if starves {
                 return Err(format!(
@@ -124,7 +134,7 @@ impl Crowd {
                 ));
             }
         }
-        let is_calm = own.pause_us > 0 && self.requests[client] > 1 && plan.fair_by == "client";
+        let is_calm = own.pause_us > 0 && self.requests[client] > 1 && plan.fair_by == "client" && plan.target_us == 0;
         if is_calm && waited_us > plan.calm_wait_us() {
             return Err(format!("client {client} pauses, and waited for {waited_us} us"));
         }
@@ -134,11 +144,14 @@ impl Crowd {
     /// Shares of those that wait all the time, since `begun`.
     fn check_shares(&self, begun: &[u64]) -> Result<(), String> {
         let plan = &self.plan;
-        if plan.fair_by == "off" {
+        // Who is refused does not wait all the time.
+        if plan.fair_by == "off" || plan.target_us > 0 {
             return Ok(());
         }
         let mut shares: BTreeMap<String, u64> = BTreeMap::new();
-        let always = plan.clients.iter().enumerate().filter(|(_, c)| c.pause_us == 0);
+        // What a client that pauses uses counts in its group.
+        let counts = |client: &ClientPlan| client.pause_us == 0 || plan.fair_by != "client";
+        let always = plan.clients.iter().enumerate().filter(|(_, c)| counts(c));
         for (number, client) in always {
             let (name, weight) = plan.account_of(number, client);
             let us = self.used_us[number] - begun.get(number).copied().unwrap_or(0);
@@ -155,6 +168,45 @@ impl Crowd {
             false => Err(format!(
                 "for its weight {rich} has used {most}, {poor} {least}; the bound is {bound}"
             )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The waits of a client that asks every 50 ms among so many that always ask, in order, microseconds.
+    fn calm_waits(crowd: u64, servers: u64, us: (u64, u64), pause_us: u64) -> Vec<u64> {
+        let plan = Plan::of_calm_client(crowd, servers, us, pause_us);
+        let calm = plan.clients.len() - 1;
+        let mut driver = Driver::new(&plan, None);
+        let (mut asked_at, mut waits) = (0, Vec::new());
+        while waits.len() < 100 {
+            if driver.next().expect("something happens") == driver::Happened::Asks(calm) {
+                asked_at = driver.now_us;
+            }
+            if driver.newly_linked().contains(&calm) {
+                waits.push(driver.now_us - asked_at);
+            }
+        }
+        // A new connection has no advantage.
+        waits.remove(0);
+        waits.sort_unstable();
+        waits
+    }
+
+    #[test]
+    fn one_that_asks_now_and_then_waits_for_no_crowd() {
+        for (crowd, servers, us, pause_us) in [
+            (1000, 2, (30, 60), 3_000),
+            (1000, 20, (200, 2_000), 10_000),
+            (1000, 20, (5_000, 20_000), 0),
+            (4000, 2, (1_000, 3_000), 0),
+        ] {
+            let waits = calm_waits(crowd, servers, us, pause_us);
+            let p99_us = waits[waits.len() * 99 / 100 - 1];
+            assert!(p99_us < 5_000, "{crowd} on {servers}: {p99_us} us");
         }
     }
 }

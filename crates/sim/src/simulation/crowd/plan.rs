@@ -39,6 +39,8 @@ pub(super) struct Plan {
     pub(super) users: Vec<u64>,
     pub(super) clients: Vec<ClientPlan>,
     pub(super) transactions: u64,
+    /// queue_target; 0 is off.
+    pub(super) target_us: u64,
 }
 
 impl Plan {
@@ -76,6 +78,7 @@ impl Plan {
                 pause_us: r.between(20_000, 60_000),
             });
         }
+        let target_us = if r.percent(25) { r.between(1, 400) * 1000 } else { 0 };
         Plan {
             seed,
             fair_by,
@@ -83,6 +86,31 @@ impl Plan {
             users,
             clients,
             transactions: 3000,
+            target_us,
+        }
+    }
+
+    /// A client that pauses for 50 ms, behind many that pause for a little or not at all.
+    #[cfg(test)]
+    pub(super) fn of_calm_client(crowd: u64, servers: u64, (least_us, most_us): (u64, u64), pause_us: u64) -> Self {
+        let client = |pause_us| ClientPlan {
+            user: 0,
+            application: 0,
+            weight: 1,
+            least_us,
+            most_us,
+            pause_us,
+        };
+        let mut clients: Vec<ClientPlan> = (0..crowd).map(|_| client(pause_us)).collect();
+        clients.push(client(50_000));
+        Plan {
+            seed: 1,
+            fair_by: "client",
+            servers,
+            users: vec![1],
+            clients,
+            transactions: 0,
+            target_us: 0,
         }
     }
 
@@ -99,6 +127,11 @@ impl Plan {
     /// The longest wait of a client that pauses: until a server is free, and perhaps behind one more that has used little.
     pub(super) fn calm_wait_us(&self) -> u64 {
         self.longest_us() * 2
+    }
+
+    /// How long the last of the queue waits at most, if all clients wait.
+    pub(super) fn queue_us(&self) -> u64 {
+        self.clients.iter().map(|c| c.most_us).sum::<u64>() / self.servers
     }
 
     /// Whether two clients are compared with each other alone.
@@ -129,9 +162,11 @@ impl Plan {
         format!(
             "[databases]\ndb = host=127.0.0.1 port=5432 user=all\n[users]\n{users}[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              auth_type = trust\nauth_file = users\npool_mode = transaction\nsession_state = pgbouncer\n\
-             server_tls_sslmode = disable\nserver_check_query =\nquery_wait_timeout = 0\nmax_client_conn = 1000\n\
-             default_pool_size = {}\nfair_by = {}\n",
-            self.servers, self.fair_by
+             server_tls_sslmode = disable\nserver_check_query =\nquery_wait_timeout = 0\nmax_client_conn = 100000\n\
+             default_pool_size = {}\nfair_by = {}\nqueue_target = {:.3}\n",
+            self.servers,
+            self.fair_by,
+            self.target_us as f64 / 1e6
         )
     }
 
