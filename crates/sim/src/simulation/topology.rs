@@ -128,6 +128,8 @@ pub struct Topology {
     pub fair_by: &'static str,
     /// The weight of the first user; the others have 1.
     pub weight: u64,
+    /// queue_target, milliseconds; 0 is off.
+    pub queue_target_ms: u64,
 }
 
 /// Settings that connect_query may set. None has a value that clients give at startup.
@@ -249,6 +251,7 @@ impl Topology {
             pipeline_depth: "1",
             fair_by: "client",
             weight: 1,
+            queue_target_ms: 0,
         };
         if topology.reserved_names {
             // One client's code must run on a server with another client's setting.
@@ -333,6 +336,10 @@ impl Topology {
         let mut queue = Random::new(seed ^ 0xfa19_0000);
         topology.fair_by = queue.pick::<&str>(&["client", "application", "user", "off"]);
         topology.weight = *queue.pick(&[1, 1, 5, 1000]);
+        if queue.percent(10) && !topology.reserved_names {
+            topology.queue_target_ms = queue.between(1, 200);
+            topology.pool_size = 1;
+        }
         topology
     }
 
@@ -389,6 +396,7 @@ impl Topology {
             ("link", self.link.into()),
             ("pipeline_depth", self.pipeline_depth.into()),
             ("fair_by", self.fair_by.into()),
+            ("queue_target", seconds(self.queue_target_ms)),
             ("pin_idle_timeout", seconds(self.pin_idle_timeout_ms)),
             ("default_pool_size", self.pool_size.to_string()),
             ("min_pool_size", self.min_pool_size.min(self.pool_size).to_string()),
