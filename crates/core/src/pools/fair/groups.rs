@@ -161,10 +161,11 @@ impl Groups {
     pub(crate) fn charge(&mut self, number: u32, flow: &mut Flow, us: u64, weight: u32, servers: u32) {
         let group = self.all[number as usize].as_mut().expect("it was just looked up");
         group.clients.charge(flow, us, weight, servers, None);
-        let moved = self
-            .order
-            .charge(&mut group.flow, us, group.weight, servers, group.place);
-        group.place = moved;
+        // A single group is compared with none.
+        if self.by_key.len() > 1 {
+            let flow = &mut group.flow;
+            group.place = self.order.charge(flow, us, group.weight, servers, group.place);
+        }
     }
 
     /// The waiting clients of the group that has the most of them for its weight, the one that is served last at the front.
