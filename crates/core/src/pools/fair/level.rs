@@ -11,13 +11,14 @@ const DEBT_WAIT_US_MAX: u64 = 10_000_000;
 const PAUSE_US_MIN: u64 = 5_000;
 
 /// It must pause for this many times as long as the others do in the mean: where all pause alike, nobody goes first.
-const PAUSE_TIMES: u64 = 4;
+const PAUSE_TIMES: u64 = 2;
 
 /// And for this many times as long as what it still owes: so it would use a third of one server, if it had that for itself.
 const PAUSE_FOR_DEBT: u64 = 2;
 
-/// The latest so many pauses make the mean.
-const PAUSES: u64 = 16;
+/// The latest so many pauses make the mean. With fewer, a load generator that the operating system does not run for 20 ms would
+/// raise it.
+const PAUSES_MAX: u64 = 1024;
 
 /// The most server time that flows which go first because they have paused may use beyond what the others use at the same time,
 /// microseconds. So they take half of the servers at most, while others wait.
@@ -62,7 +63,8 @@ pub(crate) struct Level {
     now: u64,
     /// What flows that have paused may still use before others do.
     ahead: u64,
-    /// The mean of the latest pauses, in sixteenths of a microsecond.
+    /// The sum of the latest pauses, microseconds, and their number.
+    pauses_us: u64,
     pauses: u64,
     order: BTreeMap<Place, u32>,
     /// Sum of the weights of those that wait.
@@ -76,6 +78,7 @@ impl Level {
             id,
             now: 0,
             ahead: units(AHEAD_US_MAX),
+            pauses_us: 0,
             pauses: 0,
             order: BTreeMap::new(),
             weights: 0,
@@ -143,10 +146,14 @@ impl Level {
 
     /// Whether a flow has paused for much longer than others do. It counts in their mean from now on.
     fn is_long_pause(&mut self, us: u64) -> bool {
-        let mean = self.pauses / PAUSES;
+        let mean = self.pauses_us.checked_div(self.pauses).unwrap_or(0);
         let is_long = us >= PAUSE_US_MIN.max(mean * PAUSE_TIMES);
+        match self.pauses {
+            PAUSES_MAX => self.pauses_us -= mean,
+            _ => self.pauses += 1,
+        }
         // One that was away for an hour says nothing of the others.
-        self.pauses = self.pauses - mean + us.min(mean * PAUSE_TIMES + PAUSE_US_MIN);
+        self.pauses_us += us.min(mean * PAUSE_TIMES + PAUSE_US_MIN);
         is_long
     }
 
