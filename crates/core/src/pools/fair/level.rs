@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// What a flow has used before keeps it waiting for about this long at most, microseconds, if all others go on as they do.
 /// Without a limit, a client that has run one long query would wait for hours among thousands that run short ones.
-const DEBT_WAIT_US_MAX: u64 = 10_000_000;
+const DEBT_WAIT_US_MAX: u64 = 1_000_000;
 
 /// A client that pauses for so long between two requests, microseconds, is no program that only waits for its answers.
 const PAUSE_US_MIN: u64 = 5_000;

@@ -54,7 +54,7 @@ impl Plan {
         for (user, &weight) in users.iter().enumerate() {
             let applications = r.between(1, 2) as usize;
             for application in 0..applications {
-                let longest = *r.pick(&[200, 2_000, 10_000]);
+                let longest = *r.pick(&[200, 1_000, 3_000]);
                 // Each group always has a client that waits, and nobody's share is more than a part of one server.
                 for _ in 0..r.between(servers * 6, servers * 6 + 4) {
                     clients.push(ClientPlan {
