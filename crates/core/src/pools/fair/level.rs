@@ -10,11 +10,8 @@ const DEBT_WAIT_US_MAX: u64 = 1_000_000;
 /// A client that pauses for so long between two requests, microseconds, is no program that only waits for its answers.
 const PAUSE_US_MIN: u64 = 5_000;
 
-/// It must pause for this many times as long as the others do in the mean: where all pause alike, nobody goes first.
-const PAUSE_TIMES: u64 = 2;
-
-/// And for this many times as long as what it still owes: so it would use a third of one server, if it had that for itself.
-const PAUSE_FOR_DEBT: u64 = 2;
+/// It must pause for so many halves of what the others do in the mean: where all pause alike, nobody goes first.
+const PAUSE_HALVES: u64 = 3;
 
 /// The latest so many pauses make the mean. With fewer, a load generator that the operating system does not run for 20 ms would
 /// raise it.
@@ -134,7 +131,8 @@ impl Level {
         }
         let debt = flow.tag.saturating_sub(self.now);
         let has_paused = self.is_long_pause(arriving.paused_us)
-            && debt.saturating_mul(u64::from(arriving.weight) * PAUSE_FOR_DEBT) <= units(arriving.paused_us);
+            // As long as what it still owes: so it would use half of one server, if it had that for itself.
+            && debt.saturating_mul(arriving.weight.into()) <= units(arriving.paused_us);
         flow.goes_ahead = has_paused && debt > 0 && self.ahead > 0;
         if flow.tag < self.now || flow.goes_ahead || has_paused && debt == 0 {
             flow.tag = self.now;
@@ -147,13 +145,14 @@ impl Level {
     /// Whether a flow has paused for much longer than others do. It counts in their mean from now on.
     fn is_long_pause(&mut self, us: u64) -> bool {
         let mean = self.pauses_us.checked_div(self.pauses).unwrap_or(0);
-        let is_long = us >= PAUSE_US_MIN.max(mean * PAUSE_TIMES);
+        let long = mean * PAUSE_HALVES / 2;
+        let is_long = us >= PAUSE_US_MIN.max(long);
         match self.pauses {
             PAUSES_MAX => self.pauses_us -= mean,
             _ => self.pauses += 1,
         }
         // One that was away for an hour says nothing of the others.
-        self.pauses_us += us.min(mean * PAUSE_TIMES + PAUSE_US_MIN);
+        self.pauses_us += us.min(2 * long + PAUSE_US_MIN);
         is_long
     }
 

@@ -121,13 +121,13 @@ fn where_all_pause_alike_nobody_goes_first() {
 #[test]
 fn who_owes_much_for_its_pause_does_not_go_first() {
     let mut all = Saturated::new(&[(1, 100); 50]);
-    all.flows[0].2 = 5_000;
+    all.flows[0].2 = 9_000;
     all.runs(100);
     while all.level.first() != Some(0) {
         all.runs(1);
     }
     all.serves();
-    all.waits(0, 9_000);
+    all.waits(0, 6_000);
     assert_ne!(all.serves(), 0);
 }
 
