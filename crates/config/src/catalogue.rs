@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::choices::{
-    AuthType, LinkChoice, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode, SyslogFacility,
+    AuthType, FairBy, LinkChoice, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode, SyslogFacility,
 };
 use crate::host::{ListenAddresses, UnixSocketDir};
 use crate::setting::ChangeRule::{Reload, Restart};
@@ -226,6 +226,11 @@ catalogue! {
         default: Some("0"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: Full,
         help: "When the serial number changes, all names in the zone are looked up again. 0 is off.",
     }
+    /// Whose use of servers is compared when clients wait for one.
+    fair_by: FairBy {
+        default: Some("client"), unit: "", group: Pooling, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own: see docs/fair-queue.md. While clients wait for a server, the one that has used the least server time, divided by its `weight`, is served next. `client`: each client counts by itself. `application`: clients with the same user and `application_name` count together, and inside that each by itself. `user`: all clients of a user count together, and inside that each by itself. `off`: first come, first served, as in PgBouncer.",
+    }
     /// How long a client may be idle inside a transaction.
     idle_transaction_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
@@ -395,6 +400,11 @@ catalogue! {
     query_wait_timeout: Duration {
         default: Some("120"), unit: "seconds", group: Timeouts, scopes: [Global, Database, User], change: Reload, support: Full,
         help: "After this time it gets an error and is disconnected, so that clients do not pile up in front of a dead or overloaded server. 0 is no limit; in a line of [databases] or [users] 0 means the value here.",
+    }
+    /// How long clients may have to wait before some are refused.
+    queue_target: Duration {
+        default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own: see docs/fair-queue.md. If the time that clients must expect to wait for a server stays above this for 100 ms, clients that wait outside a transaction get error 53300 and stay connected: the newest ones of whoever waits with the most clients, more of them as long as it lasts. So some are told early, where otherwise all would run into `query_wait_timeout`. Fractions are allowed: 0.2 is 200 ms. 0 is off.",
     }
     /// Server connections a pool may have beyond its size.
     reserve_pool_size: u32 {

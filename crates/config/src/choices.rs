@@ -148,6 +148,20 @@ choice! {
 }
 
 choice! {
+    /// Whose use of servers is compared when clients wait for one.
+    FairBy {
+        /// Each client's.
+        Client = "client",
+        /// That of all clients with the same user and application_name, and inside that each client's.
+        Application = "application",
+        /// That of all clients of a user, and inside that each client's.
+        User = "user",
+        /// Nobody's: first come, first served.
+        Off = "off",
+    }
+}
+
+choice! {
     /// Which of several idle servers a client gets.
     LinkChoice {
         /// One whose settings already equal the client's, if there is one.

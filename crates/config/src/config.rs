@@ -184,6 +184,16 @@ impl Config {
             .unwrap_or(self.global.client_idle_timeout))
     }
 
+    /// The share of a client user's clients in servers that others wait for, too.
+    pub fn user_weight(&self, client_user: &str) -> u32 {
+        self.user(client_user, |user| user.weight).unwrap_or(1)
+    }
+
+    /// The share of a pool in servers that other pools need, too: the database's weight times the user's.
+    pub fn pool_weight(&self, database: &DatabaseSettings, pool_user: &str) -> u32 {
+        database.weight.unwrap_or(1) * self.user_weight(pool_user)
+    }
+
     /// The user that runs `auth_query` for clients of this database. The database's value overrides the global one.
     /// `None`: users who are not in `auth_file` are refused.
     pub fn auth_user<'a>(&'a self, database: &'a DatabaseSettings) -> Option<&'a str> {

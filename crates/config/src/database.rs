@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::choices::{LoadBalanceHosts, PoolMode, TargetSessionAttrs};
 use crate::host::{Host, parse_hosts};
-use crate::line_key::{Notes, limit, line_keys, pool_size, port, size, text, time, word};
+use crate::line_key::{Notes, limit, line_keys, pool_size, port, size, text, time, weight, word};
 use crate::secret::Secret;
 use crate::value::{Kind, Mismatch, PoolSize, SettingValue};
 
@@ -64,6 +64,8 @@ pub struct DatabaseSettings {
     pub pool_mode: Option<PoolMode>,
     /// Run on each new server connection before a client gets it.
     pub connect_query: Option<String>,
+    /// The share of the database's pools in servers that other pools need, too.
+    pub weight: Option<u32>,
 }
 
 impl DatabaseSettings {
@@ -94,6 +96,7 @@ impl DatabaseSettings {
             target_session_attrs: TargetSessionAttrs::Any,
             pool_mode: None,
             connect_query: None,
+            weight: None,
         }
     }
 
@@ -228,6 +231,10 @@ line_keys! { DatabaseSettings;
     connect_query -> connect_query: text, {
         kind: Kind::Text, unit: "", without: "none",
         help: "A query to run on each new server connection before a client gets it. Its errors are logged and otherwise ignored.",
+    }
+    weight -> weight: weight, {
+        kind: Kind::Integer, unit: "", without: "1",
+        help: "From 1 to 1000: the share of the database's pools, where several pools need the servers of one limit. It is read, and has no effect yet. pgweir's own.",
     }
 }
 

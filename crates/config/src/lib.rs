@@ -44,7 +44,7 @@ mod value;
 pub use auth_file::{SECRET_BYTES_MAX, USER_NAME_BYTES_MAX};
 pub use catalogue::{CATALOGUE, GlobalSettings};
 pub use choices::{
-    AuthType, LinkChoice, LoadBalanceHosts, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode,
+    AuthType, FairBy, LinkChoice, LoadBalanceHosts, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode,
     SyslogFacility, TargetSessionAttrs,
 };
 pub use config::{CONSOLE_DATABASE, Config, off};

@@ -116,6 +116,17 @@ pub(crate) fn port(text: &str, notes: &mut Notes) -> Result<u16, Mismatch> {
     }
 }
 
+/// The largest weight of a user or database.
+const WEIGHT_MAX: i32 = 1000;
+
+/// A weight. PgBouncer has none, so a text that is not a number is an error.
+pub(crate) fn weight(text: &str, _: &mut Notes) -> Result<Option<u32>, Mismatch> {
+    match atoi(text) {
+        (value, true) if (1..=WEIGHT_MAX).contains(&value) => Ok(Some(value as u32)),
+        _ => Err(Mismatch::expected("a whole number from 1 to 1000")),
+    }
+}
+
 fn whole_number(text: &str, notes: &mut Notes) -> i32 {
     let (value, clean) = atoi(text);
     if !clean {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::choices::PoolMode;
-use crate::line_key::{limit, line_keys, pool_size, size, time, word};
+use crate::line_key::{limit, line_keys, pool_size, size, time, weight, word};
 use crate::value::{Kind, PoolSize, SettingValue};
 
 /// Settings for one user. A field of `None` is not set, and the database's or the global setting applies.
@@ -29,6 +29,8 @@ pub struct UserSettings {
     pub query_wait_timeout: Option<Duration>,
     /// Overrides `client_idle_timeout`; never zero.
     pub client_idle_timeout: Option<Duration>,
+    /// The share of the user's clients in servers that others wait for, too.
+    pub weight: Option<u32>,
 }
 
 line_keys! { UserSettings;
@@ -71,5 +73,9 @@ line_keys! { UserSettings;
     client_idle_timeout -> client_idle_timeout: time, {
         kind: Kind::Integer, unit: "seconds", without: "`client_idle_timeout`",
         help: "How long the client may be idle outside a transaction.",
+    }
+    weight -> weight: weight, {
+        kind: Kind::Integer, unit: "", without: "1",
+        help: "From 1 to 1000: the user's share of servers that others wait for, too. With 3 its clients get three times the server time that clients with 1 get. See docs/fair-queue.md. pgweir's own.",
     }
 }

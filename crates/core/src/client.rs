@@ -12,6 +12,7 @@ use crate::login::cancel_keys::KeyForm;
 use crate::login::client_login::Login;
 use crate::login::method::Encryption;
 use crate::notify::channels::Channels;
+use crate::pools::fair::flow::Flow;
 use crate::pools::pool::{self, Pool};
 use crate::state::client_session::ClientSession;
 use crate::state::shape::Shape;
@@ -74,6 +75,8 @@ pub(crate) struct Client {
     pub(crate) request_time: Time,
     /// When its present transaction got its server.
     pub(crate) xact_start: Time,
+    /// What it has used of its pool's servers while others waited.
+    pub(crate) used: Flow,
 }
 
 impl Client {
@@ -100,6 +103,7 @@ impl Client {
             connect_time: now,
             request_time: now,
             xact_start: now,
+            used: Flow::default(),
         }
     }
 

@@ -177,6 +177,7 @@ impl Pooler {
                 format!("{client} is in the queue, and waits so: {waits:?}")
             })?;
         }
+        pool.waiting.check()?;
         let own = || self.servers.iter().filter(|(_, s)| s.pool == id);
         let opens = |s: &Server| {
             matches!(

@@ -56,6 +56,8 @@ pub enum Trouble {
     TooManyClients,
     /// Waited longer than query_wait_timeout for a server.
     QueryWaitTimeout,
+    /// Refused because clients would wait longer than queue_target for a server.
+    QueueTooLong,
     /// One query ran longer than query_timeout.
     QueryTimeout,
     /// One transaction ran longer than transaction_timeout.
@@ -105,7 +107,7 @@ pub struct Row {
 
 impl Trouble {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Trouble; 25] = [
+    pub const ALL: [Trouble; 26] = [
         Trouble::ProtocolViolation,
         Trouble::BytesBeforeEncryption,
         Trouble::UnsupportedVersion,
@@ -117,6 +119,7 @@ impl Trouble {
         Trouble::BadStartupParameter,
         Trouble::TooManyClients,
         Trouble::QueryWaitTimeout,
+        Trouble::QueueTooLong,
         Trouble::QueryTimeout,
         Trouble::TransactionTimeout,
         Trouble::IdleTransactionTimeout,
@@ -160,6 +163,7 @@ impl Trouble {
             Trouble::BadStartupParameter => row(Client, "22023", Closed, Kept, false),
             Trouble::TooManyClients => row(Limit, "53300", Closed, None, true),
             Trouble::QueryWaitTimeout => row(Limit, "57014", Closed, None, true),
+            Trouble::QueueTooLong => row(Limit, "53300", Kept, None, true),
             Trouble::QueryTimeout => row(Limit, "57014", Closed, Recovered, true),
             Trouble::TransactionTimeout => row(Limit, "25P04", Closed, Recovered, true),
             Trouble::IdleTransactionTimeout => row(Limit, "25P03", Closed, Recovered, true),
@@ -205,6 +209,7 @@ impl Trouble {
                 "`max_client_conn`, `max_db_client_connections` or `max_user_client_connections` is reached"
             }
             Trouble::QueryWaitTimeout => "no server became free within `query_wait_timeout`",
+            Trouble::QueueTooLong => "clients would wait longer than `queue_target` for a server",
             Trouble::QueryTimeout => "a query ran longer than `query_timeout`",
             Trouble::TransactionTimeout => "a transaction ran longer than `transaction_timeout`",
             Trouble::IdleTransactionTimeout => "idle in a transaction longer than `idle_transaction_timeout`",

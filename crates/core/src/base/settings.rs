@@ -4,7 +4,8 @@ use crate::base::pool_id::PoolKind;
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
 use pgweir_config::{
-    CATALOGUE, Config, DatabaseSettings, Host, LoadBalanceHosts, PipelineDepth, SslMode, TargetSessionAttrs, off,
+    CATALOGUE, Config, DatabaseSettings, FairBy, Host, LoadBalanceHosts, PipelineDepth, SslMode, TargetSessionAttrs,
+    off,
 };
 use std::time::Duration;
 
@@ -57,6 +58,10 @@ pub(crate) struct PoolSettings {
     pub(crate) connect_query: Option<String>,
     /// Startup parameters of the servers: client_encoding, datestyle, timezone, application_name of the database entry.
     pub(crate) startup: Vec<(String, String)>,
+    /// Whose use of servers is compared in the queue.
+    pub(crate) fair_by: FairBy,
+    /// Its share where several pools need the servers of one limit.
+    pub(crate) weight: u32,
     pub(crate) max_db_connections: u32,
     pub(crate) max_db_client_connections: u32,
     pub(crate) max_user_connections: u32,
@@ -103,6 +108,7 @@ pub(crate) struct Settings {
     pub(crate) client_login_timeout: Option<Duration>,
     pub(crate) client_sslmode: SslMode,
     pub(crate) query_wait_notify: Option<Duration>,
+    pub(crate) queue_target: Option<Duration>,
     pub(crate) reserve_pool_timeout: Duration,
     pub(crate) autodb_idle_timeout: Option<Duration>,
     pub(crate) stats_period: Duration,
@@ -161,6 +167,7 @@ impl Settings {
             client_login_timeout: off(g.client_login_timeout),
             client_sslmode: g.client_tls_sslmode,
             query_wait_notify: off(Duration::from_secs(g.query_wait_notify.into())),
+            queue_target: off(g.queue_target),
             reserve_pool_timeout: g.reserve_pool_timeout,
             autodb_idle_timeout: off(g.autodb_idle_timeout),
             stats_period: Duration::from_secs(g.stats_period.max(1).into()),
@@ -245,6 +252,8 @@ impl PoolSettings {
             server_user: pool_user.to_string(),
             connect_query: database.connect_query.clone().filter(|q| !q.is_empty()),
             startup,
+            fair_by: config.global.fair_by,
+            weight: config.pool_weight(database, pool_user),
             max_db_connections: config.max_db_connections(database).unwrap_or(0),
             max_db_client_connections: config.max_db_client_connections(database).unwrap_or(0),
             max_user_connections: config.max_user_connections(pool_user).unwrap_or(0),

@@ -46,6 +46,8 @@ pub(crate) struct StateStats {
     pub(crate) flights_run_again: u64,
     /// Flights that took long although their class was known to be short, with others behind them.
     pub(crate) flights_late: u64,
+    /// Clients that waited and were refused because of queue_target.
+    pub(crate) refused_early: u64,
     /// Pins by reason, in the order of [`PinReason::ALL`].
     pub(crate) pins: [u64; PinReason::ALL.len()],
 }
@@ -78,6 +80,7 @@ impl StateStats {
             ("flights_shared", self.flights_shared),
             ("flights_run_again", self.flights_run_again),
             ("flights_late", self.flights_late),
+            ("refused_early", self.refused_early),
         ]
         .map(|(name, count)| (name.to_string(), count))
         .into();

@@ -31,6 +31,10 @@ pub enum Weakness {
     SharesAnything,
     /// Who shares a server that is lost is forgotten.
     ForgetsRiders,
+    /// Nobody is charged for the servers that it uses.
+    ForgetsToCharge,
+    /// The client that has come last gets the next server.
+    ServesNewestFirst,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -45,7 +49,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 12] = [
+    pub const ALL: [Weakness; 14] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -58,5 +62,7 @@ impl Weakness {
         Weakness::TellsWhatOthersCancel,
         Weakness::SharesAnything,
         Weakness::ForgetsRiders,
+        Weakness::ForgetsToCharge,
+        Weakness::ServesNewestFirst,
     ];
 }

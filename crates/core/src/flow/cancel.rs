@@ -21,6 +21,7 @@ use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use hmac::{Hmac, KeyInit, Mac};
 use pgweir_wire::CancelKey;
+use pgweir_wire::write::ErrorText;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
@@ -177,6 +178,13 @@ impl Pooler {
     /// Ends the wait of a client: its first request fails, up to its ReadyForQuery. A deferred transaction fails with
     /// it.
     fn cancel_waiting(&mut self, now: Time, id: ClientId) {
+        let message = "canceling statement due to user request";
+        let detail = "it was waiting for a server";
+        self.end_wait(now, id, &Trouble::CancelledWhileWaiting.text(message, detail, ""));
+    }
+
+    /// The request that a client waits with is answered by an error of the pooler's, and dropped.
+    pub(crate) fn end_wait(&mut self, now: Time, id: ClientId, error: &ErrorText<'_>) {
         self.stop_waiting(id);
         let client = self.client_mut(id);
         client.waiting = Waiting::No;
@@ -186,10 +194,7 @@ impl Pooler {
             begin.failed = true;
         }
         self.shared.requests.push_back(Request::Resume(id.into()));
-        let message = "canceling statement due to user request";
-        self.send(id, |w| {
-            w.error(&Trouble::CancelledWhileWaiting.text(message, "it was waiting for a server", ""))
-        });
+        self.send(id, |w| w.error(error));
     }
 
     /// A client leaves a server to which it has sent nothing.

@@ -72,6 +72,7 @@ impl Pooler {
         self.log_disconnect(now, id, reason);
         let server = self.clients.get(id.0).and_then(|client| client.link);
         let cleanup = server.map(|server_id| {
+            self.charge(now, server_id);
             let mut exchange = self.between(now, id, server_id);
             exchange.note_temporary_schema();
             exchange.cleanup_after()

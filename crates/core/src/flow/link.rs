@@ -274,7 +274,7 @@ impl Pooler {
     }
 
     fn enqueue(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> Acquired {
-        let ticket = self.pool_mut(pool_id).waiting.push(id, now);
+        let ticket = self.joins_queue(now, id, pool_id);
         let client = self.clients.get_mut(id.0).expect("the caller looked it up");
         client.waiting = Waiting::ForServer {
             ticket,

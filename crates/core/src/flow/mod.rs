@@ -22,6 +22,7 @@ pub(crate) mod parsing;
 pub(crate) mod peers;
 mod piece;
 pub(crate) mod pools;
+pub(crate) mod queueing;
 pub(crate) mod ready;
 pub(crate) mod refusals;
 pub(crate) mod releasing;

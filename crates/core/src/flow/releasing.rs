@@ -54,6 +54,7 @@ impl Reply<'_> {
 impl Pooler {
     /// The linked server is clean and its client no longer needs it.
     pub(crate) fn release(&mut self, now: Time, server_id: ServerId) {
+        self.charge(now, server_id);
         self.work_ends(now, server_id);
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         let client_id = server.link.take();

@@ -90,7 +90,8 @@ impl Pooler {
     pub(crate) fn share_limit(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let sizings = &mut self.shared.sizings;
-        if let Some(share) = pool.share {
+        if let Some(share) = &mut pool.share {
+            share.set_weight(pool.settings.weight);
             let endpoints = sizings.get(share.sizing).map(|sizing| sizing.endpoints());
             if pool.settings.is_auto && endpoints == Some(&pool.settings.endpoints) {
                 return;
@@ -103,7 +104,13 @@ impl Pooler {
         }
         let settings = &self.shared.settings;
         let sizings = &mut self.shared.sizings;
-        let mut share = sizings.join(now, pool_id, &pool.settings.endpoints, 1, settings.pool_size_max);
+        let mut share = sizings.join(
+            now,
+            pool_id,
+            &pool.settings.endpoints,
+            pool.settings.weight,
+            settings.pool_size_max,
+        );
         if settings.holds_sizes
             && let Some(sizing) = sizings.get_mut(share.sizing)
         {

@@ -91,7 +91,7 @@ impl Pooler {
     #[cold]
     pub(crate) fn replaced_for_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
         let pool = self.pool(pool_id);
-        let waiter = pool.first_waiter().and_then(|(id, _)| self.clients.get(id.0));
+        let waiter = pool.waiting.front().and_then(|(id, _)| self.clients.get(id.0));
         let server = self.servers.get(server_id.0);
         let minds = may_replace(pool, now)
             && waiter

@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod console;
 mod due;
 mod numbers;
+mod overload;
 mod shortage;
 pub mod stats;
 mod timers;

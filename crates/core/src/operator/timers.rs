@@ -15,6 +15,7 @@ use crate::operator::shortage;
 use crate::pooler::Pooler;
 use crate::pools::pool;
 use crate::server;
+use crate::upstream::phase::ServerPhase;
 use pgweir_wire::write::ErrorText;
 use std::time::Duration;
 
@@ -63,6 +64,11 @@ impl Pooler {
     }
 
     fn time_server(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        // A long transaction is charged while it runs, so that its client's group does not get further servers meanwhile.
+        if matches!(server.phase, ServerPhase::Linked) && now - server.since >= ROUND {
+            self.charge(now, id);
+        }
         let Some(server) = self.servers.get(id.0) else { return };
         match due::of_server(now, server, self.pool(server.pool), &self.shared.settings) {
             ServerDue::Nothing => {}
@@ -118,6 +124,7 @@ impl Pooler {
     fn time_pools(&mut self, now: Time) {
         for pool_id in pool::ids(&self.pools) {
             self.time_waiters(now, pool_id);
+            self.relieve_queue(now, pool_id);
             // A server that was about to become free may have been given other work.
             self.wake_idle(now, pool_id);
             self.time_opening(now, pool_id);

@@ -3,8 +3,10 @@
 pub(crate) mod choice;
 pub(crate) mod classes;
 pub(crate) mod databases;
+pub(crate) mod fair;
 pub(crate) mod hosts;
 pub(crate) mod idle_list;
+pub(crate) mod overload;
 pub(crate) mod peers;
 pub(crate) mod pool;
 pub(crate) mod sizing;

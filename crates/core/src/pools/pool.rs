@@ -10,6 +10,7 @@ use crate::catalog::known::Known;
 use crate::pools::classes::Classes;
 use crate::pools::hosts::Hosts;
 use crate::pools::idle_list::IdleList;
+use crate::pools::overload::Pressure;
 use crate::pools::sizing::Share;
 use crate::pools::wait_queue::WaitQueue;
 use crate::state::sequences::Sequences;
@@ -41,6 +42,8 @@ pub(crate) struct Pool {
     pub(crate) waiting: WaitQueue,
     /// Its part in the limit on servers at work of its host, if its size is `auto`.
     pub(crate) share: Option<Share>,
+    /// Whether its queue stays too long.
+    pub(crate) pressure: Pressure,
     /// How short the flights of its clients are, by class; `None` while nobody waited with one.
     pub(crate) classes: Option<Box<Classes>>,
     /// Servers that had room for another flight when they were last looked at.
@@ -96,6 +99,7 @@ impl Pool {
 
     pub(crate) fn new(now: Time, key: PoolKey, settings: PoolSettings, credential: pgweir_auth::Credential) -> Self {
         let hosts = Hosts::new(settings.endpoints.len());
+        let waiting = WaitQueue::new(settings.fair_by);
         Pool {
             key,
             settings,
@@ -103,8 +107,9 @@ impl Pool {
             sequences: Sequences::Unused,
             lends: false,
             idle: IdleList::default(),
-            waiting: WaitQueue::default(),
+            waiting,
             share: None,
+            pressure: Pressure::default(),
             classes: None,
             roomy: VecDeque::new(),
             servers: 0,
@@ -173,9 +178,9 @@ impl Pool {
         self.retry_at = None;
     }
 
-    /// The first waiting client, and since when it waits.
+    /// The client that has waited longest, and since when it waits.
     pub(crate) fn first_waiter(&self) -> Option<(ClientId, Time)> {
-        self.waiting.front()
+        self.waiting.iter().next()
     }
 }
 

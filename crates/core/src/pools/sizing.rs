@@ -80,6 +80,11 @@ impl Share {
         }
     }
 
+    /// The pool's turns come the more often the greater its weight is.
+    pub(crate) fn set_weight(&mut self, weight: u32) {
+        self.weight = weight.max(1);
+    }
+
     /// How long work may take and still count.
     fn long(&self) -> Duration {
         match self.mean {

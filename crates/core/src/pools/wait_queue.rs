@@ -1,121 +1,346 @@
-//! The clients of one pool that wait for a server, first come, first served.
+//! The clients of one pool that wait for a server.
 //!
-//! Only this type knows the order, so another policy can replace it here.
+//! Only this type knows the order. By `fair_by` it is that of [`crate::pools::fair`], or that of arrival. Clients whose flight must
+//! be run again stand in front of all others.
 
 use crate::base::ids::ClientId;
 use crate::base::time::Time;
-use std::collections::VecDeque;
+use crate::pools::fair::flow::Flow;
+use crate::pools::fair::groups::Groups;
+use crate::pools::fair::level::{Arriving, Place};
+use pgweir_config::FairBy;
 
-/// Waiting clients in order of arrival. A client that leaves is only marked, and is dropped when it comes to the front:
-/// so a thousand clients that leave at once cost a thousand steps, not a million.
-#[derive(Debug, Default, pgweir_freeze::Freeze)]
+/// Stands for no entry in [`Entry::before`] and [`Entry::behind`].
+const NONE: u32 = u32::MAX;
+
+/// Whose time on servers is charged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Who<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) application: &'a str,
+    /// The weight of the user.
+    pub(crate) weight: u32,
+    /// The servers of the pool.
+    pub(crate) servers: u32,
+}
+
+/// Where a waiting client stands.
+#[derive(Debug, Clone, Copy, pgweir_freeze::Freeze)]
+enum Standing {
+    /// In front of all others.
+    InFront,
+    /// In order of arrival.
+    Arrived,
+    /// In the order of a group.
+    Grouped { group: u32, place: Place, weight: u32 },
+}
+
+/// A waiting client.
+#[derive(Debug, pgweir_freeze::Freeze)]
+struct Entry {
+    client: ClientId,
+    since: Time,
+    /// Order of arrival; its low half is the upper half of the ticket.
+    number: u64,
+    standing: Standing,
+    /// Who arrived before it, and behind it, by place in `entries`.
+    before: u32,
+    behind: u32,
+}
+
+/// What has happened in the queue since somebody last asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) struct Traffic {
+    /// Clients that have got a server.
+    pub(crate) served: u64,
+    /// The fewest clients that waited at any time.
+    pub(crate) fewest: usize,
+}
+
+/// Waiting clients.
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct WaitQueue {
-    queue: VecDeque<Option<(ClientId, Time)>>,
-    /// Number of the entry at the front; entry `n` is at `n - first`, also where numbers have passed zero.
-    first: u64,
+    by: FairBy,
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    /// The ends of the list in order of arrival.
+    first: u32,
+    last: u32,
     waiting: usize,
+    groups: Groups,
+    next_number: u64,
+    traffic: Traffic,
+    /// The name of a group, while it is looked up.
+    key: String,
 }
 
 impl WaitQueue {
-    /// Adds a client at the end; the returned ticket removes it again.
-    pub(crate) fn push(&mut self, client: ClientId, now: Time) -> u64 {
-        self.queue.push_back(Some((client, now)));
-        self.waiting += 1;
-        self.first.wrapping_add(self.queue.len() as u64 - 1)
+    pub(crate) fn new(by: FairBy) -> Self {
+        WaitQueue {
+            by,
+            entries: Vec::new(),
+            free: Vec::new(),
+            first: NONE,
+            last: NONE,
+            waiting: 0,
+            groups: Groups::new(1),
+            next_number: 1,
+            traffic: Traffic::default(),
+            key: String::new(),
+        }
+    }
+
+    /// Adds a client. `flow` is what it has used, `paused_us` how long it has had no server. The returned ticket removes it again.
+    pub(crate) fn push(&mut self, client: ClientId, now: Time, who: &Who<'_>, flow: &mut Flow, paused_us: u64) -> u64 {
+        let number = self.number();
+        let at = self.free.pop().unwrap_or(self.entries.len() as u32);
+        let standing = match self.by {
+            FairBy::Off => Standing::Arrived,
+            FairBy::Client | FairBy::Application | FairBy::User => {
+                let (group, weight) = self.group_of(who);
+                let arriving = Arriving {
+                    number,
+                    weight,
+                    paused_us,
+                    servers: who.servers,
+                };
+                let place = self.groups.insert(group, at, flow, arriving);
+                Standing::Grouped { group, place, weight }
+            }
+        };
+        self.put(at, (client, now), number, standing, false)
     }
 
     /// Adds a client in front of all others.
     pub(crate) fn push_front(&mut self, client: ClientId, since: Time) -> u64 {
-        self.queue.push_front(Some((client, since)));
+        let number = self.number();
+        let at = self.free.pop().unwrap_or(self.entries.len() as u32);
+        self.put(at, (client, since), number, Standing::InFront, true)
+    }
+
+    /// Adds a client in front of those in the order, behind others that stand there, when the queue is filled again.
+    pub(crate) fn push_last_in_front(&mut self, client: ClientId, since: Time) -> u64 {
+        let number = self.number();
+        let at = self.free.pop().unwrap_or(self.entries.len() as u32);
+        self.put(at, (client, since), number, Standing::InFront, false)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// The group of a client, and the client's weight in it.
+    fn group_of(&mut self, who: &Who<'_>) -> (u32, u32) {
+        self.key.clear();
+        let (of_group, of_client) = match self.by {
+            FairBy::Client | FairBy::Off => (1, who.weight),
+            FairBy::User => {
+                self.key.push_str(who.user);
+                (who.weight, 1)
+            }
+            FairBy::Application => {
+                self.key.push_str(who.user);
+                self.key.push('\0');
+                self.key.push_str(who.application);
+                (who.weight, 1)
+            }
+        };
+        (self.groups.of(&self.key, of_group), of_client)
+    }
+
+    /// Puts an entry at a free place, and at the beginning or the end of the list.
+    fn put(
+        &mut self,
+        at: u32,
+        (client, since): (ClientId, Time),
+        number: u64,
+        standing: Standing,
+        is_first: bool,
+    ) -> u64 {
+        let (before, behind) = match is_first {
+            true => (NONE, self.first),
+            false => (self.last, NONE),
+        };
+        let entry = Some(Entry {
+            client,
+            since,
+            number,
+            standing,
+            before,
+            behind,
+        });
+        match self.entries.get_mut(at as usize) {
+            Some(place) => *place = entry,
+            None => self.entries.push(entry),
+        }
+        self.joins(before, behind, at, at);
         self.waiting += 1;
-        self.first = self.first.wrapping_sub(1);
-        self.first
+        u64::from(at) | number << 32
+    }
+
+    /// Makes `behind` follow the entry `before`, and `before` precede the entry `behind`.
+    fn joins(&mut self, before: u32, behind: u32, follows: u32, precedes: u32) {
+        match self.entry_mut(before) {
+            Some(entry) => entry.behind = follows,
+            None => self.first = follows,
+        }
+        match self.entry_mut(behind) {
+            Some(entry) => entry.before = precedes,
+            None => self.last = precedes,
+        }
+    }
+
+    fn entry_mut(&mut self, at: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(at as usize)?.as_mut()
+    }
+
+    fn entry(&self, at: u32) -> Option<&Entry> {
+        self.entries.get(at as usize)?.as_ref()
+    }
+
+    /// The place of the entry that is served next.
+    fn next(&self) -> Option<u32> {
+        match self.entry(self.first)?.standing {
+            Standing::InFront | Standing::Arrived => Some(self.first),
+            Standing::Grouped { .. } => self.groups.first(),
+        }
     }
 
     /// The client that is served next.
     pub(crate) fn front(&self) -> Option<(ClientId, Time)> {
-        self.queue.front().copied().flatten()
+        let entry = self.entry(self.next()?)?;
+        Some((entry.client, entry.since))
     }
 
     /// Takes the client that is served next.
     pub(crate) fn pop(&mut self) -> Option<(ClientId, Time)> {
-        let (client, since) = self.front()?;
-        self.remove(self.first);
-        Some((client, since))
+        let entry = self.take(self.next()?)?;
+        if let Standing::Grouped { group, place, weight } = entry.standing {
+            self.groups.serve(group, place, weight);
+        }
+        self.traffic.served += 1;
+        Some((entry.client, entry.since))
     }
 
-    /// Removes the client with this ticket, which must be in the queue.
+    /// Removes the client with this ticket, if it is in the queue.
     pub(crate) fn remove(&mut self, ticket: u64) {
-        let place = self.queue.get_mut(ticket.wrapping_sub(self.first) as usize);
-        if place.and_then(Option::take).is_some() {
-            self.waiting -= 1;
+        if self.holder(ticket).is_none() {
+            return;
         }
-        while matches!(self.queue.front(), Some(None)) {
-            self.queue.pop_front();
-            self.first = self.first.wrapping_add(1);
+        if let Some(entry) = self.take(ticket as u32)
+            && let Standing::Grouped { group, place, weight } = entry.standing
+        {
+            self.groups.remove(group, place, weight);
         }
-        if self.queue.is_empty() && self.queue.capacity() > 1024 {
-            self.queue.shrink_to(64);
+    }
+
+    /// Takes an entry out of the list.
+    fn take(&mut self, at: u32) -> Option<Entry> {
+        let entry = self.entries.get_mut(at as usize)?.take()?;
+        self.joins(entry.before, entry.behind, entry.behind, entry.before);
+        self.waiting -= 1;
+        self.traffic.fewest = self.traffic.fewest.min(self.waiting);
+        self.free.push(at);
+        if self.waiting == 0 && self.entries.capacity() > 1024 {
+            (self.entries, self.free) = (Vec::new(), Vec::new());
         }
+        Some(entry)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.waiting
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
     /// The client with this ticket.
-    #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn holder(&self, ticket: u64) -> Option<ClientId> {
-        let at = ticket.wrapping_sub(self.first);
-        self.queue.get(at as usize)?.map(|(client, _)| client)
+        let entry = self.entry(ticket as u32)?;
+        (entry.number as u32 == (ticket >> 32) as u32).then_some(entry.client)
     }
 
     /// All clients in order of arrival.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ClientId, Time)> + '_ {
-        self.queue.iter().copied().flatten()
+        let next = |entry: &&Entry| self.entry(entry.behind);
+        std::iter::successors(self.entry(self.first), next).map(|entry| (entry.client, entry.since))
+    }
+
+    /// A client has used a server for so long, microseconds, while others waited.
+    pub(crate) fn charge(&mut self, who: &Who<'_>, flow: &mut Flow, us: u64) {
+        if self.by == FairBy::Off {
+            return;
+        }
+        let (group, weight) = self.group_of(who);
+        self.groups.charge(group, flow, us, weight, who.servers);
+    }
+
+    /// Who decides the order.
+    pub(crate) fn fair_by(&self) -> FairBy {
+        self.by
+    }
+
+    /// Empties the queue and changes its order. Returns the clients in order of arrival, and whether each stood in front of all
+    /// others.
+    pub(crate) fn reorder(&mut self, by: FairBy) -> Vec<(ClientId, Time, bool)> {
+        let mut all = Vec::with_capacity(self.waiting);
+        while let Some(entry) = self.take(self.first) {
+            if let Standing::Grouped { group, place, weight } = entry.standing {
+                self.groups.remove(group, place, weight);
+            }
+            all.push((entry.client, entry.since, matches!(entry.standing, Standing::InFront)));
+        }
+        if by != self.by {
+            (self.by, self.groups) = (by, self.groups.other());
+        }
+        all
+    }
+
+    /// The clients of whoever waits with the most of them for its weight, the one that is served last at the front. With
+    /// `fair_by = off` those that have come last.
+    pub(crate) fn of_heaviest(&self) -> Box<dyn Iterator<Item = ClientId> + '_> {
+        let clients = |at: u32| self.entry(at).map(|entry| entry.client);
+        if self.by == FairBy::Off {
+            let before = |entry: &&Entry| self.entry(entry.before);
+            return Box::new(std::iter::successors(self.entry(self.last), before).map(|entry| entry.client));
+        }
+        Box::new(self.groups.of_heaviest().filter_map(clients))
+    }
+
+    /// What has happened since the last call.
+    pub(crate) fn take_traffic(&mut self) -> Traffic {
+        let next = Traffic {
+            served: 0,
+            fewest: self.waiting,
+        };
+        std::mem::replace(&mut self.traffic, next)
+    }
+
+    /// Compares what is kept twice.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let weight_of = |at: u32| match self.entry(at).map(|entry| entry.standing) {
+            Some(Standing::Grouped { weight, .. }) => weight,
+            _ => 0,
+        };
+        self.groups.check(weight_of)?;
+        let listed = self.iter().count();
+        let grouped = |entry: &&Entry| matches!(entry.standing, Standing::Grouped { .. });
+        let grouped = self.entries.iter().flatten().filter(grouped).count();
+        if listed != self.waiting || grouped != self.groups.waiting() {
+            return Err(format!(
+                "{} wait, {listed} in the list, {grouped} in groups, {} in the orders of groups",
+                self.waiting,
+                self.groups.waiting()
+            ));
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::ids::Slot;
-
-    fn client(index: u32) -> ClientId {
-        ClientId(Slot { index, generation: 0 })
-    }
-
-    #[test]
-    fn first_come_first_served_and_leavers_are_skipped() {
-        let mut q = WaitQueue::default();
-        let tickets: Vec<u64> = (0..5).map(|n| q.push(client(n), Time(n.into()))).collect();
-        q.remove(tickets[2]);
-        q.remove(tickets[0]);
-        q.remove(tickets[0]);
-        assert_eq!(q.len(), 3);
-        let order: Vec<_> = std::iter::from_fn(|| q.pop()).map(|(c, _)| c.0.index).collect();
-        assert_eq!(order, [1, 3, 4]);
-        assert!(q.is_empty() && q.front().is_none());
-        let ticket = q.push(client(9), Time(9));
-        q.remove(ticket);
-        assert!(q.is_empty());
-    }
-
-    #[test]
-    fn who_comes_back_stands_in_front() {
-        let mut q = WaitQueue::default();
-        let last = q.push(client(1), Time(1));
-        let tickets = [q.push_front(client(2), Time(0)), q.push_front(client(3), Time(0))];
-        assert_eq!(
-            (q.holder(tickets[1]), q.holder(last)),
-            (Some(client(3)), Some(client(1)))
-        );
-        q.remove(tickets[0]);
-        let order: Vec<_> = std::iter::from_fn(|| q.pop()).map(|(c, _)| c.0.index).collect();
-        assert_eq!(order, [3, 1]);
-    }
-}
+#[path = "wait_queue_tests.rs"]
+mod tests;

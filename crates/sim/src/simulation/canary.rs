@@ -70,6 +70,12 @@ impl Canary {
         )
     }
 
+    /// Whether a crowd can show it.
+    pub fn is_of_queue(self) -> bool {
+        use Weakness::{ForgetsToCharge, ServesNewestFirst};
+        matches!(self, Canary::Weak(ForgetsToCharge | ServesNewestFirst))
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> String {
         match self {

@@ -136,6 +136,12 @@ fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -
     }
 }
 
+/// Whether a message says that too many clients wait for a server (queue_target).
+fn is_refused_early(message: &[u8]) -> bool {
+    let text = b"too many clients wait for a server";
+    message.first() == Some(&b'E') && message.windows(text.len()).any(|w| w == text)
+}
+
 /// Whether a message is about a name under a prefix that a library has reserved.
 fn is_of_reserved_name(body: &[u8]) -> bool {
     let name = b"invalid configuration parameter name \"plpgsql.";
@@ -533,7 +539,12 @@ impl Client {
             }
             return self.refused(topology, &message[5..]);
         }
-        let verdict = oracle.compare(message);
+        let verdict = match is_refused_early(message) && topology.queue_target_ms > 0 {
+            // The private server has run it.
+            true if self.flight.certain => Verdict::CannotDescribe,
+            true => oracle.refused(),
+            false => oracle.compare(message),
+        };
         if let Some(wish) = self.accept(verdict, message)? {
             return Ok(wish);
         }

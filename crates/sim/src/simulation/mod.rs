@@ -24,12 +24,15 @@
 //! In some runs the pooler's state is frozen and thawed again and again ([`takeover`]), without any effect on the
 //! trace.
 //!
+//! In a [`crowd`], clients wait for servers all the time, and it is checked who gets the next one.
+//!
 //! A [`canary::Canary`] breaks the driver on purpose: the checkers must notice every one of them.
 
 mod actors;
 pub mod canary;
 mod checks;
 pub mod client;
+pub mod crowd;
 mod driver;
 mod faults;
 pub mod flight;
@@ -54,5 +57,9 @@ pub fn run(seed: u64, canary: Option<Canary>, print: bool) -> Outcome {
 
 /// Runs one seed with this frequency of take-overs.
 pub fn run_with(seed: u64, canary: Option<Canary>, take_overs: TakeOvers, print: bool) -> Outcome {
-    World::new(Topology::new(seed), canary, take_overs, print).run()
+    // Every other seed is also that of a crowd; a crowd alone can show the defects of the queue.
+    let crowd = (seed.is_multiple_of(2) && canary.is_none_or(Canary::is_of_queue)).then(|| crowd::run(seed, canary));
+    let mut outcome = World::new(Topology::new(seed), canary, take_overs, print).run();
+    outcome.violation = outcome.violation.or(crowd.flatten());
+    outcome
 }

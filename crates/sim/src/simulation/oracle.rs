@@ -402,6 +402,17 @@ impl Oracle {
     }
 
     /// The first segment is not run further: its answer is the error that has come, and ReadyForQuery.
+    /// The pooler has refused the segment that waited for a server. It may do so only outside a transaction, with nothing of
+    /// the segment run.
+    pub fn refused(&mut self) -> Verdict {
+        let is_at_rest = self.expected.is_empty() && self.session.busy_until().is_none();
+        if !is_at_rest || self.session.status() != TransactionStatus::Idle {
+            return Verdict::Wrong(self.expected.pop_front());
+        }
+        self.drop_front_segment();
+        Verdict::CancelledWhileWaiting
+    }
+
     fn drop_front_segment(&mut self) {
         if let Some(segment) = self.segments.iter_mut().find(|s| !s.answered) {
             segment.unfed.clear();

@@ -126,6 +126,12 @@ pub struct Topology {
     pub reader_percent: u64,
     /// pipeline_depth.
     pub pipeline_depth: &'static str,
+    /// fair_by.
+    pub fair_by: &'static str,
+    /// The weight of the first user; the others have 1.
+    pub weight: u64,
+    /// queue_target, milliseconds; 0 is off.
+    pub queue_target_ms: u64,
 }
 
 /// Settings that connect_query may set. None has a value that clients give at startup.
@@ -246,6 +252,9 @@ impl Topology {
             stray_copies: false,
             reader_percent: 0,
             pipeline_depth: "1",
+            fair_by: "client",
+            weight: 1,
+            queue_target_ms: 0,
         };
         if topology.reserved_names {
             // One client's code must run on a server with another client's setting.
@@ -337,6 +346,13 @@ impl Topology {
                     .map_or(0, |more| least + more),
             );
         }
+        let mut queue = Random::new(seed ^ 0xfa19_0000);
+        topology.fair_by = queue.pick::<&str>(&["client", "application", "user", "off"]);
+        topology.weight = *queue.pick(&[1, 1, 5, 1000]);
+        if queue.percent(10) && !topology.reserved_names {
+            topology.queue_target_ms = queue.between(1, 200);
+            topology.pool_size = 1;
+        }
         topology
     }
 
@@ -392,6 +408,8 @@ impl Topology {
             ("session_state_probe", self.probe.into()),
             ("link", self.link.into()),
             ("pipeline_depth", self.pipeline_depth.into()),
+            ("fair_by", self.fair_by.into()),
+            ("queue_target", seconds(self.queue_target_ms)),
             ("pin_idle_timeout", seconds(self.pin_idle_timeout_ms)),
             (
                 "default_pool_size",
@@ -421,6 +439,7 @@ impl Topology {
             ("client_idle_timeout", self.client_limits_s.to_string()),
             ("idle_transaction_timeout", self.client_limits_s.to_string()),
         ];
+        text.push_str(&format!("[users]\nuser0 = weight={}\n", self.weight));
         text.push_str("[pgbouncer]\n");
         for (name, value) in settings {
             text.push_str(&format!("{name} = {value}\n"));

@@ -135,6 +135,7 @@ impl Pooler {
         if secret_changed {
             pool.credential = credential;
         }
+        let other_order = pool.waiting.fair_by() != pool.settings.fair_by || !changes.users.is_empty();
         self.share_limit(now, pool_id);
         let pool = self.pool_mut(pool_id);
         if other_servers {
@@ -142,6 +143,9 @@ impl Pooler {
             pool.known_startup_values.clear();
             pool.hosts = Hosts::new(pool.settings.endpoints.len());
             self.replace_servers(now, CloseReason::DatabaseChanged, Choice::One(pool_id));
+        }
+        if other_order {
+            self.reorder_waiters(pool_id);
         }
         if other_servers || secret_changed {
             self.pool_mut(pool_id).forget_failures();

@@ -1,0 +1,93 @@
+//! Clients join the queue of their pool, and are charged for the servers that they have used: see
+//! [`crate::pools::wait_queue`].
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::Waiting;
+use crate::base::time::Time;
+use crate::base::weakness::Weakness;
+use crate::client::Client;
+use crate::pooler::Pooler;
+use crate::pools::fair::flow::Flow;
+use crate::pools::pool::Pool;
+use crate::pools::wait_queue::{WaitQueue, Who};
+use pgweir_config::{Config, FairBy};
+
+/// Calls `act` with the queue of a pool, whom a client counts as there, and what it has used.
+fn in_queue<T>(
+    config: &Config,
+    pool: &mut Pool,
+    client: &mut Client,
+    act: impl FnOnce(&mut WaitQueue, &Who<'_>, &mut Flow) -> T,
+) -> T {
+    let user = client.login_user.as_deref().unwrap_or(&pool.key.user);
+    let by = pool.waiting.fair_by();
+    let application = match by {
+        FairBy::Application => client.session.shape.get("application_name").map_or("", |s| &s.value),
+        FairBy::Client | FairBy::User | FairBy::Off => "",
+    };
+    let who = Who {
+        user,
+        application,
+        weight: if by == FairBy::Off { 1 } else { config.user_weight(user) },
+        servers: pool.servers,
+    };
+    act(&mut pool.waiting, &who, &mut client.used)
+}
+
+impl Pooler {
+    /// A client joins the queue of its pool. Returns its ticket.
+    pub(crate) fn joins_queue(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> u64 {
+        if self.is_weak(Weakness::ServesNewestFirst) {
+            return self.pool_mut(pool_id).waiting.push_front(id, now);
+        }
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        let paused_us = now.us_since(client.request_time);
+        in_queue(&self.shared.config, pool, client, |queue, who, used| {
+            queue.push(id, now, who, used, paused_us)
+        })
+    }
+
+    /// Charges the client of a server for its time there, if others wait for it. Time that was charged before does not count again.
+    pub(crate) fn charge(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get(server_id.0) else {
+            return;
+        };
+        let Some(pool) = self.pools[server.pool as usize].as_mut() else {
+            return;
+        };
+        if pool.waiting.is_empty() || self.shared.is_weak(Weakness::ForgetsToCharge) {
+            return;
+        }
+        if let Some(client) = server.link.and_then(|id| self.clients.get_mut(id.0)) {
+            in_queue(&self.shared.config, pool, client, |queue, who, used| {
+                let us = used.take_uncharged_us(server.since, now);
+                queue.charge(who, used, us);
+            });
+        }
+    }
+
+    /// The order of a pool's queue, or the weights of users, may have changed: all clients that wait take their places again.
+    pub(crate) fn reorder_waiters(&mut self, pool_id: PoolId) {
+        let pool = self.pool_mut(pool_id);
+        let all = pool.waiting.reorder(pool.settings.fair_by);
+        for (id, since, is_in_front) in all {
+            let (Some(client), Some(pool)) = (self.clients.get_mut(id.0), self.pools[pool_id as usize].as_mut()) else {
+                continue;
+            };
+            let place = in_queue(
+                &self.shared.config,
+                pool,
+                client,
+                |queue, who, used| match is_in_front {
+                    true => queue.push_last_in_front(id, since),
+                    false => queue.push(id, since, who, used, 0),
+                },
+            );
+            if let Waiting::ForServer { ticket, .. } = &mut client.waiting {
+                *ticket = place;
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `queue_target`: where clients would wait for too long, some are refused early instead of all late.
+//!
+//! This follows CoDel: a queue that empties now and then is only a burst, and is left alone. A queue that stays too long for a
+//! whole interval does not shrink by itself; then some clients are refused, and more of them in each further interval.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::ClientId;
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::reasons::{Dropping, Passing, Waiting};
+use crate::base::time::Time;
+use crate::client::Client;
+use crate::pooler::Pooler;
+use std::time::Duration;
+
+/// The most clients that are refused in one round of the timers.
+const REFUSED_MAX: usize = 1024;
+
+/// Whether an error can end a client's wait, and its connection goes on: it waits at the beginning of a request, outside a
+/// transaction.
+fn may_be_refused(client: &Client) -> bool {
+    let has_flown = client.flight.as_ref().is_some_and(|f| f.runs_again || f.has_moved);
+    client.is_session()
+        && matches!(client.waiting, Waiting::ForServer { .. })
+        && client.passing == Passing::None
+        && client.dropping == Dropping::Nothing
+        && client.session.deferred_begin.is_none()
+        && !has_flown
+}
+
+/// The DETAIL of a refusal.
+fn detail(waiting: usize, wait: Option<Duration>) -> String {
+    let wait = match wait {
+        Some(wait) => format!("and would have waited for about {} ms", wait.as_millis()),
+        None => "and no server has become free for seconds".into(),
+    };
+    format!("It was the last of {waiting} clients that wait, {wait}.")
+}
+
+const HINT: &str = "The limit is the setting queue_target. Try again later, or see SHOW POOLS, pool_size and weight.";
+
+impl Pooler {
+    /// Refuses some of a pool's clients, if they would wait for longer than `queue_target`.
+    pub(super) fn relieve_queue(&mut self, now: Time, pool_id: PoolId) {
+        let Some(target) = self.shared.settings.queue_target else {
+            return;
+        };
+        let takes_none = self.pool_takes_no_clients_now(pool_id);
+        let pool = self.pool_mut(pool_id);
+        let traffic = pool.waiting.take_traffic();
+        let has_servers = pool.servers > pool.connecting;
+        let oldest = pool.first_waiter().map_or(Duration::ZERO, |(_, since)| now - since);
+        let is_normal = takes_none || !has_servers || pool.key.kind != PoolKind::Clients;
+        let too_many = match is_normal {
+            true => pool.pressure.rests(now),
+            false => pool.pressure.look(now, traffic, pool.waiting.len(), oldest, target),
+        };
+        for _ in 0..too_many.min(REFUSED_MAX) {
+            if !self.refuses_last(now, pool_id) {
+                return;
+            }
+        }
+    }
+
+    /// Refuses the client that is served last among those of the heaviest group. `false`: none may be refused.
+    fn refuses_last(&mut self, now: Time, pool_id: PoolId) -> bool {
+        let pool = self.pool(pool_id);
+        let may = |id: &ClientId| self.clients.get(id.0).is_some_and(may_be_refused);
+        let Some(id) = pool.waiting.of_heaviest().find(may) else {
+            return false;
+        };
+        let waiting = pool.waiting.len();
+        let detail = detail(waiting, pool.pressure.expected_wait(waiting));
+        let message = "too many clients wait for a server";
+        self.log_pooler_error(id, message);
+        self.shared.state_stats.refused_early += 1;
+        self.end_wait(now, id, &Trouble::QueueTooLong.text(message, &detail, HINT));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_detail_tells_the_place_and_the_wait() {
+        assert_eq!(
+            detail(60, Some(Duration::from_micros(1_234_567))),
+            "It was the last of 60 clients that wait, and would have waited for about 1234 ms."
+        );
+        assert_eq!(
+            detail(2, None),
+            "It was the last of 2 clients that wait, and no server has become free for seconds."
+        );
+    }
+}

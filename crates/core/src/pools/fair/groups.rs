@@ -1,0 +1,210 @@
+//! Groups of clients that share one tag, and the clients of each that wait.
+
+use crate::pools::fair::flow::Flow;
+use crate::pools::fair::level::{Arriving, Level, Place};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+/// The most groups without waiting clients that a pool remembers, so that nobody escapes a debt by connecting again. When there
+/// are more, it forgets those that owe the least.
+pub(crate) const GROUPS_MAX: usize = 1024;
+
+/// The clients of one group that wait.
+#[derive(Debug, pgweir_freeze::Freeze)]
+struct Group {
+    key: Box<str>,
+    weight: u32,
+    flow: Flow,
+    /// Its place among the groups, while a client of it waits.
+    place: Option<Place>,
+    clients: Level,
+}
+
+/// All groups of a pool.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) struct Groups {
+    /// `None`: a free place.
+    all: Vec<Option<Group>>,
+    by_key: HashMap<Box<str>, u32, RandomState>,
+    free: Vec<u32>,
+    order: Level,
+    /// Levels made so far: each has a number of its own.
+    levels: u64,
+}
+
+impl Groups {
+    /// No groups. Levels are numbered from `level` on, which is not 0.
+    pub(crate) fn new(level: u64) -> Self {
+        Groups {
+            all: Vec::new(),
+            by_key: HashMap::default(),
+            free: Vec::new(),
+            order: Level::new(level),
+            levels: level,
+        }
+    }
+
+    /// No groups. What clients have used in the present ones does not count among them.
+    pub(crate) fn other(&self) -> Self {
+        Groups::new(self.levels + 1)
+    }
+
+    /// The number of a group; it is made when it is first needed.
+    pub(crate) fn of(&mut self, key: &str, weight: u32) -> u32 {
+        if let Some(&known) = self.by_key.get(key) {
+            let group = self.get_mut(known);
+            if group.place.is_none() {
+                group.weight = weight;
+            }
+            return known;
+        }
+        if self.by_key.len() >= GROUPS_MAX {
+            self.forget_some();
+        }
+        self.levels += 1;
+        let group = Group {
+            key: key.into(),
+            weight,
+            flow: Flow::default(),
+            place: None,
+            clients: Level::new(self.levels),
+        };
+        let number = match self.free.pop() {
+            Some(free) => {
+                self.all[free as usize] = Some(group);
+                free
+            }
+            None => {
+                self.all.push(Some(group));
+                self.all.len() as u32 - 1
+            }
+        };
+        self.by_key.insert(key.into(), number);
+        number
+    }
+
+    fn get(&self, number: u32) -> &Group {
+        self.all[number as usize]
+            .as_ref()
+            .expect("its clients wait, or it was just looked up")
+    }
+
+    fn get_mut(&mut self, number: u32) -> &mut Group {
+        self.all[number as usize]
+            .as_mut()
+            .expect("its clients wait, or it was just looked up")
+    }
+
+    /// Forgets the half of the groups without waiting clients that owes the least.
+    fn forget_some(&mut self) {
+        let at_rest = |(number, group): (usize, &Option<Group>)| {
+            let group = group.as_ref().filter(|group| group.place.is_none())?;
+            Some((group.flow.tag, number as u32))
+        };
+        let mut known: Vec<(u64, u32)> = self.all.iter().enumerate().filter_map(at_rest).collect();
+        known.sort_unstable();
+        for (_, number) in known.drain(..known.len().div_ceil(2)) {
+            if let Some(group) = self.all[number as usize].take() {
+                self.by_key.remove(&group.key);
+                self.free.push(number);
+            }
+        }
+    }
+
+    /// A client of a group begins to wait. `what` is the caller's number for it.
+    pub(crate) fn insert(&mut self, number: u32, what: u32, flow: &mut Flow, arriving: Arriving) -> Place {
+        let group = self.all[number as usize].as_mut().expect("it was just looked up");
+        let place = group.clients.insert(flow, what, arriving);
+        if group.place.is_none() {
+            let arriving = Arriving {
+                weight: group.weight,
+                // A group pauses only if all its clients do.
+                paused_us: 0,
+                ..arriving
+            };
+            group.place = Some(self.order.insert(&mut group.flow, number, arriving));
+        }
+        place
+    }
+
+    /// The client that is served next, by the caller's number.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.get(self.order.first()?).clients.first()
+    }
+
+    /// Takes out a client that gets a server.
+    pub(crate) fn serve(&mut self, number: u32, place: Place, weight: u32) {
+        let group = self.all[number as usize].as_mut().expect("a client of it waits");
+        group.clients.serve(place, weight);
+        if let Some(own) = group.place {
+            self.order.advance_to(own);
+        }
+        self.leave_if_empty(number);
+    }
+
+    /// Takes out a client that does not wait any longer.
+    pub(crate) fn remove(&mut self, number: u32, place: Place, weight: u32) {
+        self.get_mut(number).clients.remove(place, weight);
+        self.leave_if_empty(number);
+    }
+
+    fn leave_if_empty(&mut self, number: u32) {
+        let group = self.all[number as usize].as_mut().expect("a client of it has waited");
+        if group.clients.is_empty()
+            && let Some(place) = group.place.take()
+        {
+            self.order.remove(place, group.weight);
+        }
+    }
+
+    /// A client of a group has used a server.
+    pub(crate) fn charge(&mut self, number: u32, flow: &mut Flow, us: u64, weight: u32, servers: u32) {
+        let group = self.all[number as usize].as_mut().expect("it was just looked up");
+        group.clients.charge(flow, us, weight, servers, None);
+        // A single group is compared with none.
+        if self.by_key.len() > 1 {
+            let flow = &mut group.flow;
+            group.place = self.order.charge(flow, us, group.weight, servers, group.place);
+        }
+    }
+
+    /// The waiting clients of the group that has the most of them for its weight, the one that is served last at the front.
+    pub(crate) fn of_heaviest(&self) -> impl Iterator<Item = u32> + '_ {
+        let waiting = self.order.iter().map(|(_, number)| self.get(number));
+        let heaviest = waiting.max_by_key(|group| group.clients.len() as u64 * 1000 / u64::from(group.weight.max(1)));
+        heaviest.into_iter().flat_map(|group| group.clients.iter_back())
+    }
+
+    /// Compares what is kept twice. `weight_of` is the weight of a waiting client by the caller's number.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn check(&self, weight_of: impl Fn(u32) -> u32) -> Result<(), String> {
+        self.order.check(|number| self.get(number).weight)?;
+        let mut in_order = 0;
+        for group in self.all.iter().flatten() {
+            group.clients.check(&weight_of)?;
+            in_order += usize::from(group.place.is_some());
+            if group.place.is_some() == group.clients.is_empty() {
+                return Err(format!(
+                    "group {:?} has a place and no clients, or clients and no place",
+                    group.key
+                ));
+            }
+        }
+        match in_order == self.order.len() {
+            true => Ok(()),
+            false => Err(format!("{in_order} groups wait, {} are in the order", self.order.len())),
+        }
+    }
+
+    /// How many clients are in the order.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn waiting(&self) -> usize {
+        self.all.iter().flatten().map(|group| group.clients.len()).sum()
+    }
+
+    /// How many groups are remembered.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+}

@@ -1,0 +1,221 @@
+//! The order among the flows of one level: the groups of a pool, or the clients of a group.
+
+use crate::pools::fair::flow::{Flow, units};
+use std::collections::BTreeMap;
+
+/// What a flow has used before keeps it waiting for about this long at most, microseconds, if all others go on as they do.
+/// Without a limit, a client that has run one long query would wait for hours among thousands that run short ones.
+const DEBT_WAIT_US_MAX: u64 = 1_000_000;
+
+/// A client that pauses for so long between two requests, microseconds, is no program that only waits for its answers.
+const PAUSE_US_MIN: u64 = 5_000;
+
+/// It must pause for so many halves of what the others do in the mean: where all pause alike, nobody goes first.
+const PAUSE_HALVES: u64 = 3;
+
+/// The latest so many pauses make the mean. With fewer, a load generator that the operating system does not run for 20 ms would
+/// raise it.
+const PAUSES_MAX: u64 = 1024;
+
+/// The most server time that flows which go first because they have paused may use beyond what the others use at the same time,
+/// microseconds. So they take half of the servers at most, while others wait.
+const AHEAD_US_MAX: u64 = 1_000_000;
+
+/// A place in the order. The smallest one is served first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
+pub(crate) struct Place {
+    /// What the flow had used when it began to wait.
+    tag: u64,
+    /// Among equal tags, a flow that has used less than its share goes first.
+    is_owed: Owed,
+    /// Order of arrival.
+    number: u64,
+}
+
+/// Whether a flow has used less than its share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
+enum Owed {
+    Yes,
+    No,
+}
+
+/// How a flow arrives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arriving {
+    /// Order of arrival.
+    pub(crate) number: u64,
+    pub(crate) weight: u32,
+    /// How long it has not used a server, microseconds.
+    pub(crate) paused_us: u64,
+    /// The servers that the flows of the level share.
+    pub(crate) servers: u32,
+}
+
+/// Flows that wait, each with a number of the caller's.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) struct Level {
+    /// Its number: no other level of the pool has had it.
+    id: u64,
+    /// Virtual time: the largest tag that was served.
+    now: u64,
+    /// What flows that have paused may still use before others do.
+    ahead: u64,
+    /// The sum of the latest pauses, microseconds, and their number.
+    pauses_us: u64,
+    pauses: u64,
+    order: BTreeMap<Place, u32>,
+    /// Sum of the weights of those that wait.
+    weights: u64,
+}
+
+impl Level {
+    /// `id` is not 0.
+    pub(crate) fn new(id: u64) -> Self {
+        Level {
+            id,
+            now: 0,
+            ahead: units(AHEAD_US_MAX),
+            pauses_us: 0,
+            pauses: 0,
+            order: BTreeMap::new(),
+            weights: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The flow that is served next.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.order.first_key_value().map(|(_, what)| *what)
+    }
+
+    /// All flows, the one that is served last at the front.
+    pub(crate) fn iter_back(&self) -> impl Iterator<Item = u32> + '_ {
+        self.order.values().rev().copied()
+    }
+
+    /// All flows in the order in which they are served.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, u32)> + '_ {
+        self.order.iter().map(|(place, what)| (*place, *what))
+    }
+
+    /// The largest distance of a tag from virtual time.
+    fn debt_max(&self, servers: u32) -> u64 {
+        units(DEBT_WAIT_US_MAX) / self.weights.max(1) * u64::from(servers.max(1))
+    }
+
+    /// A flow begins to wait.
+    pub(crate) fn insert(&mut self, flow: &mut Flow, what: u32, arriving: Arriving) -> Place {
+        self.weights += u64::from(arriving.weight);
+        let is_owed = self.resume(flow, &arriving);
+        let place = Place {
+            tag: flow.tag,
+            is_owed,
+            number: arriving.number,
+        };
+        self.order.insert(place, what);
+        place
+    }
+
+    /// A flow comes back: it has no credit for the time in which it did not wait, and its debt is limited.
+    fn resume(&mut self, flow: &mut Flow, arriving: &Arriving) -> Owed {
+        if flow.level != self.id {
+            (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now, false);
+            return Owed::No;
+        }
+        let debt = flow.tag.saturating_sub(self.now);
+        let has_paused = self.is_long_pause(arriving.paused_us)
+            // As long as what it still owes: so it would use half of one server, if it had that for itself.
+            && debt.saturating_mul(arriving.weight.into()) <= units(arriving.paused_us);
+        flow.goes_ahead = has_paused && debt > 0 && self.ahead > 0;
+        if flow.tag < self.now || flow.goes_ahead || has_paused && debt == 0 {
+            flow.tag = self.now;
+            return Owed::Yes;
+        }
+        flow.tag = flow.tag.min(self.now.saturating_add(self.debt_max(arriving.servers)));
+        Owed::No
+    }
+
+    /// Whether a flow has paused for much longer than others do. It counts in their mean from now on.
+    fn is_long_pause(&mut self, us: u64) -> bool {
+        let mean = self.pauses_us.checked_div(self.pauses).unwrap_or(0);
+        let long = mean * PAUSE_HALVES / 2;
+        let is_long = us >= PAUSE_US_MIN.max(long);
+        match self.pauses {
+            PAUSES_MAX => self.pauses_us -= mean,
+            _ => self.pauses += 1,
+        }
+        // One that was away for an hour says nothing of the others.
+        self.pauses_us += us.min(2 * long + PAUSE_US_MIN);
+        is_long
+    }
+
+    /// Takes out a flow that gets a server.
+    pub(crate) fn serve(&mut self, place: Place, weight: u32) {
+        self.advance_to(place);
+        self.remove(place, weight);
+    }
+
+    /// A flow is served: virtual time is at least its tag.
+    pub(crate) fn advance_to(&mut self, served: Place) {
+        self.now = self.now.max(served.tag);
+    }
+
+    /// Takes out a flow that does not wait any longer.
+    pub(crate) fn remove(&mut self, place: Place, weight: u32) {
+        if self.order.remove(&place).is_some() {
+            self.weights -= u64::from(weight);
+        }
+    }
+
+    /// A flow has used a server for so long, microseconds. Returns its new place, if it waits at `place`.
+    pub(crate) fn charge(
+        &mut self,
+        flow: &mut Flow,
+        us: u64,
+        weight: u32,
+        servers: u32,
+        place: Option<Place>,
+    ) -> Option<Place> {
+        if flow.level != self.id {
+            (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now, false);
+        }
+        let weight = u64::from(weight.max(1));
+        let tag_max = self.now.saturating_add(self.debt_max(servers)).max(flow.tag);
+        let tag = flow.tag.saturating_add(units(us) / weight).min(tag_max);
+        let used = (tag - flow.tag).saturating_mul(weight);
+        flow.tag = tag;
+        self.ahead = match flow.goes_ahead {
+            true => self.ahead.saturating_sub(used),
+            false => (self.ahead + used).min(units(AHEAD_US_MAX)),
+        };
+        let what = self.order.remove(&place?)?;
+        let moved = Place {
+            tag: flow.tag,
+            is_owed: Owed::No,
+            ..place?
+        };
+        self.order.insert(moved, what);
+        Some(moved)
+    }
+
+    /// Compares the sum of the weights with a recount.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn check(&self, weight_of: impl Fn(u32) -> u32) -> Result<(), String> {
+        let sum: u64 = self.order.values().map(|what| u64::from(weight_of(*what))).sum();
+        match sum == self.weights {
+            true => Ok(()),
+            false => Err(format!("weights of {} counted, {sum} there", self.weights)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "level_tests.rs"]
+mod tests;
