@@ -210,6 +210,12 @@ impl Held {
         !self.temporary && self.usable(statement.id) && !self.unproven.contains(&statement.id)
     }
 
+    /// Whether the server has been sent this statement and may still refuse it.
+    #[inline]
+    pub(crate) fn may_refuse(&self, id: u64) -> bool {
+        self.unproven.contains(&id)
+    }
+
     /// Its client has temporary objects from now on, or no longer has any. In the second case PostgreSQL's parser may
     /// not find what the statements that were prepared meanwhile refer to: they are prepared again at their next use or
     /// Parse.

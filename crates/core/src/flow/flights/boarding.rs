@@ -115,6 +115,10 @@ impl Exchange<'_> {
         if need_of(meaning, self.server, told, self.shared.statements.now()) != Need::Nothing {
             return false;
         }
+        // If the Parse in front of another's flight fails, by a cancel for example, the server does not have it.
+        if self.server.held.may_refuse(meaning.statement.id) {
+            return false;
+        }
         let statement = meaning.statement.clone();
         if !self.to().mentions_nothing_in(&statement) {
             return false;
