@@ -275,7 +275,13 @@ impl Pooler {
             let pool = self.pool(pool_id);
             return pool.waiting.len() > servers_soon_free(&self.servers, pool);
         }
-        self.serve_waiter(now, pool_id, server_id)
+        if self.serve_waiter(now, pool_id, server_id) {
+            return true;
+        }
+        let server = self.servers.get(server_id.0).expect("nobody took it");
+        let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+        pool.idle.push_back(server_id, &server.session.shape);
+        false
     }
 
     /// Asks the controllers whose time has come for their limits.
