@@ -93,7 +93,9 @@ def test_restart_during_a_query(own_cluster, make_pooler):
     pooler = make_pooler(cluster, settings={"server_login_retry": 1})
     with pooler.connect() as c:
         c.send(query("select pg_sleep(30)"))
-        time.sleep(0.3)
+        # A query that still waits for a server would go to the next one.
+        running = "select count(*) from pg_stat_activity where query = 'select pg_sleep(30)' and state = 'active'"
+        eventually(lambda: cluster.psql(running) == "1", what="the query at work")
         cluster.stop("fast")
         messages = c.read_to_end(5)
         assert error_codes(messages)[:1] == ["57P01"]
