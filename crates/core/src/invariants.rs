@@ -212,7 +212,7 @@ impl Pooler {
             })?;
         }
         for (id, sizing) in self.shared.sizings.iter() {
-            let shares = |s: &Server| self.pool(s.pool).share.is_some_and(|share| share.sizing == id);
+            let shares = |s: &Server| self.pool(s.pool).shares(id);
             let working = self.servers.iter().filter(|(_, s)| s.work.is_some() && shares(s));
             is_count("servers at work", sizing.working(), working.count())?;
             let long = self
@@ -220,7 +220,7 @@ impl Pooler {
                 .iter()
                 .filter(|(_, s)| s.work.is_some_and(|w| w.is_long()) && shares(s));
             is_count("servers with long work", sizing.long(), long.count())?;
-            let pools = pool::live(&self.pools).filter(|(_, p)| p.share.is_some_and(|share| share.sizing == id));
+            let pools = pool::live(&self.pools).filter(|(_, p)| p.shares(id));
             is_count("pools of a limit", sizing.pools().len() as u32, pools.count())?;
         }
         Ok(())

@@ -3,28 +3,13 @@
 mod rig;
 
 use pgweir_core::{ClientId, ServerId};
-use pgweir_wire::TransactionStatus::Idle;
 use rig::{Rig, fatal};
 use std::time::Duration;
 
 /// The server answers what it was asked about settings.
 fn confirms(rig: &mut Rig, server: ServerId, zone: &str) {
     let told = rig.told(server);
-    rig.says(server, |w| {
-        for line in &told {
-            match line.split_once(' ').map_or(&**line, |(word, _)| word) {
-                "Parse" => w.empty(b'1'),
-                "Bind" => w.empty(b'2'),
-                "Close" => w.empty(b'3'),
-                "Execute" => w.command_complete("SELECT 1"),
-                "Sync" => {
-                    w.parameter_status(b"TimeZone", zone.as_bytes());
-                    w.ready_for_query(Idle);
-                }
-                _ => {}
-            }
-        }
-    });
+    rig.answers(server, &told, &[("TimeZone", zone)]);
 }
 
 fn dies(rig: &mut Rig, server: ServerId) {

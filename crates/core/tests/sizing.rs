@@ -267,23 +267,28 @@ fn a_reload_goes_from_auto_to_a_number_and_back() {
     assert_eq!(linked(&rig, &clients).len(), LIMIT);
 }
 
+/// Ten seconds in which each query takes 20 ms, and each client sends the next one at once. `looks` after each 20 ms.
+fn works(rig: &mut Rig, clients: &[ClientId], looks: impl Fn(&Rig)) {
+    for _ in 0..500 {
+        rig.wait(Duration::from_millis(20));
+        for server in linked(rig, clients) {
+            rig.completes(server, "SELECT 1");
+        }
+        for &client in clients {
+            if !rig.told(client).is_empty() {
+                query(rig, client);
+            }
+        }
+        rig.servers_log_in();
+        looks(rig);
+    }
+}
+
 #[test]
 fn hold_keeps_the_limit() {
     let mut rig = auto("sizing = hold");
     let clients = crowd(&mut rig, 60);
-    for _ in 0..500 {
-        rig.wait(Duration::from_millis(20));
-        for server in linked(&rig, &clients) {
-            rig.completes(server, "SELECT 1");
-        }
-        for &client in &clients {
-            if !rig.told(client).is_empty() {
-                query(&mut rig, client);
-            }
-        }
-        rig.servers_log_in();
-        assert!(linked(&rig, &clients).len() <= LIMIT);
-    }
+    works(&mut rig, &clients, |rig| assert!(linked(rig, &clients).len() <= LIMIT));
     assert_eq!(show(&mut rig, "sizing"), "hold");
     assert_eq!(show(&mut rig, "limit"), LIMIT.to_string());
 }
@@ -293,18 +298,7 @@ fn hold_keeps_the_limit() {
 fn the_limit_grows_while_more_servers_do_more() {
     let mut rig = auto("");
     let clients = crowd(&mut rig, 60);
-    for _ in 0..500 {
-        rig.wait(Duration::from_millis(20));
-        for server in linked(&rig, &clients) {
-            rig.completes(server, "SELECT 1");
-        }
-        for &client in &clients {
-            if !rig.told(client).is_empty() {
-                query(&mut rig, client);
-            }
-        }
-        rig.servers_log_in();
-    }
+    works(&mut rig, &clients, |_| {});
     let limit: usize = show(&mut rig, "settled").parse().unwrap();
     assert!(limit >= 51, "{limit}");
 }

@@ -13,32 +13,11 @@ fn full(settings: &str) -> Rig {
     Rig::new(&format!("session_state = full\ndefault_pool_size = 1\n{settings}"))
 }
 
-/// The server answers internal requests, and no Query.
-fn answers(rig: &mut Rig, server: ServerId, told: &[String], reports: &[(&str, &str)]) {
-    rig.says(server, |w| {
-        for line in told {
-            match line.split_once(' ').map_or(&**line, |(word, _)| word) {
-                "Parse" => w.empty(b'1'),
-                "Bind" => w.empty(b'2'),
-                "Close" => w.empty(b'3'),
-                "Execute" => w.command_complete("SELECT 1"),
-                "Sync" => {
-                    for (name, value) in reports {
-                        w.parameter_status(name.as_bytes(), value.as_bytes());
-                    }
-                    w.ready_for_query(Idle);
-                }
-                _ => {}
-            }
-        }
-    });
-}
-
 /// The server answers a segment of restored settings, and has got nothing else.
 fn confirms(rig: &mut Rig, server: ServerId, reports: &[(&str, &str)]) {
     let told = rig.told(server);
     assert!(!told.iter().any(|l| l.starts_with("Query")), "{told:?}");
-    answers(rig, server, &told, reports);
+    rig.answers(server, &told, reports);
 }
 
 fn refuses(rig: &mut Rig, server: ServerId, sqlstate: &'static str) {
@@ -297,7 +276,7 @@ fn a_cancel_of_an_idle_client_does_not_hit_the_question_about_its_session() {
     // The client's next query is not cancelled either.
     rig.says(id, |w| w.query(b"select 1"));
     let told = rig.told(server);
-    answers(&mut rig, server, &told, &[]);
+    rig.answers(server, &told, &[]);
     assert!(rig.cancels.is_empty());
 }
 
@@ -310,7 +289,7 @@ fn a_cancel_of_a_request_behind_the_question_waits_for_its_turn() {
     assert!(rig.cancels.is_empty());
     let told = rig.told(server);
     assert_eq!(told.last().unwrap(), "Query select pg_sleep(9)");
-    answers(&mut rig, server, &told, &[]);
+    rig.answers(server, &told, &[]);
     assert_eq!(rig.cancels.len(), 1, "now it is at work");
 }
 

@@ -141,13 +141,19 @@ impl Pooler {
             let server = self.servers.get_mut(server_id.0).expect("nobody took it");
             server.phase = ServerPhase::Idle;
             server.since = now;
-            let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-            pool.idle.push_back(server_id, &server.session.shape);
+            self.put_back(pool_id, server_id);
             self.pause_progress(now);
             if shares {
                 self.wake_idle(now, pool_id);
             }
         }
+    }
+
+    /// Puts a server that nobody has taken into the idle list.
+    pub(crate) fn put_back(&mut self, pool_id: PoolId, server_id: ServerId) {
+        let server = self.servers.get(server_id.0).expect("nobody took it");
+        let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+        pool.idle.push_back(server_id, &server.session.shape);
     }
 
     /// Gives idle servers to waiting clients: the server that was meant for them is being tested for another client, or
@@ -165,9 +171,7 @@ impl Pooler {
             if self.shared.settings.must_be_tested(now, since) {
                 self.test_server(now, server_id);
             } else if !self.serve_waiter(now, pool_id, server_id) {
-                let server = self.servers.get(server_id.0).expect("nobody took it");
-                let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-                return pool.idle.push_back(server_id, &server.session.shape);
+                return self.put_back(pool_id, server_id);
             }
         }
     }

@@ -111,11 +111,7 @@ impl Pooler {
             pool.settings.weight,
             settings.pool_size_max,
         );
-        if settings.holds_sizes
-            && let Some(sizing) = sizings.get_mut(share.sizing)
-        {
-            sizing.hold(now);
-        }
+        sizings.configure(now, settings.pool_size_max, settings.holds_sizes);
         for slot in self.servers.slots() {
             let server = self
                 .servers
@@ -258,7 +254,7 @@ impl Pooler {
         if self.pool_takes_no_clients_now(pool_id) {
             return false;
         }
-        let Some((client_id, _)) = self.pool(pool_id).first_waiter() else {
+        let Some((client_id, _)) = self.pool(pool_id).waiting.front() else {
             return false;
         };
         let Some(client) = self.clients.get(client_id.0) else {
@@ -278,9 +274,7 @@ impl Pooler {
         if self.serve_waiter(now, pool_id, server_id) {
             return true;
         }
-        let server = self.servers.get(server_id.0).expect("nobody took it");
-        let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-        pool.idle.push_back(server_id, &server.session.shape);
+        self.put_back(pool_id, server_id);
         false
     }
 
@@ -295,10 +289,9 @@ impl Pooler {
                 continue;
             };
             if let Some(step) = sizing.tick(now, connected) {
-                let names: Vec<String> = sizing.endpoints().iter().map(ToString::to_string).collect();
                 let text = format!(
                     "sizing of {}: {} servers may work at once instead of {}: {}",
-                    names.join(","),
+                    sizing.hosts(),
                     step.to,
                     step.from,
                     step.reason
@@ -309,28 +302,12 @@ impl Pooler {
         }
     }
 
-    /// Whether all servers that a host allows are there. Then one of another pool that is idle makes way.
-    pub(crate) fn host_is_full(&mut self, now: Time, pool_id: PoolId) -> bool {
-        let Some(share) = self.pool(pool_id).share else {
-            return false;
-        };
-        let Some(sizing) = self.shared.sizings.get(share.sizing) else {
-            return false;
-        };
-        let of_host = || sizing.pools().iter().map(|id| (*id, pool::of(&self.pools, *id)));
-        if of_host().map(|(_, pool)| pool.servers).sum::<u32>() < sizing.servers_max() {
-            return false;
-        }
-        let closes = |s: &Server| matches!(s.phase, ServerPhase::Closing) && sizing.pools().contains(&s.pool);
-        if !self.servers.iter().any(|(_, s)| closes(s)) {
-            let others = of_host().filter(|(id, pool)| *id != pool_id && pool.servers > pool.settings.min_size);
-            let idle = others.filter_map(|(_, pool)| pool.idle.front());
-            let longest = idle.min_by_key(|id| self.servers.get(id.0).map(|s| s.since));
-            if let Some(id) = longest {
-                self.close_and_wait(now, id);
-            }
-        }
-        true
+    /// The limit of a pool's host, if all servers that the host allows are there.
+    pub(crate) fn full_host(&self, pool_id: PoolId) -> Option<SizingId> {
+        let id = self.pool(pool_id).share?.sizing;
+        let sizing = self.shared.sizings.get(id)?;
+        let servers: u32 = sizing.pools().iter().map(|id| self.pool(*id).servers).sum();
+        (servers >= sizing.servers_max()).then_some(id)
     }
 
     /// A server of this pool has gone: another pool of its host may open one.
@@ -361,6 +338,6 @@ impl Pooler {
 
 /// The servers of a host that could work.
 fn could_work(servers: &Slab<Server>, pools: &[Option<pool::Pool>], id: SizingId) -> u32 {
-    let is_there = |s: &Server| pool::of(pools, s.pool).share.is_some_and(|share| share.sizing == id);
+    let is_there = |s: &Server| pool::of(pools, s.pool).shares(id);
     servers.iter().filter(|(_, s)| s.could_work() && is_there(s)).count() as u32
 }

@@ -11,7 +11,7 @@ use crate::pools::classes::Classes;
 use crate::pools::hosts::Hosts;
 use crate::pools::idle_list::IdleList;
 use crate::pools::overload::Pressure;
-use crate::pools::sizing::Share;
+use crate::pools::sizing::{Share, SizingId};
 use crate::pools::wait_queue::WaitQueue;
 use crate::state::sequences::Sequences;
 use crate::state::shape::Shape;
@@ -90,6 +90,11 @@ impl Pool {
     #[inline]
     pub(crate) fn ties_clients(&self) -> bool {
         self.sequences != Sequences::Unused || self.lends
+    }
+
+    /// Whether its servers count for this limit on servers at work.
+    pub(crate) fn shares(&self, sizing: SizingId) -> bool {
+        self.share.is_some_and(|share| share.sizing == sizing)
     }
 
     /// Whether its servers serve the sessions of several clients in turn.

@@ -158,6 +158,12 @@ impl Sizing {
         &self.endpoints
     }
 
+    /// Its hosts, for operators.
+    pub(crate) fn hosts(&self) -> String {
+        let names: Vec<String> = self.endpoints.iter().map(ToString::to_string).collect();
+        names.join(",")
+    }
+
     pub(crate) fn pools(&self) -> &[PoolId] {
         &self.pools
     }
@@ -285,11 +291,11 @@ impl Sizings {
 
     /// A pool gives up its part. No server of it may be at work.
     pub(crate) fn leave(&mut self, pool: PoolId, share: &Share) {
-        self.unlist(pool, &mut share.clone());
         let Some(place) = self.all.get_mut(share.sizing as usize) else {
             return;
         };
         if let Some(sizing) = place {
+            sizing.waiting.retain(|(_, other)| *other != pool);
             sizing.pools.retain(|other| *other != pool);
             if sizing.pools.is_empty() {
                 *place = None;
@@ -309,13 +315,6 @@ impl Sizings {
 
     /// The pool was taken out by [`Sizing::next_pool`].
     pub(crate) fn taken(share: &mut Share) {
-        share.is_listed = false;
-    }
-
-    fn unlist(&mut self, pool: PoolId, share: &mut Share) {
-        if let Some(sizing) = self.get_mut(share.sizing).filter(|_| share.is_listed) {
-            sizing.waiting.retain(|(_, other)| *other != pool);
-        }
         share.is_listed = false;
     }
 
@@ -439,10 +438,6 @@ impl Sizing {
     pub(crate) fn restarted(&mut self, now: Time) {
         self.allowed = None;
         self.controller.restarted(now.0);
-    }
-
-    pub(crate) fn hold(&mut self, now: Time) {
-        self.controller.hold(true, now.0);
     }
 }
 

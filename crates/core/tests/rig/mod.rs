@@ -323,6 +323,27 @@ impl Rig {
         }
     }
 
+    /// A server answers internal requests, and no Query.
+    pub fn answers(&mut self, server: ServerId, told: &[String], reports: &[(&str, &str)]) {
+        self.says(server, |w| {
+            for line in told {
+                match line.split_once(' ').map_or(&**line, |(word, _)| word) {
+                    "Parse" => w.empty(b'1'),
+                    "Bind" => w.empty(b'2'),
+                    "Close" => w.empty(b'3'),
+                    "Execute" => w.command_complete("SELECT 1"),
+                    "Sync" => {
+                        for (name, value) in reports {
+                            w.parameter_status(name.as_bytes(), value.as_bytes());
+                        }
+                        w.ready_for_query(TransactionStatus::Idle);
+                    }
+                    _ => {}
+                }
+            }
+        });
+    }
+
     /// A server answers the question for its process id.
     pub fn tells_process_id(&mut self, id: ServerId, process_id: u32) {
         self.written.remove(&id.into());

@@ -6,7 +6,7 @@ use crate::base::pool_id::PoolId;
 use crate::base::request::Request;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
-use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together, share_a_limit};
+use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, counts_together, share_a_limit};
 use crate::pooler::Pooler;
 use crate::pools::databases::Databases;
 use crate::pools::pool::{self, Pool};
@@ -55,7 +55,10 @@ impl Pooler {
     /// Whether the limits allow one more server now. If a shared limit does not, an idle server of another pool is
     /// closed; its place goes to the client that has waited longest, see [`Pooler::open_where_waited_longest`].
     pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
-        if self.host_is_full(now, pool_id) {
+        if let Some(sizing) = self.full_host(pool_id) {
+            if let Some(id) = evicted(&self.pools, &self.servers, pool_id, |pool| pool.shares(sizing)) {
+                self.close_and_wait(now, id);
+            }
             return false;
         }
         let beside = servers_beside(&self.pools, &self.databases, pool_id);
@@ -63,7 +66,9 @@ impl Pooler {
             MayOpen::Yes => return true,
             MayOpen::No => {}
             MayOpen::Instead(limit) => {
-                if let Some(id) = evicted(&self.pools, &self.servers, pool_id, limit) {
+                let key = &self.pool(pool_id).key;
+                let shares = |pool: &Pool| limit.is_shared(&pool.key, key);
+                if let Some(id) = evicted(&self.pools, &self.servers, pool_id, shares) {
                     self.close_and_wait(now, id);
                 }
             }
@@ -75,7 +80,7 @@ impl Pooler {
     pub(crate) fn limits_allow_one_more(&self, now: Time, pool_id: PoolId) -> bool {
         let beside = servers_beside(&self.pools, &self.databases, pool_id);
         let may = self.pool(pool_id).may_open(now, &self.databases, beside, false);
-        matches!(may, MayOpen::Yes)
+        matches!(may, MayOpen::Yes) && self.full_host(pool_id).is_none()
     }
 
     /// Ends an idle server and counts it until PostgreSQL has closed the connection, so that limits also hold at
@@ -139,9 +144,12 @@ fn servers_beside(pools: &[Option<Pool>], databases: &Databases, pool_id: PoolId
 
 /// The server that makes way for another pool: the longest idle one of the pools that share a limit; `None` if none is
 /// idle, or one is being closed already.
-fn evicted(pools: &[Option<Pool>], servers: &Slab<Server>, for_pool: PoolId, limit: SharedLimit) -> Option<ServerId> {
-    let key = &pool::of(pools, for_pool).key;
-    let shares = |pool: &Pool| limit.is_shared(&pool.key, key);
+fn evicted(
+    pools: &[Option<Pool>],
+    servers: &Slab<Server>,
+    for_pool: PoolId,
+    shares: impl Fn(&Pool) -> bool,
+) -> Option<ServerId> {
     let is_closing = |s: &Server| matches!(s.phase, ServerPhase::Closing) && shares(pool::of(pools, s.pool));
     if servers.iter().any(|(_, s)| is_closing(s)) {
         return None;

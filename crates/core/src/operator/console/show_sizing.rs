@@ -4,7 +4,6 @@ use crate::base::time::Time;
 use crate::console::rows::Rows;
 use crate::operator::view::View;
 use crate::pools::sizing::{Sizing, SizingId};
-use crate::server::Server;
 use std::time::Duration;
 
 impl View<'_> {
@@ -17,9 +16,12 @@ impl View<'_> {
 
     fn show_sizing_of(&self, id: SizingId, sizing: &Sizing, rows: &mut Rows<'_>) {
         let controller = sizing.controller();
-        let endpoints: Vec<String> = sizing.endpoints().iter().map(ToString::to_string).collect();
-        let shares = |s: &Server| self.pool(s.pool).share.is_some_and(|share| share.sizing == id);
-        let servers = || self.servers.iter().map(|(_, s)| s).filter(|s| shares(s));
+        let servers = || {
+            self.servers
+                .iter()
+                .map(|(_, s)| s)
+                .filter(|s| self.pool(s.pool).shares(id))
+        };
         let held = servers().filter(|s| s.link.is_some() && s.work.is_none()).count();
         let idle = servers().filter(|s| s.is_idle()).count();
         let opening = servers().filter(|s| s.is_opening()).count();
@@ -36,7 +38,7 @@ impl View<'_> {
             }
         };
         rows.push(&[
-            (&*endpoints.join(",")).into(),
+            (&*sizing.hosts()).into(),
             if controller.is_held() { "hold" } else { "auto" }.into(),
             controller.limit().into(),
             controller.settled().into(),
