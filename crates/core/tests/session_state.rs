@@ -460,7 +460,8 @@ fn a_client_whose_session_cannot_be_told_keeps_its_server_which_nobody_gets_afte
 /// A server refuses a probe, whose statements are prepared again.
 fn probe_fails(rig: &mut Rig, server: ServerId) {
     let told = rig.told(server);
-    assert!(told.iter().any(|l| l.starts_with("Parse pgweir_6")), "{told:?}");
+    let prepares = |line: &String| line.starts_with("Parse pgweir_6") || line.starts_with("Parse pgweir_7");
+    assert!(told.iter().any(prepares), "{told:?}");
     rig.says(server, |w| {
         w.error(&error("XX000", "out of order"));
         w.ready_for_query(Idle);
@@ -623,6 +624,43 @@ fn who_gives_up_the_role_of_its_startup_packet_does_not_get_it_back() {
     let told = answers_all(&mut rig, server, WITHOUT_ROLE);
     let makes = |line: &&String| line.starts_with("Bind pgweir_portal ");
     assert_eq!(told.iter().filter(makes).count(), 1, "{told:?}");
+}
+
+/// Guards against the role of the startup packet for a client that has given it up: after the last of the failed probes,
+/// the pooler forgot what they were about, and took the next answer for that to a RESET ROLE.
+#[test]
+fn who_gave_up_its_role_before_failed_probes_does_not_get_it_back_after_them() {
+    let mut rig = full("");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("role", "bob")]);
+    let server = rig.connects.pop_front().expect("a server for the login");
+    rig.server_logs_in(server);
+    answers_all(&mut rig, server, NOTHING);
+    rig.says(client, |w| w.query(b"select 0"));
+    answers_all(&mut rig, server, NOTHING);
+    rig.told(client);
+    rig.says(client, |w| w.query(b"set role none"));
+    rig.told(server);
+    rig.completes(server, "SET");
+    for _ in 0..3 {
+        probe_fails(&mut rig, server);
+    }
+    assert_eq!(rig.told(server), [""; 0], "asked no more, for now");
+    rig.says(client, |w| w.query(b"select 1"));
+    assert_eq!(answers_all(&mut rig, server, NOTHING), ["Query select 1"]);
+    rig.says(client, |w| w.query(b"set work_mem = '1MB'"));
+    let told = answers_all(
+        &mut rig,
+        server,
+        Session {
+            settings: &[("work_mem", "1024"), ("role", "none")],
+            ..NOTHING
+        },
+    );
+    assert!(told.contains(&"Bind  pgweir_7".to_string()), "asked again: {told:?}");
+    assert!(
+        !told.contains(&"Bind  pgweir_1".to_string()),
+        "no role is set: {told:?}"
+    );
 }
 
 /// Guards against setting the role of the startup packet again behind RESET ALL, which does not change the role.

@@ -269,7 +269,8 @@ impl Reply<'_> {
                 .is_some_and(|e| e.ready == Ready::Told)
         {
             // In a failed transaction nothing was reset, so nothing must be restored. Otherwise a probe finds out.
-            let asks = self.client().is_some_and(|client| client.session.suspicion.is_some());
+            let suspicion = self.client().and_then(|client| client.session.suspicion.as_ref());
+            let asks = suspicion.is_some_and(|s| !s.waits_for_text);
             if sqlstate != b"25P02" && !asks {
                 self.server.close_reason.get_or_insert(CloseReason::NotRestored);
             }

@@ -157,7 +157,8 @@ impl Exchange<'_> {
     pub(crate) fn probe(&mut self) -> bool {
         let always = self.shared.settings.probe_always && self.keeps_session() && self.client.session.used_server;
         self.client.session.used_server = false;
-        let mut about = match self.client.session.suspicion.take() {
+        let suspicion = &mut self.client.session.suspicion;
+        let mut about = match suspicion.take_if(|s| always || !s.waits_for_text) {
             Some(suspicion) => *suspicion,
             None if always => Suspicion::default(),
             None => return false,

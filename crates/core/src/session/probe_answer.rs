@@ -18,7 +18,7 @@ use pgweir_sql::Effects;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, backend};
 
 /// After this many failed probes in a row the client keeps its server until it leaves, because the state of the session
-/// is not known.
+/// is not known. It is asked for again, once, after each new text that may change it.
 const PROBES_FAILED_MAX: u8 = 3;
 
 impl ServerSide<'_> {
@@ -161,17 +161,21 @@ impl Exchange<'_> {
     }
 
     /// Handles a failed probe. The reason need not be the session, so the probe is sent again. After the last failure
-    /// the client keeps the server, and no other client gets it afterwards.
+    /// the client keeps the server, and no other client gets it afterwards. What the probe was about stays suspected.
+    /// Without it a later answer would be misread: a role of `none` that the client has set is told as one that was
+    /// reset is.
     fn probe_was_in_vain(&mut self, mut about: Suspicion, failed: &str) {
         let text = format!("{}: cannot tell the state of the session: {failed}", self.server_id);
         self.shared.log(LogLevel::Warning, text);
         let forgets = self.shared.is_weak(Weakness::ForgetsFailedProbe);
-        about.probes_failed += 1;
+        about.probes_failed = about.probes_failed.saturating_add(1);
         if about.probes_failed < PROBES_FAILED_MAX && !forgets {
             return self.suspect_again(about);
         }
         if !forgets {
             self.pin_by(PinReason::UnknownState, about.statement.as_bytes());
+            about.waits_for_text = true;
+            self.suspect_again(about);
         }
         self.goes_on_behind_probe();
     }

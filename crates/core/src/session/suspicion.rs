@@ -122,6 +122,7 @@ impl Exchange<'_> {
                 ..Suspicion::default()
             })
         });
+        suspicion.waits_for_text = false;
         suspicion.effects |= effects;
         suspicion.texts += 1;
         if hidden.iter().any(|name| &**name == ROLE) {
@@ -184,10 +185,13 @@ impl Exchange<'_> {
     pub(super) fn suspect_again(&mut self, mut about: Suspicion) {
         if let Some(newer) = self.client.session.suspicion.take() {
             about.effects |= newer.effects;
+            about.texts += newer.texts;
+            about.single &= newer.single;
             about.sets_role = later_role(about.sets_role, newer.sets_role);
             let known = about.hidden.len();
             let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
             about.hidden.extend(new.collect::<Vec<_>>());
+            about.waits_for_text = false;
         }
         self.client.session.suspicion = Some(Box::new(about));
     }

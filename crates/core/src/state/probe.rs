@@ -24,6 +24,9 @@ pub(crate) struct Suspicion {
     pub(crate) sets_role: Option<bool>,
     /// The number of probes about it that have failed.
     pub(crate) probes_failed: u8,
+    /// So many have failed that the next one waits for a new text. What is suspected is not forgotten: the next answer
+    /// cannot be read without it.
+    pub(crate) waits_for_text: bool,
 }
 
 /// A probe that has not been answered yet.
