@@ -97,6 +97,7 @@ plants! {
     measured_hot_row: "table: hot row";
     measured_sleeps: "table: pg_sleep";
     measured_sorts: "table: sort";
+    measured_noise: "table: -S, flat, as noisy as measured";
     sharp_peak: "one server, sharp peak";
     slow_noise: "4 cores, noise of 30 %, slow";
     fast_noise: "4 cores, noise of 30 %, fast";

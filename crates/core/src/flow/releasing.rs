@@ -133,7 +133,12 @@ impl Pooler {
             return;
         }
         let shares = self.pool(pool_id).share.is_some();
-        if shares || self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
+        let may_serve = !self.pool_takes_no_clients_now(pool_id) && (!shares || self.may_take_turn(pool_id, server_id));
+        if may_serve && self.serve_waiter(now, pool_id, server_id) {
+            if shares {
+                self.turn_taken(pool_id);
+            }
+        } else {
             if self.pool(pool_id).key.kind.is_replication() {
                 // Its client has left, or waits for RESUME and gets a new server then.
                 return self.close_server(now, server_id, "replication client was closed");

@@ -12,6 +12,7 @@ use crate::pools::idle_list::Likeness;
 use crate::pools::pool;
 use crate::pools::sizing::{SizingId, Sizings, UNKNOWN};
 use crate::server::Server;
+use crate::state::shape::Shape;
 use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{HEADER_BYTES, Header, TransactionStatus};
@@ -145,6 +146,37 @@ impl Pooler {
     pub(crate) fn room_to_work(&self, pool_id: PoolId) -> Option<u32> {
         let share = self.pool(pool_id).share?;
         Some(self.shared.sizings.get(share.sizing)?.room())
+    }
+
+    /// Whether this server, which has just become free, is the one for the pool's next client: there is room, no other pool at
+    /// its host could have the turn, and no idle server could suit the client better.
+    pub(crate) fn may_take_turn(&self, pool_id: PoolId, server_id: ServerId) -> bool {
+        let pool = self.pool(pool_id);
+        let sizing = pool.share.and_then(|share| self.shared.sizings.get(share.sizing));
+        if sizing.is_none_or(|sizing| sizing.room() == 0 || sizing.pools().len() > 1) {
+            return false;
+        }
+        let settings = &self.shared.settings;
+        if pool.idle.front().is_none() {
+            return true;
+        }
+        if pool.ties_clients() || settings.link_adversarial || settings.server_round_robin {
+            return false;
+        }
+        let next = pool.waiting.front().and_then(|(id, _)| self.clients.get(id.0));
+        let server = self.servers.get(server_id.0);
+        next.zip(server)
+            .is_some_and(|(client, server)| Shape::same(&client.session.shape, &server.session.shape))
+    }
+
+    /// A client of this pool was served as [`Pooler::may_take_turn`] says. The others go on waiting.
+    pub(crate) fn turn_taken(&mut self, pool_id: PoolId) {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        let Some(share) = &mut pool.share else { return };
+        match pool.waiting.is_empty() {
+            true => self.shared.sizings.unlist(pool_id, share),
+            false => self.shared.sizings.list(pool_id, share),
+        }
     }
 
     /// A server does not work any more.

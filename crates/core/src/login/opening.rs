@@ -77,6 +77,12 @@ pub(crate) enum Hope {
 }
 
 impl Pool {
+    /// Whether it has as many servers as its size allows, without the reserve pool.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.settings.size > 0 && self.servers >= self.settings.size
+    }
+
     /// Whether the limits allow one more server now. `beside`: servers of other pools that count together with its own.
     /// `reserve`: the reserve pool may be used.
     pub(crate) fn may_open(&self, now: Time, databases: &Databases, beside: u32, reserve: bool) -> MayOpen {

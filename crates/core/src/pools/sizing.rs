@@ -313,6 +313,15 @@ impl Sizings {
         share.is_listed = sizing.waiting.insert((share.turn, pool));
     }
 
+    /// No client of a pool waits any more.
+    pub(crate) fn unlist(&mut self, pool: PoolId, share: &mut Share) {
+        if std::mem::take(&mut share.is_listed)
+            && let Some(sizing) = self.get_mut(share.sizing)
+        {
+            sizing.waiting.retain(|(_, other)| *other != pool);
+        }
+    }
+
     /// The pool was taken out by [`Sizing::next_pool`].
     pub(crate) fn taken(share: &mut Share) {
         share.is_listed = false;

@@ -7,7 +7,7 @@ use crate::base::ids::ClientId;
 use crate::base::time::Time;
 use crate::pools::fair::flow::Flow;
 use crate::pools::fair::groups::Groups;
-use crate::pools::fair::level::{Arriving, Place};
+use crate::pools::fair::level::Arriving;
 use pgweir_config::FairBy;
 
 /// Stands for no entry in [`Entry::before`] and [`Entry::behind`].
@@ -32,7 +32,7 @@ enum Standing {
     /// In order of arrival.
     Arrived,
     /// In the order of a group.
-    Grouped { group: u32, place: Place, weight: u32 },
+    Grouped { group: u32, weight: u32 },
 }
 
 /// A waiting client.
@@ -104,8 +104,8 @@ impl WaitQueue {
                     paused_us,
                     servers: who.servers,
                 };
-                let place = self.groups.insert(group, at, flow, arriving);
-                Standing::Grouped { group, place, weight }
+                self.groups.insert(group, at, flow, arriving);
+                Standing::Grouped { group, weight }
             }
         };
         self.put(at, (client, now), number, standing, false)
@@ -134,7 +134,7 @@ impl WaitQueue {
     fn group_of(&mut self, who: &Who<'_>) -> (u32, u32) {
         self.key.clear();
         let (of_group, of_client) = match self.by {
-            FairBy::Client | FairBy::Off => (1, who.weight),
+            FairBy::Client | FairBy::Off => return (self.groups.only(), who.weight),
             FairBy::User => {
                 self.key.push_str(who.user);
                 (who.weight, 1)
@@ -215,9 +215,10 @@ impl WaitQueue {
 
     /// Takes the client that is served next.
     pub(crate) fn pop(&mut self) -> Option<(ClientId, Time)> {
-        let entry = self.take(self.next()?)?;
-        if let Standing::Grouped { group, place, weight } = entry.standing {
-            self.groups.serve(group, place, weight);
+        let at = self.next()?;
+        let entry = self.take(at)?;
+        if let Standing::Grouped { group, weight } = entry.standing {
+            self.groups.serve(group, at, weight);
         }
         self.traffic.served += 1;
         Some((entry.client, entry.since))
@@ -229,9 +230,9 @@ impl WaitQueue {
             return;
         }
         if let Some(entry) = self.take(ticket as u32)
-            && let Standing::Grouped { group, place, weight } = entry.standing
+            && let Standing::Grouped { group, weight } = entry.standing
         {
-            self.groups.remove(group, place, weight);
+            self.groups.remove(group, ticket as u32, weight);
         }
     }
 
@@ -287,9 +288,9 @@ impl WaitQueue {
     /// others.
     pub(crate) fn reorder(&mut self, by: FairBy) -> Vec<(ClientId, Time, bool)> {
         let mut all = Vec::with_capacity(self.waiting);
-        while let Some(entry) = self.take(self.first) {
-            if let Standing::Grouped { group, place, weight } = entry.standing {
-                self.groups.remove(group, place, weight);
+        while let (at, Some(entry)) = (self.first, self.take(self.first)) {
+            if let Standing::Grouped { group, weight } = entry.standing {
+                self.groups.remove(group, at, weight);
             }
             all.push((entry.client, entry.since, matches!(entry.standing, Standing::InFront)));
         }

@@ -1,7 +1,7 @@
 //! Groups of clients that share one tag, and the clients of each that wait.
 
 use crate::pools::fair::flow::Flow;
-use crate::pools::fair::level::{Arriving, Level, Place};
+use crate::pools::fair::level::{Arriving, Level};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -15,8 +15,7 @@ struct Group {
     key: Box<str>,
     weight: u32,
     flow: Flow,
-    /// Its place among the groups, while a client of it waits.
-    place: Option<Place>,
+    /// While there are any, the group has a place among the groups.
     clients: Level,
 }
 
@@ -49,11 +48,17 @@ impl Groups {
         Groups::new(self.levels + 1)
     }
 
+    /// The number of the group of all clients, where there is no other one.
+    #[inline]
+    pub(crate) fn only(&mut self) -> u32 {
+        if self.all.is_empty() { self.of("", 1) } else { 0 }
+    }
+
     /// The number of a group; it is made when it is first needed.
     pub(crate) fn of(&mut self, key: &str, weight: u32) -> u32 {
         if let Some(&known) = self.by_key.get(key) {
             let group = self.get_mut(known);
-            if group.place.is_none() {
+            if group.clients.is_empty() {
                 group.weight = weight;
             }
             return known;
@@ -66,7 +71,6 @@ impl Groups {
             key: key.into(),
             weight,
             flow: Flow::default(),
-            place: None,
             clients: Level::new(self.levels),
         };
         let number = match self.free.pop() {
@@ -98,7 +102,7 @@ impl Groups {
     /// Forgets the half of the groups without waiting clients that owes the least.
     fn forget_some(&mut self) {
         let at_rest = |(number, group): (usize, &Option<Group>)| {
-            let group = group.as_ref().filter(|group| group.place.is_none())?;
+            let group = group.as_ref().filter(|group| group.clients.is_empty())?;
             Some((group.flow.tag, number as u32))
         };
         let mut known: Vec<(u64, u32)> = self.all.iter().enumerate().filter_map(at_rest).collect();
@@ -112,19 +116,18 @@ impl Groups {
     }
 
     /// A client of a group begins to wait. `what` is the caller's number for it.
-    pub(crate) fn insert(&mut self, number: u32, what: u32, flow: &mut Flow, arriving: Arriving) -> Place {
+    pub(crate) fn insert(&mut self, number: u32, what: u32, flow: &mut Flow, arriving: Arriving) {
         let group = self.all[number as usize].as_mut().expect("it was just looked up");
-        let place = group.clients.insert(flow, what, arriving);
-        if group.place.is_none() {
+        if group.clients.is_empty() {
             let arriving = Arriving {
                 weight: group.weight,
                 // A group pauses only if all its clients do.
                 paused_us: 0,
                 ..arriving
             };
-            group.place = Some(self.order.insert(&mut group.flow, number, arriving));
+            self.order.insert(&mut group.flow, number, arriving);
         }
-        place
+        group.clients.insert(flow, what, arriving);
     }
 
     /// The client that is served next, by the caller's number.
@@ -133,27 +136,22 @@ impl Groups {
     }
 
     /// Takes out a client that gets a server.
-    pub(crate) fn serve(&mut self, number: u32, place: Place, weight: u32) {
-        let group = self.all[number as usize].as_mut().expect("a client of it waits");
-        group.clients.serve(place, weight);
-        if let Some(own) = group.place {
-            self.order.advance_to(own);
-        }
+    pub(crate) fn serve(&mut self, number: u32, what: u32, weight: u32) {
+        self.order.advance_to(number);
+        self.get_mut(number).clients.serve(what, weight);
         self.leave_if_empty(number);
     }
 
     /// Takes out a client that does not wait any longer.
-    pub(crate) fn remove(&mut self, number: u32, place: Place, weight: u32) {
-        self.get_mut(number).clients.remove(place, weight);
+    pub(crate) fn remove(&mut self, number: u32, what: u32, weight: u32) {
+        self.get_mut(number).clients.remove(what, weight);
         self.leave_if_empty(number);
     }
 
     fn leave_if_empty(&mut self, number: u32) {
-        let group = self.all[number as usize].as_mut().expect("a client of it has waited");
-        if group.clients.is_empty()
-            && let Some(place) = group.place.take()
-        {
-            self.order.remove(place, group.weight);
+        let group = self.all[number as usize].as_ref().expect("a client of it has waited");
+        if group.clients.is_empty() {
+            self.order.remove(number, group.weight);
         }
     }
 
@@ -163,14 +161,14 @@ impl Groups {
         group.clients.charge(flow, us, weight, servers, None);
         // A single group is compared with none.
         if self.by_key.len() > 1 {
-            let flow = &mut group.flow;
-            group.place = self.order.charge(flow, us, group.weight, servers, group.place);
+            let waits = (!group.clients.is_empty()).then_some(number);
+            self.order.charge(&mut group.flow, us, group.weight, servers, waits);
         }
     }
 
     /// The waiting clients of the group that has the most of them for its weight, the one that is served last at the front.
     pub(crate) fn of_heaviest(&self) -> impl Iterator<Item = u32> + '_ {
-        let waiting = self.order.iter().map(|(_, number)| self.get(number));
+        let waiting = self.order.iter().map(|number| self.get(number));
         let heaviest = waiting.max_by_key(|group| group.clients.len() as u64 * 1000 / u64::from(group.weight.max(1)));
         heaviest.into_iter().flat_map(|group| group.clients.iter_back())
     }
@@ -182,13 +180,7 @@ impl Groups {
         let mut in_order = 0;
         for group in self.all.iter().flatten() {
             group.clients.check(&weight_of)?;
-            in_order += usize::from(group.place.is_some());
-            if group.place.is_some() == group.clients.is_empty() {
-                return Err(format!(
-                    "group {:?} has a place and no clients, or clients and no place",
-                    group.key
-                ));
-            }
+            in_order += usize::from(!group.clients.is_empty());
         }
         match in_order == self.order.len() {
             true => Ok(()),

@@ -1,7 +1,7 @@
 //! The order among the flows of one level: the groups of a pool, or the clients of a group.
 
 use crate::pools::fair::flow::{Flow, units};
-use std::collections::BTreeMap;
+use crate::pools::fair::heap::{Heap, Place};
 
 /// What a flow has used before keeps it waiting for about this long at most, microseconds, if all others go on as they do.
 /// Without a limit, a client that has run one long query would wait for hours among thousands that run short ones.
@@ -20,24 +20,6 @@ const PAUSES_MAX: u64 = 1024;
 /// The most server time that flows which go first because they have paused may use beyond what the others use at the same time,
 /// microseconds. So they take half of the servers at most, while others wait.
 const AHEAD_US_MAX: u64 = 1_000_000;
-
-/// A place in the order. The smallest one is served first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
-pub(crate) struct Place {
-    /// What the flow had used when it began to wait.
-    tag: u64,
-    /// Among equal tags, a flow that has used less than its share goes first.
-    is_owed: Owed,
-    /// Order of arrival.
-    number: u64,
-}
-
-/// Whether a flow has used less than its share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
-enum Owed {
-    Yes,
-    No,
-}
 
 /// How a flow arrives.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +45,7 @@ pub(crate) struct Level {
     /// The sum of the latest pauses, microseconds, and their number.
     pauses_us: u64,
     pauses: u64,
-    order: BTreeMap<Place, u32>,
+    order: Heap,
     /// Sum of the weights of those that wait.
     weights: u64,
 }
@@ -77,7 +59,7 @@ impl Level {
             ahead: units(AHEAD_US_MAX),
             pauses_us: 0,
             pauses: 0,
-            order: BTreeMap::new(),
+            order: Heap::default(),
             weights: 0,
         }
     }
@@ -92,17 +74,17 @@ impl Level {
 
     /// The flow that is served next.
     pub(crate) fn first(&self) -> Option<u32> {
-        self.order.first_key_value().map(|(_, what)| *what)
+        self.order.first()
     }
 
     /// All flows, the one that is served last at the front.
-    pub(crate) fn iter_back(&self) -> impl Iterator<Item = u32> + '_ {
-        self.order.values().rev().copied()
+    pub(crate) fn iter_back(&self) -> impl Iterator<Item = u32> + use<> {
+        self.order.iter_back()
     }
 
-    /// All flows in the order in which they are served.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, u32)> + '_ {
-        self.order.iter().map(|(place, what)| (*place, *what))
+    /// All flows, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.order.iter()
     }
 
     /// The largest distance of a tag from virtual time.
@@ -111,23 +93,18 @@ impl Level {
     }
 
     /// A flow begins to wait.
-    pub(crate) fn insert(&mut self, flow: &mut Flow, what: u32, arriving: Arriving) -> Place {
+    pub(crate) fn insert(&mut self, flow: &mut Flow, what: u32, arriving: Arriving) {
         self.weights += u64::from(arriving.weight);
         let is_owed = self.resume(flow, &arriving);
-        let place = Place {
-            tag: flow.tag,
-            is_owed,
-            number: arriving.number,
-        };
-        self.order.insert(place, what);
-        place
+        self.order.insert(Place::new(flow.tag, is_owed, arriving.number), what);
     }
 
-    /// A flow comes back: it has no credit for the time in which it did not wait, and its debt is limited.
-    fn resume(&mut self, flow: &mut Flow, arriving: &Arriving) -> Owed {
+    /// A flow comes back: it has no credit for the time in which it did not wait, and its debt is limited. Returns whether it
+    /// has used less than its share.
+    fn resume(&mut self, flow: &mut Flow, arriving: &Arriving) -> bool {
         if flow.level != self.id {
             (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now, false);
-            return Owed::No;
+            return false;
         }
         let debt = flow.tag.saturating_sub(self.now);
         let has_paused = self.is_long_pause(arriving.paused_us)
@@ -136,10 +113,10 @@ impl Level {
         flow.goes_ahead = has_paused && debt > 0 && self.ahead > 0;
         if flow.tag < self.now || flow.goes_ahead || has_paused && debt == 0 {
             flow.tag = self.now;
-            return Owed::Yes;
+            return true;
         }
         flow.tag = flow.tag.min(self.now.saturating_add(self.debt_max(arriving.servers)));
-        Owed::No
+        false
     }
 
     /// Whether a flow has paused for much longer than others do. It counts in their mean from now on.
@@ -156,33 +133,29 @@ impl Level {
         is_long
     }
 
-    /// Takes out a flow that gets a server.
-    pub(crate) fn serve(&mut self, place: Place, weight: u32) {
-        self.advance_to(place);
-        self.remove(place, weight);
-    }
-
     /// A flow is served: virtual time is at least its tag.
-    pub(crate) fn advance_to(&mut self, served: Place) {
-        self.now = self.now.max(served.tag);
-    }
-
-    /// Takes out a flow that does not wait any longer.
-    pub(crate) fn remove(&mut self, place: Place, weight: u32) {
-        if self.order.remove(&place).is_some() {
-            self.weights -= u64::from(weight);
+    pub(crate) fn advance_to(&mut self, what: u32) {
+        if let Some(place) = self.order.place_of(what) {
+            self.now = self.now.max(place.tag());
         }
     }
 
-    /// A flow has used a server for so long, microseconds. Returns its new place, if it waits at `place`.
-    pub(crate) fn charge(
-        &mut self,
-        flow: &mut Flow,
-        us: u64,
-        weight: u32,
-        servers: u32,
-        place: Option<Place>,
-    ) -> Option<Place> {
+    /// Takes out a flow that gets a server.
+    pub(crate) fn serve(&mut self, what: u32, weight: u32) {
+        if let Some(place) = self.remove(what, weight) {
+            self.now = self.now.max(place.tag());
+        }
+    }
+
+    /// Takes out a flow. Returns its place.
+    pub(crate) fn remove(&mut self, what: u32, weight: u32) -> Option<Place> {
+        let place = self.order.remove(what)?;
+        self.weights -= u64::from(weight);
+        Some(place)
+    }
+
+    /// A flow has used a server for so long, microseconds. `waits`: its number, if it waits.
+    pub(crate) fn charge(&mut self, flow: &mut Flow, us: u64, weight: u32, servers: u32, waits: Option<u32>) {
         if flow.level != self.id {
             (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now, false);
         }
@@ -195,20 +168,18 @@ impl Level {
             true => self.ahead.saturating_sub(used),
             false => (self.ahead + used).min(units(AHEAD_US_MAX)),
         };
-        let what = self.order.remove(&place?)?;
-        let moved = Place {
-            tag: flow.tag,
-            is_owed: Owed::No,
-            ..place?
-        };
-        self.order.insert(moved, what);
-        Some(moved)
+        if let Some(what) = waits
+            && let Some(place) = self.order.place_of(what)
+        {
+            self.order.change(what, place.moved_to(flow.tag));
+        }
     }
 
     /// Compares the sum of the weights with a recount.
     #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn check(&self, weight_of: impl Fn(u32) -> u32) -> Result<(), String> {
-        let sum: u64 = self.order.values().map(|what| u64::from(weight_of(*what))).sum();
+        self.order.check()?;
+        let sum: u64 = self.iter().map(|what| u64::from(weight_of(what))).sum();
         match sum == self.weights {
             true => Ok(()),
             false => Err(format!("weights of {} counted, {sum} there", self.weights)),

@@ -4,7 +4,6 @@ use super::*;
 struct Saturated {
     level: Level,
     flows: Vec<(Flow, u32, u64)>,
-    places: Vec<Option<Place>>,
     used_us: Vec<u64>,
     number: u64,
 }
@@ -17,7 +16,6 @@ impl Saturated {
                 .iter()
                 .map(|&(w, us)| (Flow::default(), w, us))
                 .collect(),
-            places: vec![None; weights_and_times.len()],
             used_us: vec![0; weights_and_times.len()],
             number: 0,
         };
@@ -34,14 +32,14 @@ impl Saturated {
             paused_us,
             servers: 1,
         };
-        self.places[n] = Some(self.level.insert(flow, n as u32, arriving));
+        self.level.insert(flow, n as u32, arriving);
     }
 
     /// Serves one, which does not wait again; returns which.
     fn serves(&mut self) -> usize {
         let n = self.level.first().unwrap() as usize;
         let (flow, weight, us) = &mut self.flows[n];
-        self.level.serve(self.places[n].take().unwrap(), *weight);
+        self.level.serve(n as u32, *weight);
         self.level.charge(flow, *us, *weight, 1, None);
         self.used_us[n] += *us;
         n
@@ -137,7 +135,7 @@ fn a_debt_keeps_nobody_waiting_for_ever() {
     all.flows[0].2 = 3_600_000_000;
     while all.serves() != 0 {}
     (1..1000).for_each(|n| {
-        if all.places[n].is_none() {
+        if all.level.iter().all(|other| other != n as u32) {
             all.waits(n, 0);
         }
     });
@@ -171,13 +169,13 @@ fn a_waiting_flow_that_is_charged_moves_behind_others() {
         paused_us: 0,
         servers: 1,
     };
-    let first = level.insert(&mut flows[0], 0, arriving(1));
+    level.insert(&mut flows[0], 0, arriving(1));
     level.insert(&mut flows[1], 1, arriving(2));
     assert_eq!(level.first(), Some(0));
-    let moved = level.charge(&mut flows[0], 1000, 1, 1, Some(first)).unwrap();
+    level.charge(&mut flows[0], 1000, 1, 1, Some(0));
     assert_eq!(level.first(), Some(1));
     level.check(|_| 1).unwrap();
-    level.remove(moved, 1);
-    level.remove(moved, 1);
+    level.remove(0, 1);
+    level.remove(0, 1);
     assert_eq!(level.len(), 1);
 }

@@ -8,4 +8,5 @@
 
 pub(crate) mod flow;
 pub(crate) mod groups;
+mod heap;
 pub(crate) mod level;
