@@ -54,27 +54,24 @@ impl Pooler {
             true => pool.pressure.rests(now),
             false => pool.pressure.look(now, traffic, pool.waiting.len(), oldest, target),
         };
-        for _ in 0..too_many.min(REFUSED_MAX) {
-            if !self.refuses_last(now, pool_id) {
-                return;
-            }
+        if too_many > 0 {
+            self.refuse_last(now, pool_id, too_many.min(REFUSED_MAX));
         }
     }
 
-    /// Refuses the client that is served last among those of the heaviest group. `false`: none may be refused.
-    fn refuses_last(&mut self, now: Time, pool_id: PoolId) -> bool {
-        let pool = self.pool(pool_id);
-        let may = |id: &ClientId| self.clients.get(id.0).is_some_and(may_be_refused);
-        let Some(id) = pool.waiting.of_heaviest().find(may) else {
-            return false;
-        };
-        let waiting = pool.waiting.len();
-        let detail = detail(waiting, pool.pressure.expected_wait(waiting));
-        let message = "too many clients wait for a server";
-        self.log_pooler_error(id, message);
-        self.shared.state_stats.refused_early += 1;
-        self.end_wait(now, id, &Trouble::QueueTooLong.text(message, &detail, HINT));
-        true
+    /// Refuses so many clients, each time the one that is served last of those of the heaviest group, as far as they may be
+    /// refused.
+    fn refuse_last(&mut self, now: Time, pool_id: PoolId, count: usize) {
+        let may = |id: ClientId| self.clients.get(id.0).is_some_and(may_be_refused);
+        for id in self.pool(pool_id).waiting.last(count, may) {
+            let pool = self.pool(pool_id);
+            let waiting = pool.waiting.len();
+            let detail = detail(waiting, pool.pressure.expected_wait(waiting));
+            let message = "too many clients wait for a server";
+            self.log_pooler_error(id, message);
+            self.shared.state_stats.refused_early += 1;
+            self.end_wait(now, id, &Trouble::QueueTooLong.text(message, &detail, HINT));
+        }
     }
 }
 

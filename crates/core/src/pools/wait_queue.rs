@@ -300,15 +300,17 @@ impl WaitQueue {
         all
     }
 
-    /// The clients of whoever waits with the most of them for its weight, the one that is served last at the front. With
-    /// `fair_by = off` those that have come last.
-    pub(crate) fn of_heaviest(&self) -> Box<dyn Iterator<Item = ClientId> + '_> {
-        let clients = |at: u32| self.entry(at).map(|entry| entry.client);
+    /// Up to `count` clients that may go: each time the one that is served last of whoever waits with the most clients for its
+    /// weight, while one of these may go. With `fair_by = off` those that have come last.
+    pub(crate) fn last(&self, count: usize, may: impl Fn(ClientId) -> bool) -> Vec<ClientId> {
         if self.by == FairBy::Off {
             let before = |entry: &&Entry| self.entry(entry.before);
-            return Box::new(std::iter::successors(self.entry(self.last), before).map(|entry| entry.client));
+            let back = std::iter::successors(self.entry(self.last), before).map(|entry| entry.client);
+            return back.filter(|client| may(*client)).take(count).collect();
         }
-        Box::new(self.groups.of_heaviest().filter_map(clients))
+        let client = |at: u32| self.entry(at).map(|entry| entry.client);
+        let last = self.groups.last(count, |at| client(at).is_some_and(&may));
+        last.into_iter().filter_map(client).collect()
     }
 
     /// What has happened since the last call.

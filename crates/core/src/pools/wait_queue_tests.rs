@@ -49,6 +49,11 @@ impl Queue {
         popped.map(|(client, _)| client.0.index)
     }
 
+    fn last(&self, count: usize, may: impl Fn(u32) -> bool) -> Vec<u32> {
+        let last = self.queue.last(count, |client| may(client.0.index));
+        last.into_iter().map(|client| client.0.index).collect()
+    }
+
     fn rest(&mut self) -> Vec<u32> {
         std::iter::from_fn(|| self.pop()).collect()
     }
@@ -210,16 +215,17 @@ fn the_newest_of_the_heaviest_is_refused_first() {
     let mut q = Queue::new(FairBy::User);
     (0..4).for_each(|n| _ = q.push_as(n, &who("few", 1)));
     (4..10).for_each(|n| _ = q.push_as(n, &who("many", 2)));
-    let order: Vec<_> = q.queue.of_heaviest().map(|c| c.0.index).collect();
     assert_eq!(
-        order,
-        [3, 2, 1, 0],
+        q.last(7, |_| true),
+        [3, 9, 2, 8, 7, 1, 6],
         "six with the weight 2 are less than four with the weight 1"
     );
+    assert_eq!(q.last(7, |n| n != 3 && n != 9), [2, 8, 1, 7, 6, 0, 5]);
+    assert_eq!(q.last(7, |n| n < 4), [3], "the heaviest has none that may go");
     let mut q = Queue::new(FairBy::Off);
     (0..3).for_each(|n| _ = q.push(n));
-    let order: Vec<_> = q.queue.of_heaviest().map(|c| c.0.index).collect();
-    assert_eq!(order, [2, 1, 0]);
+    assert_eq!(q.last(2, |_| true), [2, 1]);
+    assert_eq!(q.last(9, |n| n != 1), [2, 0]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::pools::fair::flow::Flow;
 use crate::pools::fair::level::{Arriving, Level};
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 
 /// The most groups without waiting clients that a pool remembers, so that nobody escapes a debt by connecting again. When there
 /// are more, it forgets those that owe the least.
@@ -166,11 +166,29 @@ impl Groups {
         }
     }
 
-    /// The waiting clients of the group that has the most of them for its weight, the one that is served last at the front.
-    pub(crate) fn of_heaviest(&self) -> impl Iterator<Item = u32> + '_ {
-        let waiting = self.order.iter().map(|number| self.get(number));
-        let heaviest = waiting.max_by_key(|group| group.clients.len() as u64 * 1000 / u64::from(group.weight.max(1)));
-        heaviest.into_iter().flat_map(|group| group.clients.iter_back())
+    /// Up to `count` clients that may go: each time the last one of the group that has the most clients for its weight, while
+    /// that group has one that may.
+    pub(crate) fn last(&self, count: usize, may: impl Fn(u32) -> bool) -> Vec<u32> {
+        let load = |number: u32, left: usize| left as u64 * 1000 / u64::from(self.get(number).weight.max(1));
+        let with_load = |number: u32| (load(number, self.get(number).clients.len()), number);
+        let mut heaviest: BinaryHeap<(u64, u32)> = self.order.iter().map(with_load).collect();
+        let mut begun = HashMap::new();
+        let mut last = Vec::new();
+        while last.len() < count
+            && let Some((_, number)) = heaviest.pop()
+        {
+            let clients = &self.get(number).clients;
+            let (left, back) = begun
+                .entry(number)
+                .or_insert_with(|| (clients.len(), clients.iter_back()));
+            let Some(next) = back.find(|what| may(*what)) else {
+                break;
+            };
+            last.push(next);
+            *left -= 1;
+            heaviest.push((load(number, *left), number));
+        }
+        last
     }
 
     /// Compares what is kept twice. `weight_of` is the weight of a waiting client by the caller's number.

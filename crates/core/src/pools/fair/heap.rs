@@ -1,5 +1,6 @@
 //! Flows by place: the one with the smallest place is at hand, and any can be taken out.
 
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// Entries below one entry. With four the way down is half as long as with two, and has as many comparisons.
@@ -12,7 +13,7 @@ const NONE: u32 = u32::MAX;
 const KEPT: usize = 1024;
 
 /// A place in the order. The smallest one is served first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Place {
     /// What the flow had used when it began to wait.
     tag: u64,
@@ -33,9 +34,39 @@ impl Place {
         self.tag
     }
 
+    /// Both fields as one number, which is compared at once.
+    #[inline]
+    fn key(self) -> u128 {
+        u128::from(self.tag) << 64 | u128::from(self.rank)
+    }
+
     /// The place of the same flow when it has used `tag`, and is owed nothing.
     pub(super) fn moved_to(self, tag: u64) -> Self {
         Place::new(tag, false, self.rank & !(1 << 63))
+    }
+}
+
+impl Ord for Place {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Place {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        self.key() < other.key()
+    }
+
+    #[inline]
+    fn le(&self, other: &Self) -> bool {
+        self.key() <= other.key()
     }
 }
 
@@ -66,7 +97,7 @@ impl Heap {
         self.entries.iter().map(|entry| entry.1)
     }
 
-    /// All flows, the one with the greatest place first. Each costs a search.
+    /// All flows, the one with the greatest place first.
     pub(super) fn iter_back(&self) -> impl Iterator<Item = u32> + use<> {
         let mut sorted = BinaryHeap::from(self.entries.clone());
         std::iter::from_fn(move || sorted.pop().map(|entry| entry.1))
@@ -137,10 +168,16 @@ impl Heap {
     fn sinks(&mut self, mut at: usize, entry: (Place, u32)) {
         loop {
             let first = at * BELOW + 1;
-            let below = self.entries.get(first..(first + BELOW).min(self.entries.len()));
-            let Some((least, next)) = below.into_iter().flatten().zip(first..).min() else {
+            let below = &self.entries[first.min(self.entries.len())..(first + BELOW).min(self.entries.len())];
+            let Some((mut least, rest)) = below.split_first() else {
                 break;
             };
+            let mut next = first;
+            for (other, position) in rest.iter().zip(first + 1..) {
+                if other.0 < least.0 {
+                    (least, next) = (other, position);
+                }
+            }
             if entry.0 <= least.0 {
                 break;
             }
