@@ -363,10 +363,8 @@ impl World {
                         "a cancel with a wrong key"
                     );
                 }
-                Request::Close(id) => {
-                    assert!(self.is_alive(*id), "{id:?}, which is gone, is closed");
-                    assert!(self.closing.insert(*id), "{id:?} is closed twice");
-                }
+                Request::Close(id) => self.is_closing(*id),
+                Request::Abort(id) => self.is_closing((*id).into()),
                 Request::Resume(id) => assert!(self.places.contains_key(id), "{id:?} never was, and is resumed"),
                 _ => {}
             }
@@ -375,6 +373,11 @@ impl World {
         if let Err(wrong) = self.pooler.check_invariants() {
             panic!("what the core keeps twice: {wrong}");
         }
+    }
+
+    fn is_closing(&mut self, id: ConnectionId) {
+        assert!(self.is_alive(id), "{id:?}, which is gone, is closed");
+        assert!(self.closing.insert(id), "{id:?} is closed twice");
     }
 
     fn do_requests(&mut self) {
@@ -386,6 +389,7 @@ impl World {
                 Request::Connect { server, .. } => self.connects.push(server),
                 Request::Cancel { server, .. } => self.cancels.push(server),
                 Request::Close(id) => self.close(id),
+                Request::Abort(id) => self.close(id.into()),
                 Request::Resume(id) => {
                     if self.is_alive(id) {
                         self.pass(id, &[]);

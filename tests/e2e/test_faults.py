@@ -372,6 +372,34 @@ def test_client_vanishes_in_a_pipeline(pg15, one_server, way):
         clean(one_server)
 
 
+@pytest.mark.beyond_pgbouncer
+@pytest.mark.parametrize("socket", ["TCP", "Unix-domain"])
+@pytest.mark.parametrize("seconds", [0.4, 30])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_behind_a_statement_of_a_client_that_vanishes_runs_behind_it_or_not_at_all(
+    pg, make_pooler, way, seconds, socket
+):
+    """The pooler must not cancel a SET, and let the INSERT behind it run without it."""
+    host = pg.host if socket == "TCP" else pg.socket_dir
+    pooler = make_pooler(
+        pg, databases={"*": f"host={host} port={pg.port}"}, settings={"default_pool_size": 1, "max_client_conn": 50}
+    )
+    pg.psql("drop table if exists vanished; create table vanished (v text)")
+    c = pooler.connect()
+    c.send(
+        query(f"select set_config('app.tenant', '7', false), pg_sleep({seconds}) /* vanished in front */")
+        + query("insert into vanished select 'tenant ' || coalesce(current_setting('app.tenant', true), '')")
+    )
+    eventually(lambda: not no_query_runs(pg, "vanished in front"))
+    getattr(c, way)()
+    clean(pooler)
+    eventually(lambda: no_query_runs(pg, "vanished"))
+    time.sleep(0.2)
+    found = pg.psql("select string_agg(v, ',') from vanished")
+    assert found == ("tenant 7" if seconds < 1 else ""), found
+    pg.psql("drop table vanished")
+
+
 @pytest.mark.parametrize("way", ("drop", "reset"))
 def test_client_vanishes_in_a_message(pg15, one_server, way):
     """A message cut anywhere: the server must not be left in the middle of it."""

@@ -317,25 +317,46 @@ fn the_question_about_a_session_waits_for_the_end_of_a_cancel() {
     );
 }
 
-/// Guards against a server that is lost for ten seconds, while PostgreSQL runs a query that no client waits for.
-#[test]
-fn every_query_that_a_client_has_left_behind_is_cancelled() {
-    let mut rig = full("");
+/// A client that sends two queries at once, and leaves.
+fn leaves_two_queries(rig: &mut Rig, first: &[u8]) -> ServerId {
     let id = rig.client();
     rig.says(id, |w| {
-        w.query(b"select pg_sleep(9)");
-        w.query(b"select pg_sleep(9)");
+        w.query(first);
+        w.query(b"delete from t");
     });
     let server = rig.server_of(id).unwrap();
     rig.client_leaves(id);
-    assert_eq!(rig.cancels.len(), 1);
+    server
+}
+
+/// Guards against a statement that runs without what its client has sent in front of it: the client left, and the pooler
+/// cancelled the SET ROLE.
+#[test]
+fn nothing_is_cancelled_while_more_of_the_client_that_left_is_behind_it() {
+    let mut rig = full("");
+    let server = leaves_two_queries(&mut rig, b"set role bob");
+    rig.wait(Duration::from_millis(500));
+    assert_eq!(rig.cancels.len(), 0);
+    rig.completes(server, "SET");
+    rig.wait(Duration::from_millis(400));
+    assert_eq!(rig.cancels.len(), 1, "nothing is behind the second one");
     rig.cancel_arrives(server);
     rig.says(server, |w| {
         w.error(&error("57014", "canceling statement due to user request"));
         w.ready_for_query(Idle);
     });
-    rig.wait(Duration::from_millis(200));
-    assert_eq!(rig.cancels.len(), 2);
+    assert_eq!(rig.aborted, []);
+    assert!(rig.told(server).iter().any(|line| line == "Query DISCARD ALL"));
+}
+
+/// Guards against a server that is lost for ten seconds, while PostgreSQL runs queries that no client waits for.
+#[test]
+fn queries_that_a_client_has_left_behind_end_with_their_connection_if_the_first_takes_long() {
+    let mut rig = full("");
+    let server = leaves_two_queries(&mut rig, b"select pg_sleep(9)");
+    rig.wait(Duration::from_millis(1400));
+    assert_eq!(rig.cancels.len(), 1);
+    assert_eq!(rig.aborted, [server], "so that it does not read the second");
 }
 
 /// Guards against a client that gets a server which waits for a Sync: a Bind failed after its last client had left, and

@@ -12,8 +12,8 @@ use crate::token::Subject;
 use crate::transport::{Received, Sent, Transport};
 use mio::Interest;
 use mio::unix::SourceFd;
-use pgweir_core::ConnectionId;
 use pgweir_core::ids::Slot;
+use pgweir_core::{ConnectionId, ServerId};
 
 /// The most input that is thrown away before the connection is closed, bytes.
 const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
@@ -126,6 +126,14 @@ impl EventLoop {
                 }
                 self.linger(Closing::new(transport, pending));
             }
+        }
+    }
+
+    /// The core has given up a server, which must run nothing more.
+    pub(crate) fn abort(&mut self, id: ServerId) {
+        self.connecting.remove(&id);
+        if let Some(mut connection) = self.connections.remove(id.into()) {
+            connection.transport.reset();
         }
     }
 

@@ -22,6 +22,7 @@ impl EventLoop {
             Request::SecureClient { client, direct } => self.secure_client(client, direct),
             Request::SecureServer { server, host } => self.secure_server(server, &host),
             Request::Close(id) => self.close(id),
+            Request::Abort(id) => self.abort(id),
             Request::Resume(id) => self.resume(id),
             Request::Verify { client, question } => self.verifier.ask(client, *question),
             Request::Log { level, text } => self.log.write(level, &text),

@@ -4,6 +4,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// An open, non-blocking TCP or Unix-domain socket.
 #[derive(Debug)]
@@ -93,6 +94,12 @@ impl Transport {
                 Err(_) => Sent::Failed,
             };
         }
+    }
+
+    /// Makes the end of the connection a reset: the peer gets nothing more of what it has not read, and its next write fails.
+    /// A Unix-domain socket has no reset; there the peer's next write fails in any case.
+    pub(crate) fn reset(&mut self) {
+        let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 
     /// Tells the peer that nothing more will be sent.

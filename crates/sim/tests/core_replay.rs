@@ -119,6 +119,7 @@ impl Replay {
                 Request::Connect { server, .. } => self.connects.push_back(server),
                 Request::Cancel { server, .. } => self.cancels.push(server),
                 Request::Close(id) => self.closed.push(id),
+                Request::Abort(id) => self.closed.push(id.into()),
                 Request::Resume(id) => self.give_piece(id, &[]),
                 _ => {}
             }

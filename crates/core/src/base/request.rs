@@ -164,6 +164,10 @@ pub enum Request {
     /// Write the output that is pending for this connection, then close it. From now on the driver must not call
     /// `handle_*` with this id.
     Close(ConnectionId),
+    /// Close the connection to a server in such a way that the server runs nothing more of what it was sent: as a reset
+    /// of the connection, not as its end. Output that is pending is not written. From now on the driver must not call
+    /// `handle_*` with this id.
+    Abort(ServerId),
     /// `may_read` of this connection may have become true: pass the bytes kept for it to `handle_*_bytes` again (even
     /// if there are none), then read on.
     Resume(ConnectionId),

@@ -35,6 +35,8 @@ pub enum Weakness {
     ForgetsToCharge,
     /// The client that has come last gets the next server.
     ServesNewestFirst,
+    /// When a client leaves, the first of its unanswered segments is cancelled, and those behind run without it.
+    CancelsAmongSegments,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -49,7 +51,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 14] = [
+    pub const ALL: [Weakness; 15] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -64,5 +66,6 @@ impl Weakness {
         Weakness::ForgetsRiders,
         Weakness::ForgetsToCharge,
         Weakness::ServesNewestFirst,
+        Weakness::CancelsAmongSegments,
     ];
 }

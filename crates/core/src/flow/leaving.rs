@@ -1,12 +1,17 @@
 //! What happens to a server whose client has left: cancel, drain, roll back, check, or close.
 //!
 //! A server with bytes in flight is never given to another client.
+//!
+//! A client may have sent several segments. A cancel hits one of them, and the server would run those behind it without
+//! what was cancelled: a DELETE without the SET ROLE in front of it. So nothing is cancelled while another segment of the
+//! client's is behind. If that takes long, the connection is reset with the cancel: then the server runs none of them.
 
 use crate::base::ids::ServerId;
 use crate::base::reasons::Passing;
 use crate::base::request::Request;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::upstream::entry::To;
@@ -15,8 +20,9 @@ use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_wire::TransactionStatus;
 use std::time::Duration;
 
-/// How long an internal request may run on a server whose client has left, before it is cancelled.
-const INTERNAL_WORK_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long an internal request may run on a server whose client has left, before it is cancelled; and how long segments
+/// of that client's in front of others.
+const WORK_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl ServerSide<'_> {
     /// Sends an internal query to a server without a client.
@@ -46,17 +52,20 @@ impl ServerSide<'_> {
 }
 
 impl ServerSide<'_> {
-    /// Cancels the client's work on a server without a client. Internal requests may finish.
+    /// Cancels the client's work on a server without a client, unless there is more behind it. Internal requests may
+    /// finish.
     fn cancel_running(&mut self) {
-        if self.server.conversation.queue.works_for_client() {
+        let queue = &self.server.conversation.queue;
+        let is_last = !queue.has_several_of_client() || self.shared.is_weak(Weakness::CancelsAmongSegments);
+        if queue.works_for_client() && is_last {
             self.send_cancel();
         }
     }
 
     /// A server without a client is still draining. Cancels also requests that it has begun meanwhile, and an internal
     /// request that has run for too long. A server whose restoration has failed goes to no client.
-    pub(crate) fn cancel_again(&mut self, now: Time) {
-        if now - self.server.since > INTERNAL_WORK_TIME_MAX && !self.server.conversation.queue.is_empty() {
+    fn cancel_again(&mut self, takes_long: bool) {
+        if takes_long && !self.server.conversation.queue.is_empty() {
             self.send_cancel();
         } else {
             self.cancel_running();
@@ -105,10 +114,7 @@ impl Pooler {
             // No request is unanswered, but the server is inside a message.
             || server.conversation.queue.is_empty() && server.conversation.passing != Passing::None;
         if hopeless {
-            self.at(id).cancel_running();
-            // Without Terminate: it would become part of the incomplete message.
-            self.shared.requests.push_back(Request::Close(id.into()));
-            return self.server_lost(now, id, "client disconnected while sending a message", None);
+            return self.abort(now, id, "client disconnected while sending a message");
         }
         server.phase = ServerPhase::Draining;
         server.since = now;
@@ -119,6 +125,32 @@ impl Pooler {
             self.at(id).cancel_running();
         }
         self.end_cancelling(now, id);
+    }
+
+    /// A server is still draining.
+    pub(crate) fn drains_on(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        let takes_long = now - server.since > WORK_TIME_MAX;
+        let is_weak = self.is_weak(Weakness::CancelsAmongSegments);
+        if takes_long && server.conversation.queue.has_several_of_client() && !is_weak {
+            return self.abort(
+                now,
+                id,
+                "client disconnected while several of its requests were running",
+            );
+        }
+        self.at(id).cancel_again(takes_long);
+    }
+
+    /// Ends a connection so that its server runs nothing more: what it works on is cancelled, and what is behind that
+    /// is never read.
+    fn abort(&mut self, now: Time, id: ServerId, reason: &'static str) {
+        let mut side = self.at(id);
+        if side.server.conversation.queue.works_for_client() {
+            side.send_cancel();
+        }
+        self.shared.requests.push_back(Request::Abort(id));
+        self.server_lost(now, id, reason, None);
     }
 
     /// All replies have come: ends the transaction, or frees the server.

@@ -83,7 +83,7 @@ impl Pooler {
                 side.pool.opens_slowly(&side.server.endpoint);
             }
             ServerDue::Close(reason) => self.close_server(now, id, reason),
-            ServerDue::CancelAgain => self.at(id).cancel_again(now),
+            ServerDue::CancelAgain => self.drains_on(now, id),
             ServerDue::LetRidersGo => self.let_riders_go(now, id),
             ServerDue::EndFlight => self.is_no_flight(now, id),
             ServerDue::LookAtClient(client) => self.time_linked_client(now, client, id),

@@ -62,6 +62,13 @@ impl ReplyQueue {
         self.next_of_client() == Some(self.segments_answered)
     }
 
+    /// Whether more than one unanswered segment is a client's.
+    pub(crate) fn has_several_of_client(&self) -> bool {
+        let ends_segment = |entry: &&Entry| entry.expect.ends_with_ready() && !entry.is_internal();
+        let ended = self.entries.iter().filter(ends_segment).take(2).count();
+        ended + usize::from(self.segment_open) > 1
+    }
+
     /// Whether the front is a Fake, which must be answered before any further reply of the server's.
     #[inline]
     pub(crate) fn fake_in_front(&self) -> bool {

@@ -48,6 +48,8 @@ pub struct Rig {
     /// Connections on which the pooler wants a TLS handshake; `true` if the client begins with it at once.
     pub handshakes: VecDeque<(ConnectionId, bool)>,
     pub closed: HashSet<ConnectionId>,
+    /// Servers whose connection was reset.
+    pub aborted: Vec<ServerId>,
     pub log: Vec<(LogLevel, String)>,
     pub exited: bool,
     pub stopped_listening: bool,
@@ -101,6 +103,7 @@ impl Rig {
             passed_on: VecDeque::new(),
             handshakes: VecDeque::new(),
             closed: HashSet::new(),
+            aborted: Vec::new(),
             log: Vec::new(),
             exited: false,
             stopped_listening: false,
@@ -145,6 +148,10 @@ impl Rig {
                 Some(Request::SecureClient { client, direct }) => self.handshakes.push_back((client.into(), direct)),
                 Some(Request::SecureServer { server, .. }) => self.handshakes.push_back((server.into(), false)),
                 Some(Request::Close(id)) => drop(self.closed.insert(id)),
+                Some(Request::Abort(id)) => {
+                    self.aborted.push(id);
+                    self.closed.insert(id.into());
+                }
                 Some(Request::Log { level, text }) => self.log.push((level, text)),
                 Some(Request::Resume(id)) if !self.closed.contains(&id) => {
                     input = self.kept.remove(&id).unwrap_or_default();

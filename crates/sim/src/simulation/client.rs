@@ -79,8 +79,8 @@ pub struct Client {
     ready_seen: usize,
     /// Statements of this flight that its servers have run.
     ran: Vec<Ran>,
-    /// This flight changes no settings, and no transaction was open when it began.
-    leaves_settings: bool,
+    /// No transaction was open when this flight began.
+    begins_idle: bool,
     settings: Vec<(&'static str, String)>,
 }
 
@@ -174,7 +174,7 @@ impl Client {
             unsent_bytes: 0,
             ready_seen: 0,
             ran: Vec::new(),
-            leaves_settings: false,
+            begins_idle: false,
             settings: Vec::new(),
         }
     }
@@ -261,9 +261,7 @@ impl Client {
         if topology.mode != Mode::Session {
             oracle.fall_into_step();
         }
-        let bytes = self.flight.stages.concat();
-        let changes = |word: &[u8]| bytes.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
-        self.leaves_settings = oracle.is_idle() && ![&b"set"[..], b"discard"].into_iter().any(changes);
+        self.begins_idle = oracle.is_idle();
         self.ran.clear();
         oracle.forget_flight();
         oracle.begin(&self.flight.segments);
@@ -429,8 +427,8 @@ impl Client {
     /// The client leaves. What its servers have run is checked. Returns what is needed to check the rest of its flight,
     /// if the settings for that are certain.
     pub fn retire(&mut self, topology: &Topology) -> Result<Option<Retired>, String> {
-        let is_certain = self.leaves_settings && !self.rubbish && self.phase == Phase::Busy;
-        let Some(mut oracle) = self.oracle.take().filter(|_| is_certain) else {
+        let is_certain = self.begins_idle && !self.rubbish && self.phase == Phase::Busy;
+        let Some(mut oracle) = self.oracle.take().filter(|oracle| is_certain && !oracle.cancelled) else {
             self.ran.clear();
             return Ok(None);
         };

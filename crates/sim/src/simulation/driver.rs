@@ -3,7 +3,7 @@
 use super::canary::{Canary, with_bad_question, with_bad_setting, without_a_setting, without_cleanup};
 use super::network::Peer;
 use super::world::{Event, World};
-use pgweir_core::{ConnectionId, InternalWork, Request};
+use pgweir_core::{ConnectionId, InternalWork, Request, ServerId};
 
 impl World {
     /// Reads a connection once, as the runtime does.
@@ -264,6 +264,7 @@ impl World {
                 }
             }
             Request::Close(id) => self.close(id),
+            Request::Abort(id) => self.abort(id),
             Request::Resume(id) => {
                 if !self.sings(Canary::ForgetResume) {
                     self.resume(id);
@@ -307,6 +308,15 @@ impl World {
                 self.soon(Event::FromPooler(key));
             }
         }
+    }
+
+    /// The server reads nothing of what is still on its way.
+    fn abort(&mut self, id: ServerId) {
+        let key = self.by_id.get(&id.into());
+        if let Some(connection) = key.and_then(|key| self.connections.get_mut(key)) {
+            connection.pending.clear();
+        }
+        self.close(id.into());
     }
 
     pub(super) fn resume(&mut self, id: ConnectionId) {
