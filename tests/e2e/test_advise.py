@@ -343,3 +343,20 @@ def test_a_queue_at_a_pooler(pg15, make_pooler, monkeypatch, which):
         assert any(unseen["what"] == "the server itself" for unseen in alone["unseen"])
         holder.query("rollback")
         waiter.read_ready()
+
+
+def test_a_pool_that_finds_its_size(pg15, make_pooler):
+    """What SHOW SIZING says is read; the pool is not judged by the processors."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": "auto", "min_pool_size": 0})
+    with pooler.connect() as c:
+        c.query("select 1")
+        asked = ("--server", pg15.dsn(), "--cores", "2", "--console", pooler.dsn(dbname="pgbouncer"))
+        advice = as_json(*asked)
+        sizing = findings(advice)["pooler.sizing"]
+        assert sizing["severity"] == "fine" and "8 servers of 127.0.0.1" in sizing["title"], sizing
+        assert advice["pooler"]["pools"][0]["finds_size"] is True
+        assert advice["pooler"]["sizings"][0]["settled"] == 8
+        pooler.console("SET sizing = 'hold'")
+        held = findings(as_json(*asked))["pooler.sizing"]
+        assert held["severity"] == "advice"
+        assert held["changes"] == [{"file": "pgbouncer.ini", "line": "sizing = auto"}]

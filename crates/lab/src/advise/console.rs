@@ -28,6 +28,42 @@ pub struct PoolerFacts {
     pub config: BTreeMap<String, String>,
     /// Client connections, of SHOW LISTS.
     pub clients: Option<u64>,
+    /// SHOW SIZING, which pgweir alone has: hosts whose pools find their sizes by experiment.
+    pub sizings: Vec<SizingFacts>,
+}
+
+/// What pgweir has found of one host by experiment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct SizingFacts {
+    /// The host, or the list of hosts.
+    pub hosts: String,
+    /// The search was stopped by `sizing = hold`.
+    pub is_held: bool,
+    /// Servers that may work at once.
+    pub settled: u64,
+    /// Servers that clients hold with nothing for them to do.
+    pub held: u64,
+    /// Servers that the host allows.
+    pub servers_max: u64,
+    /// Why the limit is what it is; empty before the first step.
+    pub reason: String,
+}
+
+impl SizingFacts {
+    /// Whether a row of SHOW DATABASES leads to its hosts.
+    fn is_of(&self, database: &Row) -> bool {
+        let port = text(database, "port");
+        let endpoint = |host: &str| match (host.is_empty() || host.starts_with(['/', '@']), host.contains(':')) {
+            (true, _) => format!("unix:{port}"),
+            (false, true) => format!("[{host}]:{port}"),
+            (false, false) => format!("{host}:{port}"),
+        };
+        let mut hosts = self.hosts.split(',');
+        text(database, "host")
+            .split(',')
+            .all(|host| hosts.next() == Some(&endpoint(host)))
+            && hosts.next().is_none()
+    }
 }
 
 /// One pool.
@@ -57,6 +93,8 @@ pub struct PoolFacts {
     pub host: Option<String>,
     /// pool_size of its database, as SHOW DATABASES says.
     pub size: Option<u64>,
+    /// pgweir finds its size by experiment.
+    pub finds_size: bool,
     /// Mean time that a client waited for a server, microseconds (SHOW STATS, over the database).
     pub wait_mean_us: Option<u64>,
     /// Mean time of a transaction, microseconds (SHOW STATS, over the database).
@@ -144,6 +182,12 @@ fn ask(server: &Server) -> Result<PoolerFacts> {
     let stats = show(&mut client, "STATS")?;
     let lists = show(&mut client, "LISTS")?;
     let config = show(&mut client, "CONFIG")?;
+    // PgBouncer does not know it.
+    let sizings: Vec<SizingFacts> = show(&mut client, "SIZING")
+        .unwrap_or_default()
+        .iter()
+        .map(sizing)
+        .collect();
     Ok(PoolerFacts {
         version: version
             .first()
@@ -152,7 +196,7 @@ fn ask(server: &Server) -> Result<PoolerFacts> {
         pools: pools
             .iter()
             .filter(|row| text(row, "database") != "pgbouncer")
-            .map(|row| pool(row, &databases, &stats))
+            .map(|row| pool(row, &databases, &stats, &sizings))
             .collect(),
         config: config
             .iter()
@@ -162,10 +206,22 @@ fn ask(server: &Server) -> Result<PoolerFacts> {
             .iter()
             .find(|row| text(row, "list") == "used_clients")
             .and_then(|row| number(row, "items")),
+        sizings,
     })
 }
 
-fn pool(row: &Row, databases: &[Row], stats: &[Row]) -> PoolFacts {
+fn sizing(row: &Row) -> SizingFacts {
+    SizingFacts {
+        hosts: text(row, "host"),
+        is_held: text(row, "sizing") == "hold",
+        settled: number(row, "settled").unwrap_or(0),
+        held: number(row, "held").unwrap_or(0),
+        servers_max: number(row, "servers_max").unwrap_or(0),
+        reason: text(row, "reason"),
+    }
+}
+
+fn pool(row: &Row, databases: &[Row], stats: &[Row], sizings: &[SizingFacts]) -> PoolFacts {
     let database = text(row, "database");
     let entry = databases.iter().find(|row| text(row, "name") == database);
     let stats = stats.iter().find(|row| text(row, "database") == database);
@@ -184,6 +240,7 @@ fn pool(row: &Row, databases: &[Row], stats: &[Row]) -> PoolFacts {
             .map(|row| text(row, "host"))
             .filter(|host| !host.is_empty() && !host.starts_with(['/', '@'])),
         size: entry.and_then(|row| number(row, "pool_size")),
+        finds_size: entry.is_some_and(|row| sizings.iter().any(|sizing| sizing.is_of(row))),
         wait_mean_us: stats.and_then(|row| number(row, "avg_wait_time")),
         transaction_mean_us: stats.and_then(|row| number(row, "avg_xact_time")),
         database,
@@ -222,6 +279,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_pools_of_a_host_are_known_by_its_endpoint() {
+        let leads_there = |hosts: &str, host: &str, port: &str| {
+            let entry = [("host", host), ("port", port)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let sizing = SizingFacts {
+                hosts: hosts.to_owned(),
+                ..SizingFacts::default()
+            };
+            sizing.is_of(&Row::from(entry))
+        };
+        assert!(leads_there("db:5432", "db", "5432"));
+        assert!(leads_there("db:5432,other:5432", "db,other", "5432"));
+        assert!(!leads_there("db:5432,other:5432", "db", "5432"), "another list");
+        assert!(leads_there("[::1]:5432", "::1", "5432"));
+        assert!(leads_there("unix:5433", "/run/postgresql", "5433") && leads_there("unix:5433", "", "5433"));
+        assert!(!leads_there("db:5432", "db", "5433") && !leads_there("db:5432", "b", "5432"));
+    }
+
+    #[test]
     fn a_queue_seen_once_is_remembered() {
         let look = |waiting| PoolerFacts {
             pools: vec![PoolFacts {
@@ -256,7 +331,7 @@ mod tests {
         ]);
         let databases = [row(&[("name", "d"), ("pool_size", "20")])];
         let stats = [row(&[("database", "d"), ("avg_wait_time", "7")])];
-        let pool = pool(&pools, &databases, &stats);
+        let pool = pool(&pools, &databases, &stats, &[]);
         assert_eq!(
             (pool.wait_longest_us, pool.servers_idle, pool.size),
             (2_125_884, 3, Some(20))

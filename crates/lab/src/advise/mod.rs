@@ -33,7 +33,7 @@ mod show;
 mod sizing;
 mod watch;
 
-pub use console::{PoolFacts, PoolerFacts};
+pub use console::{PoolFacts, PoolerFacts, SizingFacts};
 pub use facts::{BackendMemory, Facts, HugePages, MachineFacts, Sessions, Settings};
 pub use finding::{Change, Finding, Severity};
 pub use proof::Experiment;

@@ -1,6 +1,6 @@
 //! Rules about a running PgBouncer or pgweir: sizes, waits, modes.
 
-use super::console::{PoolFacts, PoolerFacts};
+use super::console::{PoolFacts, PoolerFacts, SizingFacts};
 use super::facts::Facts;
 use super::finding::{Finding, PGBOUNCER_INI, Severity};
 use super::sizing;
@@ -14,6 +14,15 @@ const TIGHT_SHARE: f64 = 0.8;
 
 pub(super) fn judge(pooler: &PoolerFacts, facts: Option<&Facts>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = pooler.pools.iter().filter_map(|pool| waits(pool, facts)).collect();
+    let finds_sizes = pooler.version.starts_with("pgweir");
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| finds_sizes && !finding.changes.is_empty())
+    {
+        let auto =
+            "or default_pool_size = auto: then pgweir finds by experiment how many are best, and follows the load";
+        finding.evidence.push(auto.to_owned());
+    }
     if findings.is_empty() {
         findings.push(Finding::new(
             "pooler.waits",
@@ -24,6 +33,7 @@ pub(super) fn judge(pooler: &PoolerFacts, facts: Option<&Facts>) -> Vec<Finding>
     findings.extend(pooler.pools.iter().filter_map(mode));
     findings.extend(pooler.pools.iter().filter_map(|pool| too_large(pool, facts)));
     findings.extend(sum(pooler, facts));
+    findings.extend(pooler.sizings.iter().map(sizes));
     findings.extend(clients(pooler));
     findings.extend(prepared(pooler));
     findings.extend(warm(pooler));
@@ -68,7 +78,13 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
         ));
     }
     let held = pool.mode == "session";
-    Some(if held && enough {
+    Some(if pool.finds_size {
+        let mut finding = finding
+            .evidence("its size is auto: pgweir has found by experiment that more servers at work would not do more (SHOW SIZING)")
+            .risk("with sizing = hold, or a small pool_size_max, it cannot grow");
+        finding.severity = Severity::Advice;
+        finding
+    } else if held && enough {
         finding
             .evidence("in session pooling a server stays with its client, at work or not, until that client leaves")
             .risk("more servers would be held in the same way; in transaction pooling a few serve all clients")
@@ -126,7 +142,7 @@ fn too_large(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
     let cores = facts.cores?;
     let size = pool.size?;
     let most = u64::from(sizing::most_at_work(facts)?);
-    if size <= most || pool.servers_active <= most {
+    if pool.finds_size || size <= most || pool.servers_active <= most {
         return None;
     }
     let suggested = sizing::pool(facts)?;
@@ -155,7 +171,9 @@ fn too_large(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
 /// All pools together against max_connections.
 fn sum(pooler: &PoolerFacts, facts: Option<&Facts>) -> Option<Finding> {
     let facts = facts?;
-    let sum: u64 = pooler.pools.iter().filter_map(|pool| pool.size).sum();
+    let fixed = pooler.pools.iter().filter(|pool| !pool.finds_size);
+    let found = pooler.sizings.iter().map(|sizing| sizing.servers_max);
+    let sum: u64 = fixed.filter_map(|pool| pool.size).chain(found).sum();
     let memory = &facts.settings.memory;
     let allowed = u64::from(
         memory
@@ -174,6 +192,29 @@ fn sum(pooler: &PoolerFacts, facts: Option<&Facts>) -> Option<Finding> {
             .change(PGBOUNCER_INI, format!("max_db_connections = {}", all.value))
             .risk("pools then take turns; without a limit PostgreSQL refuses with \"too many clients already\""),
     )
+}
+
+/// What pgweir has found.
+fn sizes(sizing: &SizingFacts) -> Finding {
+    let title = format!(
+        "{} servers of {} may work at once, as pgweir has found by experiment",
+        sizing.settled, sizing.hosts
+    );
+    let finding = match (sizing.is_held, &*sizing.reason) {
+        (true, _) => Finding::new("pooler.sizing", Severity::Advice, title)
+            .evidence("sizing is hold: this limit stays, whatever the load is")
+            .change(PGBOUNCER_INI, "sizing = auto")
+            .risk("experiments cost a few percent of the throughput while clients wait"),
+        (false, "") => Finding::new("pooler.sizing", Severity::Fine, title)
+            .evidence("it is where the search begins: clients have not waited for long enough yet"),
+        (false, reason) => {
+            Finding::new("pooler.sizing", Severity::Fine, title).evidence(format!("latest step: {reason}"))
+        }
+    };
+    finding.evidence(format!(
+        "{} more are held by clients with nothing for them to do; the host allows {}",
+        sizing.held, sizing.servers_max
+    ))
 }
 
 /// How near max_client_conn is.
@@ -268,6 +309,7 @@ mod tests {
             pools: vec![pool],
             config: config.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             clients: Some(3),
+            sizings: Vec::new(),
         }
     }
 
@@ -347,6 +389,41 @@ mod tests {
             (waits.severity, waits.changes[0].line.as_str()),
             (Severity::Warning, "default_pool_size = 5")
         );
+    }
+
+    #[test]
+    fn a_pool_that_finds_its_size_is_not_called_too_large() {
+        let busy = PoolFacts {
+            clients_waiting: 80,
+            servers_active: 60,
+            size: Some(60),
+            finds_size: true,
+            wait_longest_us: 2_000_000,
+            ..pool()
+        };
+        let mut pooler = pooler(busy, &[]);
+        pooler.sizings.push(SizingFacts {
+            hosts: "127.0.0.1:5432".to_owned(),
+            settled: 60,
+            servers_max: 5,
+            reason: "more servers do 12.0 % more (deviation 2.0)".to_owned(),
+            ..SizingFacts::default()
+        });
+        let findings = judge(&pooler, Some(&quiet()));
+        assert!(findings.iter().all(|f| f.id != "pooler.too_large"), "{findings:?}");
+        let waits = find(&findings, "pooler.waits");
+        assert_eq!((waits.severity, waits.changes.len()), (Severity::Advice, 0));
+        assert!(
+            find(&findings, "pooler.sum")
+                .title
+                .starts_with("the pools may open 5 servers")
+        );
+        let found = find(&findings, "pooler.sizing");
+        assert_eq!(found.severity, Severity::Fine);
+        assert!(found.evidence[0].contains("more servers do 12.0 % more"), "{found:?}");
+        pooler.sizings[0].is_held = true;
+        let held = judge(&pooler, Some(&quiet()));
+        assert_eq!(find(&held, "pooler.sizing").changes[0].line, "sizing = auto");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Measurement {
     }
 }
 
-const PROOFS: [Proof; 17] = [
+const PROOFS: [Proof; 18] = [
     Proof {
         id: "server.young",
         helped: "pgweir advise after an hour of the usual load says the same, or more",
@@ -124,6 +124,11 @@ const PROOFS: [Proof; 17] = [
         id: "pooler.too_large",
         helped: "SHOW POOLS says a smaller sv_active, and SHOW STATS as many transactions or more, each of less time (avg_xact_time)",
         experiment: Some(Measurement::Connections),
+    },
+    Proof {
+        id: "pooler.sizing",
+        helped: "SHOW SIZING says auto, and its latest step changes when the load does",
+        experiment: None,
     },
     Proof {
         id: "pooler.sum",

@@ -1,7 +1,9 @@
 //! `schema.json` against what is printed: every field is in it with its type, and nothing is in it that is not printed.
 
 use super::connections::tests::quiet;
-use super::{Advice, BackendMemory, HugePages, JSON_SCHEMA, MachineFacts, PoolFacts, PoolerFacts, SCHEMA, judge};
+use super::{
+    Advice, BackendMemory, HugePages, JSON_SCHEMA, MachineFacts, PoolFacts, PoolerFacts, SCHEMA, SizingFacts, judge,
+};
 use crate::cache::{MissDetails, Reads, Unseen, UsageCounts};
 use serde_json::{Value, json};
 
@@ -105,6 +107,7 @@ fn whole() -> Value {
     facts.sessions.active_waits.insert("Lock".to_owned(), 0.5);
     let mut pooler = PoolerFacts {
         pools: vec![PoolFacts::default()],
+        sizings: vec![SizingFacts::default()],
         ..PoolerFacts::default()
     };
     pooler.config.insert("max_client_conn".to_owned(), "100".to_owned());
