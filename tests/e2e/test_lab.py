@@ -93,13 +93,14 @@ def test_connections_on_a_server(pg, tmp_path):
         "--rounds 3 in place of 1",
         "direct, 4 clients",
         "pgweir, pool of 2, 4 clients",
+        "pgweir, pool size auto, 4 clients",
     ):
         assert words in " ".join(said.split())
     assert "Set max_connections" not in said
     result = json.loads((tmp_path / "results" / "result.json").read_text())
     assert result["schema"] == 1 and result["command"] == "connections" and result["paste"] == []
     tps = {case["name"]: case["metrics"].get("tps", []) for case in result["cases"]}
-    assert all(len(rounds) == 1 and rounds[0] > 0 for rounds in tps.values()) and len(tps) == 6, tps
+    assert all(len(rounds) == 1 and rounds[0] > 0 for rounds in tps.values()) and len(tps) == 7, tps
     assert "<svg" in (tmp_path / "results" / "report.html").read_text()
     assert PASSWORDS["postgres"] not in (tmp_path / "results" / "result.json").read_text()
     assert databases(pg) == "0"

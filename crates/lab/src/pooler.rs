@@ -32,8 +32,10 @@ const SPARE_FILES: u64 = 64;
 /// The settings of the pooler.
 #[derive(Debug, Clone)]
 pub struct PoolerSettings {
-    /// Server connections.
+    /// Server connections; the most of them, if the pooler finds out how many.
     pub pool_size: u32,
+    /// The pooler finds out by experiment how many servers should work: `default_pool_size = auto`.
+    pub finds_size: bool,
     /// The largest number of client connections.
     pub clients_max: u32,
     /// How clients prove who they are, with a password that is made for the run: `plain` or `scram-sha-256`.
@@ -62,6 +64,7 @@ impl PoolerSettings {
     pub fn new(pool_size: u32, clients_max: u32) -> Self {
         PoolerSettings {
             pool_size,
+            finds_size: false,
             clients_max,
             auth_type: "plain",
             pool_mode: "transaction",
@@ -242,12 +245,16 @@ fn configuration(server: &Server, settings: &PoolerSettings, port: u16, folder: 
         let name = name.replace('\'', "''");
         own_pool = format!("{OWN_POOL} ={database} dbname='{name}' pool_size=1\n");
     }
+    let size = match settings.finds_size {
+        true => format!("auto\npool_size_max = {}", settings.pool_size),
+        false => settings.pool_size.to_string(),
+    };
     format!(
         "[databases]\n{own_pool}* ={database}\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
          auth_type = {}\nauth_file = {folder}/userlist.txt\nadmin_users = {USER}\nlogfile = {folder}/log\n\
-         pool_mode = {}\ndefault_pool_size = {}\nmax_client_conn = {}\nquery_wait_timeout = 0\nserver_login_retry = 1\n\
+         pool_mode = {}\ndefault_pool_size = {size}\nmax_client_conn = {}\nquery_wait_timeout = 0\nserver_login_retry = 1\n\
          ignore_startup_parameters = extra_float_digits,options\nlog_connections = 0\nlog_disconnections = 0\n",
-        settings.auth_type, settings.pool_mode, settings.pool_size, settings.clients_max,
+        settings.auth_type, settings.pool_mode, settings.clients_max,
     )
 }
 

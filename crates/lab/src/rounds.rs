@@ -12,6 +12,9 @@ use std::time::Duration;
 /// The least rounds that tell something of the noise.
 const ROUNDS_LEAST: u32 = 3;
 
+/// A pool that finds its size searches for so long at most before it is measured, seconds.
+const SEARCH_SECONDS_MAX: u32 = 10;
+
 /// How a load reaches the server.
 #[derive(Debug, Clone)]
 pub enum Path {
@@ -67,6 +70,30 @@ impl Planned {
         }
     }
 
+    /// pgbench through a pool that finds out how many servers should work, at most so many.
+    pub fn finding_its_size(load: Load, servers_max: u32, clients_max: u32) -> Self {
+        let name = format!("pgweir, pool size auto, {}", clients_words(load.clients));
+        let settings = PoolerSettings {
+            finds_size: true,
+            ..PoolerSettings::new(servers_max, clients_max)
+        };
+        Planned {
+            case: Case::new(name, "pgweir", load.clients, None),
+            path: Path::Pooled(settings),
+            load,
+            server: None,
+        }
+    }
+
+    /// The load that comes before the one that is measured: the pooler begins anew in each run, and searches.
+    fn search(&self) -> Option<Load> {
+        let searches = matches!(&self.path, Path::Pooled(settings) if settings.finds_size);
+        searches.then(|| Load {
+            seconds: (2 * self.load.seconds).min(SEARCH_SECONDS_MAX),
+            ..self.load.clone()
+        })
+    }
+
     /// The same case under another name.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
@@ -76,7 +103,9 @@ impl Planned {
 
     /// The time that a run of it should take.
     pub fn time(&self) -> Duration {
-        Duration::from_secs(u64::from(self.load.seconds + self.load.connecting_seconds)) + Duration::from_millis(300)
+        let time = |load: &Load| Duration::from_secs(u64::from(load.seconds + load.connecting_seconds));
+        let search = self.search().map_or(Duration::ZERO, |load| time(&load));
+        search + time(&self.load) + Duration::from_millis(300)
     }
 
     /// Measures it once more and adds the figures to the case.
@@ -112,6 +141,12 @@ impl Planned {
                 let pooler = Pooler::start(&direct, &settings)?;
                 let server = pooler.server(&direct)?;
                 let own_thread_each = settings.pool_size < self.load.clients;
+                if let Some(search) = self.search() {
+                    let progress = &mut session.progress;
+                    search.run(&session.pgbench, &server, own_thread_each, &session.interrupt, |live| {
+                        progress.live(&format!("searching, {} TPS", number_words(live.tps)));
+                    })?;
+                }
                 self.load_on(session, &server, own_thread_each, Some(&pooler))
             }
         }

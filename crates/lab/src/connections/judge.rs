@@ -26,6 +26,8 @@ pub(super) struct Judged {
     pub(super) direct_rounds: Rounds,
     /// Through pgweir, by pool size.
     pub(super) pooled: Vec<Case>,
+    /// Through a pool that finds its size, with as many clients.
+    pub(super) auto: Option<Case>,
     /// Direct again, beside the pools, with as many clients.
     pub(super) beside: Option<Case>,
     /// The law, where one could be fitted.
@@ -94,6 +96,7 @@ pub(super) fn all(
     arguments: &Arguments,
 ) -> Judged {
     let beside = pooled.pop().map(|planned| planned.case);
+    let auto = pooled.pop().map(|planned| planned.case);
     let pooled: Vec<Case> = pooled.into_iter().map(|planned| planned.case).collect();
     let mut pool_size_measured = false;
     // One pool alone says nothing about others.
@@ -115,6 +118,7 @@ pub(super) fn all(
         direct: sweep.levels.iter().map(|level| level.case.clone()).collect(),
         direct_rounds: sweep.rounds(),
         pooled,
+        auto,
         beside,
         law,
         recommendation,
@@ -142,7 +146,7 @@ pub(super) fn tell(judged: &Judged, arguments: &Arguments, outcome: &mut Outcome
         ];
     }
     outcome.cases = judged.direct.iter().chain(&judged.pooled).cloned().collect();
-    outcome.cases.extend(judged.beside.clone());
+    outcome.cases.extend(judged.auto.iter().chain(&judged.beside).cloned());
     for case in outcome.cases.iter().filter(|case| case.failure.is_some()) {
         outcome.left_out.push(format!(
             "{}: {}",
@@ -181,6 +185,7 @@ fn conclusions(judged: &Judged, outcome: &Outcome) -> Vec<String> {
     said.extend(best_and_most(judged));
     said.extend(peak_of_the_law(judged));
     said.extend(pool_beside_direct(judged));
+    said.extend(auto_beside_best(judged));
     said.extend(recommendation.reasons.iter().map(|reason| sentence(reason)));
     said.extend(
         recommendation
@@ -245,6 +250,25 @@ fn pool_beside_direct(judged: &Judged) -> Option<String> {
         clients_words(beside.clients),
         number_words(tps(&judged.pooled[at])),
         beside.clients
+    ))
+}
+
+/// What the pool that finds its size makes, beside the best of the others.
+fn auto_beside_best(judged: &Judged) -> Option<String> {
+    let auto = judged.auto.as_ref()?;
+    let rounds = pool_rounds(&judged.pooled, Some(auto));
+    let best = rounds.best_of(0..judged.pooled.len())?;
+    let size = judged.pooled[best].pool_size?;
+    let ratio = rounds.ratio(best, judged.pooled.len())?;
+    let what = match ratio.told() {
+        Told::Differs => ratio.times(" times as many as"),
+        Told::Alike => format!("within the noise ({}) as many as", ratio.figures()),
+        Told::TooFewRounds => format!("{} (too few rounds to tell)", ratio.times(" times as many as")),
+    };
+    Some(format!(
+        "With `default_pool_size = auto`, where pgweir finds the size by experiment, they make {} TPS, {what} with a pool of {size}, \
+         the best that was measured.",
+        number_words(tps(auto))
     ))
 }
 

@@ -156,7 +156,7 @@ fn plan(arguments: &Arguments, target: &Target, wished: u32) -> Result<Plan> {
     })
 }
 
-/// Pool sizes, with the most clients that the server took direct, and beside them those clients direct.
+/// Pool sizes, with the most clients that the server took direct; then a pool that finds its size, and those clients direct.
 fn pools(
     arguments: &Arguments,
     session: &mut Session,
@@ -175,6 +175,11 @@ fn pools(
         .iter()
         .map(|size| Planned::pooled(load.clone(), PoolerSettings::new(*size, clients + SPARE_CONNECTIONS)))
         .collect();
+    planned.push(Planned::finding_its_size(
+        load.clone(),
+        clients,
+        clients + SPARE_CONNECTIONS,
+    ));
     let mut beside = Planned::direct(load);
     beside.case.name += ", beside the pools";
     planned.push(beside);

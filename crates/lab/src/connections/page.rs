@@ -31,12 +31,14 @@ pub(super) fn draw(judged: &Judged, outcome: &Outcome) -> Report {
         section.prose(format!(
             "The same {clients} clients each time; only the number of connections that pgweir holds to the server differs."
         ));
-        let rows = judged.pooled.iter().chain(&judged.beside);
+        let rows = judged.pooled.iter().chain(&judged.auto).chain(&judged.beside);
         let mut chart = BarChart::new("Throughput", Axis::linear("TPS", Unit::Number), [""]);
         for case in rows.clone() {
-            let name = case
-                .pool_size
-                .map_or_else(|| "direct".to_owned(), |size| format!("pool of {size}"));
+            let name = match (case.pool_size, &*case.path) {
+                (Some(size), _) => format!("pool of {size}"),
+                (None, "direct") => "direct".to_owned(),
+                (None, _) => "auto".to_owned(),
+            };
             chart = chart.group(name, [case.spread("tps").map(|tps| [tps.middle, tps.min, tps.max])]);
         }
         section.chart(chart);
