@@ -60,6 +60,8 @@ class Bench:
     pool_size: int = POOL_SIZE
     # CPUs that a pooler may use; None leaves it to the scheduler.
     pooler_cpus: set[int] | None = None
+    # Who may log in beside USER.
+    users: tuple[str, ...] = ()
 
 
 @dataclass
@@ -172,7 +174,7 @@ def pgweir(
 def write_ini(bench: Bench, name: str, more: str = "") -> str:
     userlist = os.path.join(bench.work_dir, "userlist.txt")
     with open(userlist, "w", encoding="ascii") as file:
-        file.write(f'"{USER}" ""\n')
+        file.writelines(f'"{user}" ""\n' for user in (USER, *bench.users))
     path = os.path.join(bench.work_dir, f"{name}.ini")
     with open(path, "w", encoding="ascii") as file:
         file.write(
