@@ -98,7 +98,10 @@ impl World {
             self.schedule(at, Event::ClientCancels(number, flight));
         }
         let client = &mut self.clients[number as usize];
-        if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
+        // What is behind a SET that is cancelled would run without it.
+        let often = if client.sets_and_sleeps() { 5 } else { 1 };
+        let vanishes = client.random.below(100) < often * self.topology.vanish_percent;
+        if vanishes && self.now_us < self.topology.calm_at_us {
             let at = self.now_us + client.random.below(latency * 20 + 1000);
             let session = client.session_number;
             self.schedule(at, Event::ClientVanishes(number, session));

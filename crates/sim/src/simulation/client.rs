@@ -402,6 +402,13 @@ impl Client {
         }
     }
 
+    /// Whether a statement of the flight changes a setting and takes long.
+    pub fn sets_and_sleeps(&self) -> bool {
+        let bytes = self.flight.stages.concat();
+        let contains = |words: &[u8]| bytes.windows(words.len()).any(|bytes| bytes == words);
+        contains(b"set ") && contains(b"'; select pg_sleep(")
+    }
+
     /// A server has run a statement of this session.
     pub fn has_run(&mut self, ran: Ran) {
         self.ran.push(ran);

@@ -665,11 +665,11 @@ impl Author {
             _ if may_sleep => {
                 let ms = self.random.between(1, 400);
                 let value = self.value();
-                match self.random.below(4) {
+                match self.random.below(6) {
                     0 => self.push(format!("Query \"select pg_sleep(0.{ms:03}); select '{value}'\"")),
                     1 => self.push(format!("Query \"select '{value}'; select pg_sleep(0.{ms:03})\"")),
                     // If it is cancelled, it has set nothing.
-                    2 => {
+                    2..=4 => {
                         let (name, values) = *self.random.pick(&SETTINGS);
                         let made = self.pick(values);
                         self.push(format!("Query \"set {name} = '{made}'; select pg_sleep(0.{ms:03})\""));
