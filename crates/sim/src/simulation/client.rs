@@ -434,7 +434,9 @@ impl Client {
     /// The client leaves. What its servers have run is checked. Returns what is needed to check the rest of its flight,
     /// if the settings for that are certain.
     pub fn retire(&mut self, topology: &Topology) -> Result<Option<Retired>, String> {
-        let is_certain = self.begins_idle && !self.rubbish && self.phase == Phase::Busy;
+        // With queue_target any of its requests may have been refused; those behind it run without it, as behind any error.
+        let may_be_refused = topology.queue_target_ms > 0;
+        let is_certain = self.begins_idle && !self.rubbish && !may_be_refused && self.phase == Phase::Busy;
         let Some(mut oracle) = self.oracle.take().filter(|oracle| is_certain && !oracle.cancelled) else {
             self.ran.clear();
             return Ok(None);
