@@ -81,6 +81,8 @@ pub struct Client {
     ran: Vec<Ran>,
     /// No transaction was open when this flight began.
     begins_idle: bool,
+    /// Nor does its text change settings.
+    leaves_settings: bool,
     settings: Vec<(&'static str, String)>,
 }
 
@@ -175,6 +177,7 @@ impl Client {
             ready_seen: 0,
             ran: Vec::new(),
             begins_idle: false,
+            leaves_settings: false,
             settings: Vec::new(),
         }
     }
@@ -261,7 +264,10 @@ impl Client {
         if topology.mode != Mode::Session {
             oracle.fall_into_step();
         }
+        let bytes = self.flight.stages.concat();
+        let changes = |word: &[u8]| bytes.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
         self.begins_idle = oracle.is_idle();
+        self.leaves_settings = self.begins_idle && ![&b"set"[..], b"discard"].into_iter().any(changes);
         self.ran.clear();
         oracle.forget_flight();
         oracle.begin(&self.flight.segments);
@@ -435,8 +441,10 @@ impl Client {
     /// if the settings for that are certain.
     pub fn retire(&mut self, topology: &Topology) -> Result<Option<Retired>, String> {
         // With queue_target any of its requests may have been refused; those behind it run without it, as behind any error.
-        let may_be_refused = topology.queue_target_ms > 0;
-        let is_certain = self.begins_idle && !self.rubbish && !may_be_refused && self.phase == Phase::Busy;
+        // Whether a server refuses a reserved name depends on what it has loaded.
+        let tells_sets = topology.queue_target_ms == 0 && !topology.reserved_names && self.sets_and_sleeps();
+        let is_certain = (self.leaves_settings || self.begins_idle && tells_sets) && !self.rubbish;
+        let is_certain = is_certain && self.phase == Phase::Busy;
         let Some(mut oracle) = self.oracle.take().filter(|oracle| is_certain && !oracle.cancelled) else {
             self.ran.clear();
             return Ok(None);
