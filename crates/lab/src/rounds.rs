@@ -73,15 +73,14 @@ impl Planned {
     /// pgbench through a pool that finds out how many servers should work, at most so many.
     pub fn finding_its_size(load: Load, servers_max: u32, clients_max: u32) -> Self {
         let name = format!("pgweir, pool size auto, {}", clients_words(load.clients));
+        let case = Case::new(name, "pgweir", load.clients, None);
         let settings = PoolerSettings {
             finds_size: true,
             ..PoolerSettings::new(servers_max, clients_max)
         };
         Planned {
-            case: Case::new(name, "pgweir", load.clients, None),
-            path: Path::Pooled(settings),
-            load,
-            server: None,
+            case,
+            ..Planned::pooled(load, settings)
         }
     }
 

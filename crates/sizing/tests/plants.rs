@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 const FIXED_SEEDS: std::ops::Range<u64> = 0..4;
 /// Runs that missed their floor with an earlier version.
-const MISSED_ONCE: [(&str, u64); 7] = [
+const MISSED_ONCE: [(&str, u64); 8] = [
     // The workload changed in a window that was left out, and nothing was then compared with what was known before.
     ("-S, then pg_sleep", 3_924_715_560),
     ("-S, few clients, pg_sleep", 10),
@@ -27,6 +27,8 @@ const MISSED_ONCE: [(&str, u64); 7] = [
     ("2 cores, 16 at any moment, slower", 8),
     // A window that began in a standstill hid that requests had become faster.
     ("pg_sleep, standstill, -S", 5_000_041),
+    // Noise alone made four steps upwards; two steps downwards took them back within a second.
+    ("table: -S, flat, as noisy as measured", 835_376_225),
 ];
 
 fn plant(name: &str) -> Plant {

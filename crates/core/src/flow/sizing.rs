@@ -134,7 +134,7 @@ impl Pooler {
                 self.shared.sizings.ends(now, &mut share, &mut server.work, false);
             }
         }
-        self.shared.sizings.leave(pool_id, &share);
+        self.shared.sizings.leave(pool_id, share);
     }
 
     /// Whether a client of this pool may start without exceeding the limit.

@@ -77,21 +77,22 @@ pub(crate) enum Hope {
 }
 
 impl Pool {
-    /// Whether it has as many servers as its size allows, without the reserve pool.
+    /// Whether it has as many servers as its size allows. `beside`: servers of other pools that count together with its own.
+    /// `reserve`: the reserve pool may be used.
     #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.settings.size > 0 && self.servers >= self.settings.size
+    pub(crate) fn is_full(&self, beside: u32, reserve: bool) -> bool {
+        let settings = &self.settings;
+        let size = settings.size + if reserve { settings.reserve_size } else { 0 };
+        settings.size > 0 && self.servers.saturating_add(beside) >= size
     }
 
-    /// Whether the limits allow one more server now. `beside`: servers of other pools that count together with its own.
-    /// `reserve`: the reserve pool may be used.
+    /// Whether the limits allow one more server now. `beside` and `reserve`: as for [`Pool::is_full`].
     pub(crate) fn may_open(&self, now: Time, databases: &Databases, beside: u32, reserve: bool) -> MayOpen {
         let settings = &self.settings;
         if settings.endpoints.is_empty() {
             return MayOpen::No;
         }
-        let size = settings.size + if reserve { settings.reserve_size } else { 0 };
-        if settings.size > 0 && self.servers >= size || self.retry_at.is_some_and(|t| t > now) {
+        if self.is_full(0, reserve) || self.retry_at.is_some_and(|t| t > now) {
             return MayOpen::No;
         }
         // While no host works, one attempt at a time at each is enough.
@@ -99,7 +100,7 @@ impl Pool {
             return MayOpen::No;
         }
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
-        if settings.size > 0 && reached(size, self.servers.saturating_add(beside)) {
+        if self.is_full(beside, reserve) {
             return MayOpen::Instead(SharedLimit::Pool);
         }
         if reached(

@@ -290,12 +290,12 @@ impl Sizings {
     }
 
     /// A pool gives up its part. No server of it may be at work.
-    pub(crate) fn leave(&mut self, pool: PoolId, share: &Share) {
+    pub(crate) fn leave(&mut self, pool: PoolId, mut share: Share) {
+        self.unlist(pool, &mut share);
         let Some(place) = self.all.get_mut(share.sizing as usize) else {
             return;
         };
         if let Some(sizing) = place {
-            sizing.waiting.retain(|(_, other)| *other != pool);
             sizing.pools.retain(|other| *other != pool);
             if sizing.pools.is_empty() {
                 *place = None;

@@ -13,16 +13,9 @@ const WAIT_NOTICED_US: u64 = 1_000_000;
 const TIGHT_SHARE: f64 = 0.8;
 
 pub(super) fn judge(pooler: &PoolerFacts, facts: Option<&Facts>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = pooler.pools.iter().filter_map(|pool| waits(pool, facts)).collect();
     let finds_sizes = pooler.version.starts_with("pgweir");
-    for finding in findings
-        .iter_mut()
-        .filter(|finding| finds_sizes && !finding.changes.is_empty())
-    {
-        let auto =
-            "or default_pool_size = auto: then pgweir finds by experiment how many are best, and follows the load";
-        finding.evidence.push(auto.to_owned());
-    }
+    let waits = pooler.pools.iter().filter_map(|pool| waits(pool, facts, finds_sizes));
+    let mut findings: Vec<Finding> = waits.collect();
     if findings.is_empty() {
         findings.push(Finding::new(
             "pooler.waits",
@@ -41,8 +34,8 @@ pub(super) fn judge(pooler: &PoolerFacts, facts: Option<&Facts>) -> Vec<Finding>
     findings
 }
 
-/// A queue: is it admission control at work, or a pool too small?
-fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
+/// A queue: is it admission control at work, or a pool too small? `finds_sizes`: the pooler knows `auto`.
+fn waits(pool: &PoolFacts, facts: Option<&Facts>, finds_sizes: bool) -> Option<Finding> {
     if pool.clients_waiting == 0 {
         return None;
     }
@@ -98,9 +91,17 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
             )
     } else {
         let finding = match pool_size {
-            Some(sized) => finding
-                .evidence(format!("default_pool_size = {}: {}", sized.value, sized.because))
-                .change(PGBOUNCER_INI, format!("default_pool_size = {}", sized.value)),
+            Some(sized) => {
+                let mut finding = finding
+                    .evidence(format!("default_pool_size = {}: {}", sized.value, sized.because))
+                    .change(PGBOUNCER_INI, format!("default_pool_size = {}", sized.value));
+                if finds_sizes {
+                    finding = finding.evidence(
+                        "or default_pool_size = auto: then pgweir finds by experiment how many are best, and follows the load",
+                    );
+                }
+                finding
+            }
             None => {
                 finding.evidence("how many servers are best depends on the processors: give their number with --cores")
             }
@@ -384,7 +385,7 @@ mod tests {
             wait_longest_us: 3_000_000,
             ..pool()
         };
-        let waits = waits(&busy, Some(&quiet())).unwrap();
+        let waits = waits(&busy, Some(&quiet()), false).unwrap();
         assert_eq!(
             (waits.severity, waits.changes[0].line.as_str()),
             (Severity::Warning, "default_pool_size = 5")

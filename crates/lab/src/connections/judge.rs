@@ -3,8 +3,8 @@
 use super::sweep::Sweep;
 use super::{Arguments, level_words};
 use crate::maths::{
-    Enough, FittedUsl, Recommendation, Rounds, Surroundings, Told, fit_with_confidence, recommend, round_connections,
-    smallest_enough,
+    Enough, FittedUsl, Ratio, Recommendation, Rounds, Surroundings, Told, fit_with_confidence, recommend,
+    round_connections, smallest_enough,
 };
 use crate::progress::number_words;
 use crate::results::{Case, Outcome, Paste};
@@ -239,11 +239,7 @@ fn pool_beside_direct(judged: &Judged) -> Option<String> {
     let servers = sizes.default_pool_size;
     let at = judged.pooled.iter().position(|case| case.pool_size == Some(servers))?;
     let ratio = pool_rounds(&judged.pooled, Some(beside)).ratio(judged.pooled.len(), at)?;
-    let what = match ratio.told() {
-        Told::Differs => ratio.times(" times as many as direct"),
-        Told::Alike => format!("as many as direct, within the noise ({})", ratio.figures()),
-        Told::TooFewRounds => format!("{} (too few rounds to tell)", ratio.times(" times as many as direct")),
-    };
+    let what = as_many(&ratio, "direct");
     Some(format!(
         "Through pgweir with a pool of {servers}, {} make {} TPS, {what}: with {servers} connections of the server in place \
          of {}.",
@@ -260,16 +256,23 @@ fn auto_beside_best(judged: &Judged) -> Option<String> {
     let best = rounds.best_of(0..judged.pooled.len())?;
     let size = judged.pooled[best].pool_size?;
     let ratio = rounds.ratio(best, judged.pooled.len())?;
-    let what = match ratio.told() {
-        Told::Differs => ratio.times(" times as many as"),
-        Told::Alike => format!("within the noise ({}) as many as", ratio.figures()),
-        Told::TooFewRounds => format!("{} (too few rounds to tell)", ratio.times(" times as many as")),
-    };
+    let what = as_many(&ratio, &format!("with a pool of {size}, the best that was measured"));
     Some(format!(
-        "With `default_pool_size = auto`, where pgweir finds the size by experiment, they make {} TPS, {what} with a pool of {size}, \
-         the best that was measured.",
+        "With `default_pool_size = auto`, where pgweir finds the size by experiment, they make {} TPS, {what}.",
         number_words(tps(auto))
     ))
+}
+
+/// A throughput beside another.
+fn as_many(ratio: &Ratio, other: &str) -> String {
+    match ratio.told() {
+        Told::Differs => ratio.times(&format!(" times as many as {other}")),
+        Told::Alike => format!("as many as {other}, within the noise ({})", ratio.figures()),
+        Told::TooFewRounds => format!(
+            "{} (too few rounds to tell)",
+            ratio.times(&format!(" times as many as {other}"))
+        ),
+    }
 }
 
 fn tps(case: &Case) -> f64 {

@@ -443,8 +443,8 @@ impl Client {
         // With queue_target any of its requests may have been refused; those behind it run without it, as behind any error.
         // Whether a server refuses a reserved name depends on what it has loaded.
         let tells_sets = topology.queue_target_ms == 0 && !topology.reserved_names && self.sets_and_sleeps();
-        let is_certain = (self.leaves_settings || self.begins_idle && tells_sets) && !self.rubbish;
-        let is_certain = is_certain && self.phase == Phase::Busy;
+        let tells_settings = self.leaves_settings || self.begins_idle && tells_sets;
+        let is_certain = tells_settings && !self.rubbish && self.phase == Phase::Busy;
         let Some(mut oracle) = self.oracle.take().filter(|oracle| is_certain && !oracle.cancelled) else {
             self.ran.clear();
             return Ok(None);

@@ -96,6 +96,11 @@ pub fn floor(name: &str) -> Goal {
             ..hidden
         },
         "sleeps beside sorts" => Goal { share: 0.8, ..hidden },
+        // Several steps in a row can meet the same change of the noise. The next ones take them back.
+        "table: -S, flat, as noisy as measured" => Goal {
+            overshoot: 25.0,
+            ..usual
+        },
         "4 cores, requests vary by 150 %" | "4 cores, noise of 30 %, fast" => hidden,
         _ => usual,
     }

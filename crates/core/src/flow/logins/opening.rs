@@ -19,15 +19,11 @@ impl Pooler {
     pub(crate) fn open_servers_for_waiters(&mut self, now: Time, pool_id: PoolId) {
         loop {
             let pool = self.pool(pool_id);
-            let wanted = match pool.share {
-                // A full pool has nothing to ask the limits that pools share.
-                None if pool.is_full() => return,
-                None => usize::MAX,
-                Some(_) => self.room_to_work(pool_id).map_or(usize::MAX, |room| room as usize),
-            };
-            if wanted == 0 {
+            // A full pool has nothing to ask the limits that pools share.
+            if pool.share.is_none() && pool.is_full(0, false) {
                 return;
             }
+            let wanted = self.room_to_work(pool_id).map_or(usize::MAX, |room| room as usize);
             let relied_on = pool.connecting.saturating_sub(pool.in_doubt) as usize;
             let opening = relied_on + servers_soon_free(&self.servers, pool);
             if pool.waiting.len().min(wanted) <= opening || pool.connecting >= OPENING_AT_ONCE_MAX {

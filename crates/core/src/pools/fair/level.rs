@@ -136,15 +136,19 @@ impl Level {
     /// A flow is served: virtual time is at least its tag.
     pub(crate) fn advance_to(&mut self, what: u32) {
         if let Some(place) = self.order.place_of(what) {
-            self.now = self.now.max(place.tag());
+            self.reach(place);
         }
     }
 
     /// Takes out a flow that gets a server.
     pub(crate) fn serve(&mut self, what: u32, weight: u32) {
         if let Some(place) = self.remove(what, weight) {
-            self.now = self.now.max(place.tag());
+            self.reach(place);
         }
+    }
+
+    fn reach(&mut self, place: Place) {
+        self.now = self.now.max(place.tag());
     }
 
     /// Takes out a flow. Returns its place.
