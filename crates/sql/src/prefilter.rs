@@ -64,44 +64,25 @@ pub(crate) fn is_harmless(text: &[u8]) -> bool {
         return !statement.iter().any(|b| matches!(b, b';' | b'&' | b'(' | 0));
     };
     let (chunks, rest) = statement.as_chunks::<8>();
-    let mut marks = 0;
-    let mut parentheses = 0;
-    let mut zeros = 0;
     let mut before = FOLD;
     for chunk in chunks {
-        let now = u64::from_le_bytes(*chunk);
-        zeros |= mark(now, 0);
-        let now = now | FOLD;
+        let now = u64::from_le_bytes(*chunk) | FOLD;
         if TABLE.has((before >> 32) | (now << 32)) || TABLE.has(now) {
             return false;
         }
-        marks |= mark(now, b';') | mark(now, b'&');
-        parentheses |= mark(now, b'(');
         before = now;
     }
     // The rest of the text, filled up with spaces.
     let read_bits = 8 * (8 - rest.len() as u32);
-    zeros |= mark(u64::from_le_bytes(*end), 0);
     let now = u64::from_le_bytes(*end).checked_shr(read_bits).unwrap_or(0) | FOLD;
     if TABLE.has((before >> 32) | (now << 32)) || TABLE.has(now) {
         return false;
     }
-    marks |= mark(now, b';') | mark(now, b'&');
-    parentheses |= mark(now, b'(');
-    (zeros & HIGH == 0 || !has_zero(statement))
-        && (marks & HIGH == 0 || is_harmless_in_full(statement))
-        && (parentheses & HIGH == 0 || surely_harmless(statement))
+    let marks = Marks::of(statement);
+    !marks.zero
+        && (!marks.semicolon_or_ampersand || is_harmless_in_full(statement))
+        && (!marks.parenthesis || surely_harmless(statement))
 }
-
-/// A byte that is not ASCII looks like a zero byte in the quick look.
-#[cold]
-#[inline(never)]
-fn has_zero(statement: &[u8]) -> bool {
-    memchr(0, statement).is_some()
-}
-
-/// The highest bit of each byte.
-const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// Whether there is neither a semicolon nor a `U&"`.
 #[cold]
@@ -110,11 +91,45 @@ fn is_harmless_in_full(statement: &[u8]) -> bool {
     memchr(b';', statement).is_none() && memmem::find(statement, b"&\"").is_none()
 }
 
-/// Has a bit of [`HIGH`] set if one of the bytes is `wanted`, where both are as [`FOLD`] makes them or both are not. A byte that
-/// is not ASCII may set one too.
-const fn mark(bytes: u64, wanted: u8) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    (bytes ^ (ONES * wanted as u64)).wrapping_sub(ONES)
+/// Which bytes that matter stand in a text.
+struct Marks {
+    zero: bool,
+    semicolon_or_ampersand: bool,
+    parenthesis: bool,
+}
+
+impl Marks {
+    /// The text has eight bytes at least. 16 of them are looked at together, because the compiler makes vectors of them.
+    #[inline]
+    fn of(text: &[u8]) -> Marks {
+        let (chunks, _) = text.as_chunks::<16>();
+        let mut seen = [[0u8; 16]; 3];
+        for chunk in chunks {
+            Marks::add(&mut seen, chunk);
+        }
+        // The last bytes, some of them once more.
+        let last = text.last_chunk::<16>().copied().unwrap_or_else(|| {
+            let eight = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+            let (first, last) = (eight(text.first_chunk()), eight(text.last_chunk()));
+            (u128::from(first) << 64 | u128::from(last)).to_ne_bytes()
+        });
+        Marks::add(&mut seen, &last);
+        let any = |bytes: [u8; 16]| u128::from_ne_bytes(bytes) != 0;
+        Marks {
+            zero: any(seen[0]),
+            semicolon_or_ampersand: any(seen[1]),
+            parenthesis: any(seen[2]),
+        }
+    }
+
+    #[inline]
+    fn add(seen: &mut [[u8; 16]; 3], bytes: &[u8; 16]) {
+        for (at, &byte) in bytes.iter().enumerate() {
+            seen[0][at] |= u8::from(byte == 0);
+            seen[1][at] |= u8::from(byte == b';') | u8::from(byte == b'&');
+            seen[2][at] |= u8::from(byte == b'(');
+        }
+    }
 }
 
 /// The slot of the three bytes that begin at the fourth of eight; the fourth is the lowest byte of the key. The
@@ -248,6 +263,18 @@ mod tests {
             let text = format!("select {before}{name}{after}");
             let text = if upper { text.to_ascii_uppercase() } else { text };
             prop_assert!(!is_harmless(text.as_bytes()), "{}", text);
+        }
+
+        /// Each byte is looked at, wherever it stands.
+        #[test]
+        fn each_mark_is_seen(text in "[ -~é]{8,60}", which in prop::sample::select(vec![0, b';', b'&', b'(', b'x']), at: usize) {
+            let mut bytes = text.replace([';', '&', '('], " ").into_bytes();
+            let at = at % bytes.len();
+            bytes[at] = which;
+            let marks = Marks::of(&bytes);
+            prop_assert_eq!(marks.zero, which == 0);
+            prop_assert_eq!(marks.semicolon_or_ampersand, which == b';' || which == b'&');
+            prop_assert_eq!(marks.parenthesis, which == b'(');
         }
 
         #[test]
