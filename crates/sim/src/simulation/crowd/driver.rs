@@ -5,12 +5,13 @@ use super::super::network::address;
 use super::plan::Plan;
 use crate::random::Random;
 use crate::transcript::split_messages;
+use foldhash::HashMap;
 use pgweir_core::{
     Accepted, ClientId, Connected, ConnectionId, Pooler, Request, ServerId, Source, Surroundings, Time, WallClock,
 };
 use pgweir_wire::{HEADER_BYTES, ProtocolVersion, StartupPacket, TransactionStatus, Writer};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 /// After so long a client that was refused asks again, microseconds.
@@ -84,14 +85,14 @@ impl Driver {
             events: BinaryHeap::new(),
             event_number: 0,
             clients: Vec::new(),
-            by_id: HashMap::new(),
+            by_id: HashMap::default(),
             times: plan
                 .clients
                 .iter()
                 .map(|c| (c.least_us, c.most_us, c.pause_us))
                 .collect(),
-            kept: HashMap::new(),
-            written: HashMap::new(),
+            kept: HashMap::default(),
+            written: HashMap::default(),
             connects: Vec::new(),
             refused: Vec::new(),
             links: BTreeMap::new(),

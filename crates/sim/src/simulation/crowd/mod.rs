@@ -19,19 +19,19 @@ use driver::Driver;
 use plan::{ClientPlan, Plan};
 use std::collections::BTreeMap;
 
-/// What was seen while one client waited: how often and how long each other client got a server.
-type Seen = BTreeMap<usize, (u64, u64)>;
+/// How often each client has got a server, and for how long in sum, microseconds.
+type Served = Vec<(u64, u64)>;
 
 /// One run.
 struct Crowd {
     plan: Plan,
     driver: Driver,
-    /// What each waiting client has seen.
-    waits: BTreeMap<usize, (u64, Seen)>,
-    /// When each client that is served got its server.
-    served: BTreeMap<usize, u64>,
-    /// Time that each client has used servers for, microseconds.
-    used_us: Vec<u64>,
+    /// When each waiting client began to wait, and what all had got then.
+    waits: BTreeMap<usize, (u64, Served)>,
+    /// When each client that has a server got it.
+    holds: BTreeMap<usize, u64>,
+    /// What all have got until now.
+    served: Served,
     /// How often each client has waited.
     waited: Vec<u64>,
 }
@@ -45,8 +45,8 @@ pub fn run(seed: u64, canary: Option<Canary>) -> Option<String> {
         plan,
         driver,
         waits: BTreeMap::new(),
-        served: BTreeMap::new(),
-        used_us: vec![0; clients],
+        holds: BTreeMap::new(),
+        served: vec![(0, 0); clients],
         waited: vec![0; clients],
     };
     let wrong = crowd.run().err()?;
@@ -57,18 +57,18 @@ impl Crowd {
     fn run(&mut self) -> Result<(), String> {
         let transactions = self.plan.transactions;
         let mut ended = 0;
-        let mut begun: Option<Vec<u64>> = None;
+        let mut begun: Option<Served> = None;
         while ended < transactions {
             let Some(happened) = self.driver.next() else {
                 return Err(format!("nothing happens any more after {ended} transactions"));
             };
             if let driver::Happened::Asks(client) = happened {
-                self.waits.insert(client, (self.driver.now_us, Seen::new()));
+                self.waits.insert(client, (self.driver.now_us, self.served.clone()));
             }
             if let driver::Happened::Ends(client) = happened {
                 ended += 1;
-                let since = self.served.remove(&client).ok_or("an answer without a server")?;
-                self.note_use(client, self.driver.now_us - since);
+                let since = self.holds.remove(&client).ok_or("an answer without a server")?;
+                self.served[client].1 += self.driver.now_us - since;
             }
             if let driver::Happened::Refused(client) = happened {
                 self.waits
@@ -81,7 +81,7 @@ impl Crowd {
             self.note_links()?;
             // At first not all have come.
             if begun.is_none() && ended > transactions / 4 {
-                begun = Some(self.used_us.clone());
+                begun = Some(self.served.clone());
             }
             if ended % 64 == 0 {
                 self.driver.check()?;
@@ -90,38 +90,30 @@ impl Crowd {
         self.check_shares(&begun.unwrap_or_default())
     }
 
-    fn note_use(&mut self, client: usize, us: u64) {
-        self.used_us[client] += us;
-        for (_, seen) in self.waits.values_mut() {
-            seen.entry(client).or_default().1 += us;
-        }
-    }
-
     /// Clients that have got servers.
     fn note_links(&mut self) -> Result<(), String> {
         for client in self.driver.newly_linked() {
-            let Some((since, seen)) = self.waits.remove(&client) else {
+            let Some((since, before)) = self.waits.remove(&client) else {
                 continue;
             };
-            for (_, seen) in self.waits.values_mut() {
-                seen.entry(client).or_default().0 += 1;
-            }
-            self.served.insert(client, self.driver.now_us);
+            self.holds.insert(client, self.driver.now_us);
             let waited_us = self.driver.now_us - since;
-            self.check_wait(client, waited_us, &seen)?;
+            self.check_wait(client, waited_us, &before)?;
+            self.served[client].0 += 1;
             self.waited[client] += u64::from(waited_us > 0);
         }
         Ok(())
     }
 
-    /// What a client has seen while it waited.
-    fn check_wait(&self, client: usize, waited_us: u64, seen: &Seen) -> Result<(), String> {
+    /// What others have got while a client waited. `before`: what they had got when it began to wait.
+    fn check_wait(&self, client: usize, waited_us: u64, before: &Served) -> Result<(), String> {
         let plan = &self.plan;
         let own = &plan.clients[client];
         // It may have used so much more than its share when it came.
         let debt_us = self.plan.longest_us() / own.weight_in(plan);
-        for (&other, &(times, us)) in seen {
-            let they = &plan.clients[other];
+        for (other, they) in plan.clients.iter().enumerate() {
+            let (now, before) = (self.served[other], before[other]);
+            let (times, us) = (now.0 - before.0, now.1 - before.1);
             let bound_us = (debt_us + plan.longest_us()) * they.weight_in(plan) + plan.slack_us();
             let starves = match plan.fair_by {
                 "off" => times > 1,
@@ -143,7 +135,7 @@ impl Crowd {
     }
 
     /// Shares of those that wait all the time, since `begun`.
-    fn check_shares(&self, begun: &[u64]) -> Result<(), String> {
+    fn check_shares(&self, begun: &Served) -> Result<(), String> {
         let plan = &self.plan;
         // Who is refused does not wait all the time.
         if plan.fair_by == "off" || plan.target_us > 0 {
@@ -155,7 +147,7 @@ impl Crowd {
         let always = plan.clients.iter().enumerate().filter(|(_, c)| counts(c));
         for (number, client) in always {
             let (name, weight) = plan.account_of(number, client);
-            let us = self.used_us[number] - begun.get(number).copied().unwrap_or(0);
+            let us = self.served[number].1 - begun.get(number).map_or(0, |begun| begun.1);
             *shares.entry(name).or_default() += us * plan::WEIGHT_MAX / weight;
         }
         let least = shares.iter().min_by_key(|(_, us)| **us);
