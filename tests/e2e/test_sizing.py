@@ -3,6 +3,8 @@
 import threading
 import time
 
+import pytest
+
 from harness import wire
 from harness.waiting import eventually
 from harness.wire import error_codes, rows_of
@@ -132,6 +134,39 @@ def test_waiting_queries_get_more_servers(pg, make_pooler):
         for thread in threads:
             thread.join()
     assert "servers may work at once instead of" in pooler.log()
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (3, 1)])
+def test_databases_share_the_limit_of_their_host_by_weight(pg, make_pooler, weights):
+    """Two pools at one host, each with more clients than may work there at once."""
+    pooler = make_pooler(
+        pg,
+        databases={
+            name: f"host={pg.host} port={pg.port} user=postgres dbname=postgres weight={weight}"
+            for name, weight in zip(("shop", "reports"), weights, strict=True)
+        },
+        settings={**AUTO, "sizing": "hold"},
+    )
+    over, served = threading.Event(), {"shop": 0, "reports": 0}
+    lock = threading.Lock()
+
+    def work(database: str):
+        with pooler.connect(database=database) as c:
+            while not over.is_set():
+                assert error_codes(c.query("select pg_sleep(0.01)")) == []
+                with lock:
+                    served[database] += 1
+
+    threads = [threading.Thread(target=work, args=(database,)) for database in served for _ in range(2 * LIMIT)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: sum(served.values()) > 800, timeout=60)
+    over.set()
+    for thread in threads:
+        thread.join()
+    ratio = served["shop"] / served["reports"]
+    expected = weights[0] / weights[1]
+    assert 0.75 * expected < ratio < 1.33 * expected, served
 
 
 def test_what_the_server_allows_is_never_exceeded(pg, make_pooler):

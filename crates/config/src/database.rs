@@ -234,7 +234,7 @@ line_keys! { DatabaseSettings;
     }
     weight -> weight: weight, {
         kind: Kind::Integer, unit: "", without: "1",
-        help: "From 1 to 1000: the share of the database's pools, where several pools need the servers of one limit. It is read, and has no effect yet. pgweir's own.",
+        help: "From 1 to 1000: the share of the database's pools in the limit of their host, where their size is `auto`. It is multiplied by the user's weight. See docs/sizing.md. pgweir's own.",
     }
 }
 

@@ -238,6 +238,8 @@ fn the_host_never_gets_more_connections_than_pool_size_max() {
     for client in &one[3..] {
         rig.client_leaves(*client);
     }
+    // A server serves its pool for a while.
+    rig.wait(Duration::from_millis(100));
     rig.completes(servers[0], "SELECT 1");
     // The idle server of the other pool ends before the new one is opened.
     assert!(rig.connects.is_empty());
@@ -245,6 +247,56 @@ fn the_host_never_gets_more_connections_than_pool_size_max() {
     rig.server_dies(servers[0]);
     rig.servers_log_in();
     assert!(rig.server_of(two).is_some());
+}
+
+/// Each server that works is done after 10 ms, and its client asks again. Servers that were told to end do so. Returns how many
+/// requests of each crowd were answered.
+fn rounds<const CROWDS: usize>(rig: &mut Rig, crowds: [&[ClientId]; CROWDS], rounds: usize) -> [usize; CROWDS] {
+    let mut answered = [0; CROWDS];
+    for _ in 0..rounds {
+        rig.wait(Duration::from_millis(10));
+        for (crowd, answered) in crowds.into_iter().zip(&mut answered) {
+            for &client in crowd {
+                if let Some(server) = rig.server_of(client) {
+                    rig.told(server);
+                    rig.completes(server, "SELECT 1");
+                    query(rig, client);
+                    *answered += 1;
+                }
+            }
+        }
+        let servers: Vec<ServerId> = rig.endpoints.keys().copied().collect();
+        for server in servers {
+            if rig.told(server).last().is_some_and(|message| message == "Terminate") {
+                rig.server_dies(server);
+            }
+        }
+        rig.servers_log_in();
+    }
+    answered
+}
+
+#[test]
+fn pools_that_have_too_few_servers_for_all_of_them_take_turns() {
+    let databases = "one = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";
+    let mut rig = Rig::with(databases, "default_pool_size = auto\npool_size_max = 1");
+    let mut crowd = |database: &str| -> Vec<ClientId> {
+        let enter = |_| rig.client_begins(&[("user", "u"), ("database", database)]);
+        let clients: Vec<_> = (0..4).map(enter).collect();
+        for &client in &clients {
+            query(&mut rig, client);
+        }
+        clients
+    };
+    let (one, two) = (crowd("one"), crowd("two"));
+    rig.servers_log_in();
+    let connected = |rig: &Rig| rig.endpoints.len();
+    rounds(&mut rig, [&one, &two], 40);
+    let before = connected(&rig);
+    let [ones, twos] = rounds(&mut rig, [&one, &two], 200);
+    assert!(ones >= 80 && twos >= 80, "{ones} and {twos}");
+    let anew = connected(&rig) - before;
+    assert!((10..=20).contains(&anew), "{anew} connections in 2 seconds");
 }
 
 #[test]

@@ -50,9 +50,11 @@ impl Pooler {
         self.pause_progress(now);
         self.shutdown_progress(now);
         if !self.admin.is_ending() {
-            self.wake_idle(now, server.pool);
+            match self.pool(server.pool).share {
+                Some(share) => self.host_has_place(now, share.sizing),
+                None => self.wake_idle(now, server.pool),
+            }
             self.open_where_waited_longest(now, server.pool);
-            self.host_has_place(now, server.pool);
         }
     }
 

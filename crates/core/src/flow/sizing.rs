@@ -264,10 +264,12 @@ impl Pooler {
     }
 
     fn start_waiters_at(&mut self, now: Time, sizing: SizingId) {
+        // Pools that get a server as soon as another pool of their host gives one up.
+        let mut owed = Vec::new();
         loop {
             let found = self.shared.sizings.get_mut(sizing).filter(|s| s.room() > 0);
             let Some(next) = found.and_then(|sizing| sizing.next_pool()) else {
-                return;
+                break;
             };
             if let Some(Some(pool)) = self.pools.get_mut(next as usize)
                 && let Some(share) = &mut pool.share
@@ -275,7 +277,15 @@ impl Pooler {
                 Sizings::taken(share);
                 if self.start_waiter(now, next) {
                     self.list_waiters(next);
+                } else if self.full_host(next).is_some() {
+                    owed.push(next);
                 }
+            }
+        }
+        for id in owed {
+            let pool = self.pools[id as usize].as_mut().expect("it was there");
+            if let Some(share) = pool.share.as_mut().filter(|_| !pool.waiting.is_empty()) {
+                self.shared.sizings.list_again(id, share);
             }
         }
     }
@@ -342,14 +352,13 @@ impl Pooler {
         (servers >= sizing.servers_max()).then_some(id)
     }
 
-    /// A server of this pool has gone: another pool of its host may open one.
-    pub(crate) fn host_has_place(&mut self, now: Time, pool_id: PoolId) {
-        let Some(share) = self.pool(pool_id).share else { return };
-        let pools = self.shared.sizings.get(share.sizing).map(|s| s.pools().to_vec());
-        for other in pools.unwrap_or_default() {
-            self.list_waiters(other);
+    /// A server of a host has gone: the pool whose turn it is may open one.
+    pub(crate) fn host_has_place(&mut self, now: Time, sizing: SizingId) {
+        let pools = self.shared.sizings.get(sizing).map(|s| s.pools().to_vec());
+        for pool in pools.unwrap_or_default() {
+            self.list_waiters(pool);
         }
-        self.start_waiters_at(now, share.sizing);
+        self.start_waiters_at(now, sizing);
     }
 
     /// A server has closed its connection. If it was the last one of its host, PostgreSQL may be another one from now on.

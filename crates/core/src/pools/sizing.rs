@@ -313,6 +313,13 @@ impl Sizings {
         share.is_listed = sizing.waiting.insert((share.turn, pool));
     }
 
+    /// A pool had its turn and could start no client: its turn comes again before that of others.
+    pub(crate) fn list_again(&mut self, pool: PoolId, share: &mut Share) {
+        if let Some(sizing) = self.get_mut(share.sizing).filter(|_| !share.is_listed) {
+            share.is_listed = sizing.waiting.insert((share.turn, pool));
+        }
+    }
+
     /// No client of a pool waits any more.
     pub(crate) fn unlist(&mut self, pool: PoolId, share: &mut Share) {
         if std::mem::take(&mut share.is_listed)

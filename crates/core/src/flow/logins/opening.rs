@@ -13,6 +13,11 @@ use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 use rand_core::RngCore;
+use std::time::Duration;
+
+/// Where the pools of a host have as many servers as the host allows, a server stays with its pool for so long. Otherwise pools
+/// that take turns would open a connection for each transaction.
+const HOST_SLICE: Duration = Duration::from_millis(100);
 
 impl Pooler {
     /// Opens as many servers as waiting clients need and limits allow.
@@ -60,7 +65,8 @@ impl Pooler {
     /// closed; its place goes to the client that has waited longest, see [`Pooler::open_where_waited_longest`].
     pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
         if let Some(sizing) = self.full_host(pool_id) {
-            if let Some(id) = evicted(&self.pools, &self.servers, pool_id, |pool| pool.shares(sizing)) {
+            let had_its_slice = |server: &Server| now - server.connect_time >= HOST_SLICE;
+            if let Some(id) = self.evicted(pool_id, |pool| pool.shares(sizing), had_its_slice) {
                 self.close_and_wait(now, id);
             }
             return false;
@@ -72,7 +78,7 @@ impl Pooler {
             MayOpen::Instead(limit) => {
                 let key = &self.pool(pool_id).key;
                 let shares = |pool: &Pool| limit.is_shared(&pool.key, key);
-                if let Some(id) = evicted(&self.pools, &self.servers, pool_id, shares) {
+                if let Some(id) = self.evicted(pool_id, shares, |_| true) {
                     self.close_and_wait(now, id);
                 }
             }
@@ -85,6 +91,29 @@ impl Pooler {
         let beside = servers_beside(&self.pools, &self.databases, pool_id);
         let may = self.pool(pool_id).may_open(now, &self.databases, beside, false);
         matches!(may, MayOpen::Yes) && self.full_host(pool_id).is_none()
+    }
+
+    /// The server that makes way for another pool: the longest idle one of the pools that share a limit; `None` if none is
+    /// idle, or one is being closed already.
+    fn evicted(
+        &self,
+        for_pool: PoolId,
+        shares: impl Fn(&Pool) -> bool,
+        may_end: impl Fn(&Server) -> bool,
+    ) -> Option<ServerId> {
+        let is_closing = |s: &Server| matches!(s.phase, ServerPhase::Closing) && shares(pool::of(&self.pools, s.pool));
+        if self.servers.iter().any(|(_, s)| is_closing(s)) {
+            return None;
+        }
+        let idle = pool::live(&self.pools)
+            .filter(|(id, pool)| *id != for_pool && shares(pool))
+            .filter(|(_, pool)| pool.servers > pool.settings.min_size)
+            .filter_map(|(_, pool)| pool.idle.front());
+        let known = idle.filter_map(|id| Some((self.servers.get(id.0)?, id)));
+        let found = known
+            .filter(|(server, _)| may_end(server))
+            .min_by_key(|(server, _)| server.since);
+        found.map(|(_, id)| id)
     }
 
     /// Ends an idle server and counts it until PostgreSQL has closed the connection, so that limits also hold at
@@ -117,10 +146,13 @@ impl Pooler {
     }
 
     /// A server of this pool has freed a place under shared limits, which goes to the client that has waited longest.
+    /// [`Pooler::host_has_place`] has asked the pools that find their size at the same host.
     pub(crate) fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
-        let key = &self.pool(pool_id).key;
+        let pool = self.pool(pool_id);
+        let (key, sizing) = (&pool.key, pool.share.map(|share| share.sizing));
         let mut waited: Vec<(Time, PoolId)> = pool::live(&self.pools)
             .filter(|(_, pool)| share_a_limit(&pool.key, key))
+            .filter(|(_, pool)| !sizing.is_some_and(|sizing| pool.shares(sizing)))
             .filter_map(|(id, pool)| Some((pool.first_waiter()?.1, id)))
             .collect();
         waited.sort_unstable();
@@ -144,23 +176,4 @@ fn servers_beside(pools: &[Option<Pool>], databases: &Databases, pool_id: PoolId
     }
     let beside = pool::live(pools).filter(|(id, pool)| *id != pool_id && counts_together(&pool.key, key));
     beside.map(|(_, pool)| pool.servers).sum()
-}
-
-/// The server that makes way for another pool: the longest idle one of the pools that share a limit; `None` if none is
-/// idle, or one is being closed already.
-fn evicted(
-    pools: &[Option<Pool>],
-    servers: &Slab<Server>,
-    for_pool: PoolId,
-    shares: impl Fn(&Pool) -> bool,
-) -> Option<ServerId> {
-    let is_closing = |s: &Server| matches!(s.phase, ServerPhase::Closing) && shares(pool::of(pools, s.pool));
-    if servers.iter().any(|(_, s)| is_closing(s)) {
-        return None;
-    }
-    pool::live(pools)
-        .filter(|(id, pool)| *id != for_pool && shares(pool))
-        .filter(|(_, pool)| pool.servers > pool.settings.min_size)
-        .filter_map(|(_, pool)| pool.idle.front())
-        .min_by_key(|id| servers.get(id.0).map(|s| s.since))
 }
