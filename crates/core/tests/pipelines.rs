@@ -3,9 +3,7 @@
 mod rig;
 
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
-use rig::Rig;
-
-const NO_TYPES: &[u8] = &[0, 0];
+use rig::{NO_TYPES, Rig};
 
 fn has(told: &[String], begin: &str) -> bool {
     told.iter().any(|line| line.starts_with(begin))

@@ -1,6 +1,6 @@
 //! Cancel requests of clients whose statements stand in front of others, or behind them.
 
-use crate::crowd::{SHARED, first_ends, login, query};
+use crate::crowd::{SHARED, first_ends, login};
 use crate::rig::{Rig, error};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
@@ -9,14 +9,14 @@ use pgweir_wire::Writer;
 /// The crowd's first two; the first one wants to be cancelled, and the server has been told.
 fn first_of_two_cancelled(rig: &mut Rig) -> (ServerId, ClientId, ClientId) {
     let first = rig.client();
-    query(rig, first, "select 'first'");
+    rig.query(first, "select 'first'");
     let server = rig.server_of(first).unwrap();
     let (a, b) = (login(rig), login(rig));
     let key = rig.key_told(a);
     rig.told(a);
     rig.told(b);
-    query(rig, a, "select 'a'");
-    query(rig, b, "select 'b'");
+    rig.query(a, "select 'a'");
+    rig.query(b, "select 'b'");
     first_ends(rig, server);
     rig.told(server);
     rig.cancel_request(&key);
@@ -64,7 +64,7 @@ fn nobody_is_sent_behind_a_cancel() {
     let mut rig = Rig::new(SHARED);
     let (server, ..) = first_of_two_cancelled(&mut rig);
     let late = rig.client();
-    query(&mut rig, late, "select 'late'");
+    rig.query(late, "select 'late'");
     assert!(rig.told(server).is_empty());
     rig.says(server, cancelled);
     rig.completes(server, "SELECT 2");
@@ -77,14 +77,14 @@ fn nobody_is_sent_behind_a_cancel() {
 fn a_cancel_of_who_stands_behind_others_is_answered_at_once() {
     let mut rig = Rig::new(SHARED);
     let first = rig.client();
-    query(&mut rig, first, "select 'first'");
+    rig.query(first, "select 'first'");
     let server = rig.server_of(first).unwrap();
     let (a, b) = (login(&mut rig), login(&mut rig));
     let key = rig.key_told(b);
     rig.told(a);
     rig.told(b);
-    query(&mut rig, a, "select 'a'");
-    query(&mut rig, b, "select 'b'");
+    rig.query(a, "select 'a'");
+    rig.query(b, "select 'b'");
     first_ends(&mut rig, server);
     rig.cancel_request(&key);
     assert!(rig.cancels.is_empty(), "the server works for another");
@@ -93,7 +93,7 @@ fn a_cancel_of_who_stands_behind_others_is_answered_at_once() {
         ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
     );
     rig.told(server);
-    query(&mut rig, b, "select 'more'");
+    rig.query(b, "select 'more'");
     rig.completes(server, "SELECT 1");
     assert_eq!(rig.told(a), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
     // What it has been told of is answered to nobody.
@@ -108,14 +108,14 @@ fn a_cancel_of_who_stands_behind_others_is_answered_at_once() {
 fn a_cancel_that_hits_its_own_client_late_is_told() {
     let mut rig = Rig::new(SHARED);
     let first = rig.client();
-    query(&mut rig, first, "select 'first'");
+    rig.query(first, "select 'first'");
     let server = rig.server_of(first).unwrap();
     let (a, b) = (login(&mut rig), login(&mut rig));
     let (key_of_a, key_of_b) = (rig.key_told(a), rig.key_told(b));
     rig.told(a);
     rig.told(b);
-    query(&mut rig, a, "select 'a'");
-    query(&mut rig, b, "select 'b'");
+    rig.query(a, "select 'a'");
+    rig.query(b, "select 'b'");
     first_ends(&mut rig, server);
     rig.cancel_request(&key_of_a);
     rig.completes(server, "SELECT 1");

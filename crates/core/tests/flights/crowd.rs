@@ -7,10 +7,6 @@ use pgweir_wire::Writer;
 /// One server, and every class of statements counts as short.
 pub const SHARED: &str = "default_pool_size = 1\npipeline_depth = 8\nlink = adversarial\nsession_state = full";
 
-pub fn query(rig: &mut Rig, client: ClientId, text: &str) {
-    rig.says(client, |w| w.query(text.as_bytes()));
-}
-
 /// A client that has logged in, and whose welcome has not been looked at.
 pub fn login(rig: &mut Rig) -> ClientId {
     rig.client_begins(&[("user", "u"), ("database", "db")])
@@ -19,12 +15,12 @@ pub fn login(rig: &mut Rig) -> ClientId {
 /// A client whose query runs, and others whose queries wait behind it, in order.
 pub fn crowd(rig: &mut Rig, texts: &[&str]) -> (ServerId, Vec<ClientId>) {
     let first = rig.client();
-    query(rig, first, "select 'first'");
+    rig.query(first, "select 'first'");
     let server = rig.server_of(first).expect("the pool's only server");
     let others: Vec<ClientId> = texts.iter().map(|_| rig.client()).collect();
     for (client, text) in others.iter().zip(texts) {
         rig.told(*client);
-        query(rig, *client, text);
+        rig.query(*client, text);
     }
     rig.told(server);
     (server, others)

@@ -1,6 +1,6 @@
 //! Clients that leave, servers that are lost or replaced, and queries that take long.
 
-use crate::crowd::{SHARED, crowd, first_ends, login, query};
+use crate::crowd::{SHARED, crowd, first_ends, login};
 use crate::rig::{Rig, fatal};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn who_leaves_behind_others_is_answered_to_nobody() {
     assert_eq!(rig.told(crowd[0]).len(), 2);
     assert_eq!(rig.told(crowd[2]).len(), 2);
     assert!(rig.cancels.is_empty(), "a short transaction is not cancelled");
-    query(&mut rig, crowd[0], "select 'd'");
+    rig.query(crowd[0], "select 'd'");
     assert_eq!(rig.server_of(crowd[0]), Some(server));
 }
 
@@ -57,15 +57,15 @@ fn a_lost_server_costs_only_whom_it_worked_for() {
 fn nobody_waits_long_behind_one_that_takes_long() {
     let mut rig = Rig::new("default_pool_size = 2\npipeline_depth = 8\nlink = adversarial\nsession_state = full");
     let busy = rig.client();
-    query(&mut rig, busy, "begin; select 'busy'");
+    rig.query(busy, "begin; select 'busy'");
     let first = rig.client();
-    query(&mut rig, first, "select 'first'");
+    rig.query(first, "select 'first'");
     rig.servers_log_in();
     let server = rig.server_of(first).expect("the second server");
     let crowd = [rig.client(), rig.client(), rig.client()];
     for client in crowd {
         rig.told(client);
-        query(&mut rig, client, "select 'short'");
+        rig.query(client, "select 'short'");
     }
     first_ends(&mut rig, server);
     assert_eq!(rig.told(server).len(), 4, "the first, and the crowd");
@@ -89,7 +89,7 @@ fn nobody_waits_long_behind_one_that_takes_long() {
     }
     assert_eq!(rig.told(crowd[0]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
     assert!(rig.told(crowd[1]).is_empty() && rig.told(crowd[2]).is_empty());
-    query(&mut rig, crowd[0], "select 'after'");
+    rig.query(crowd[0], "select 'after'");
     assert!(rig.server_of(crowd[0]).is_some());
 }
 
@@ -100,10 +100,10 @@ fn a_client_whose_query_takes_long_can_leave() {
     let (server, _) = crowd(&mut rig, &[]);
     let client = login(&mut rig);
     rig.told(client);
-    query(&mut rig, client, "select 'a'");
+    rig.query(client, "select 'a'");
     first_ends(&mut rig, server);
     assert_eq!(rig.told(server), ["Query select 'a'"]);
-    query(&mut rig, client, "select 'b'");
+    rig.query(client, "select 'b'");
     assert!(rig.told(server).is_empty(), "it may yet be answered soon");
     rig.wait(Duration::from_secs(1));
     assert_eq!(
@@ -115,13 +115,13 @@ fn a_client_whose_query_takes_long_can_leave() {
     rig.completes(server, "SELECT 2");
     assert_eq!(rig.told(client).len(), 4);
 
-    query(&mut rig, client, "select 'c'");
+    rig.query(client, "select 'c'");
     let other = login(&mut rig);
-    query(&mut rig, other, "select 'd'");
+    rig.query(other, "select 'd'");
     rig.completes(server, "SELECT 3");
     rig.completes(server, "SELECT 4");
     rig.told(server);
-    query(&mut rig, client, "select 'e'");
+    rig.query(client, "select 'e'");
     rig.says(client, |w| w.terminate());
     rig.wait(Duration::from_secs(1));
     assert!(rig.closed.contains(&client.into()));
@@ -135,9 +135,9 @@ fn reconnect_lets_flights_end_and_sends_no_more() {
     first_ends(&mut rig, server);
     rig.told(server);
     let console = rig.client_begins(&[("user", "u"), ("database", "pgbouncer")]);
-    query(&mut rig, console, "RECONNECT");
+    rig.query(console, "RECONNECT");
     let late = rig.client();
-    query(&mut rig, late, "select 'late'");
+    rig.query(late, "select 'late'");
     assert!(rig.told(server).is_empty());
     rig.completes(server, "SELECT 1");
     rig.completes(server, "SELECT 2");

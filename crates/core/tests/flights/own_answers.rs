@@ -1,6 +1,6 @@
 //! Answers and errors go to their own clients.
 
-use crate::crowd::{SHARED, crowd, first_ends, login, parse_and_run, query};
+use crate::crowd::{SHARED, crowd, first_ends, login, parse_and_run};
 use crate::rig::{Rig, error, fatal};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -59,8 +59,8 @@ fn a_message_behind_a_flight_waits_for_its_end() {
     let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
     first_ends(&mut rig, server);
     rig.told(server);
-    query(&mut rig, crowd[0], "insert into t values (1)");
-    query(&mut rig, crowd[1], "select 'more'");
+    rig.query(crowd[0], "insert into t values (1)");
+    rig.query(crowd[1], "select 'more'");
     assert!(rig.told(server).is_empty());
     rig.completes(server, "SELECT 1");
     rig.completes(server, "SELECT 1");
@@ -77,7 +77,7 @@ fn the_unnamed_statement_of_a_flight_that_never_begins_is_not_its_clients() {
     let key = rig.key_told(b);
     rig.told(a);
     rig.told(b);
-    query(&mut rig, a, "select 'a'");
+    rig.query(a, "select 'a'");
     rig.says(b, |w| parse_and_run(w, "select 'b'"));
     first_ends(&mut rig, server);
     assert_eq!(rig.told(server).len(), 5, "both have been sent");
@@ -105,16 +105,16 @@ fn nothing_is_said_behind_a_servers_fatal() {
     let mut rig = Rig::new("default_pool_size = 1");
     let client = rig.client();
     rig.told(client);
-    query(&mut rig, client, "begin");
+    rig.query(client, "begin");
     rig.told(client);
-    query(&mut rig, client, "select 1");
+    rig.query(client, "select 1");
     let server = rig.server_of(client).unwrap();
     rig.says(server, |w| {
         w.error(&fatal("57P01", "terminating connection due to administrator command"))
     });
     rig.told(client);
     rig.told(server);
-    query(&mut rig, client, "select lastval()");
+    rig.query(client, "select lastval()");
     assert!(rig.told(client).is_empty());
     assert!(rig.told(server).is_empty());
     rig.server_dies(server);

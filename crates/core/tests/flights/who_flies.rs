@@ -1,6 +1,6 @@
 //! Whose statements are sent behind those of others.
 
-use crate::crowd::{SHARED, crowd, first_ends, query};
+use crate::crowd::{SHARED, crowd, first_ends};
 use crate::rig::Rig;
 use pgweir_wire::TransactionStatus::Idle;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn who_waits_is_sent_to_the_server_together_and_answered_in_turn() {
         assert_eq!(rig.server_of(*client), None);
     }
     // One more finds the server idle, and the pooler has not kept what was sent.
-    query(&mut rig, crowd[0], "select 'again'");
+    rig.query(crowd[0], "select 'again'");
     assert_eq!(rig.told(server), ["Query select 'again'"]);
 }
 
@@ -36,7 +36,7 @@ fn whoever_comes_while_flights_are_under_way_joins_them() {
     rig.told(server);
     let late = rig.client();
     rig.told(late);
-    query(&mut rig, late, "select 'late'");
+    rig.query(late, "select 'late'");
     assert_eq!(rig.told(server), ["Query select 'late'"]);
     rig.says(server, |w| {
         w.command_complete("SELECT 1");
@@ -75,7 +75,7 @@ fn who_looks_otherwise_gets_a_server_of_their_own() {
     let (server, crowd) = crowd(&mut rig, &["select 'a'"]);
     let other = rig.client_begins(&[("user", "u"), ("database", "db"), ("application_name", "other")]);
     rig.told(other);
-    query(&mut rig, other, "select 'b'");
+    rig.query(other, "select 'b'");
     first_ends(&mut rig, server);
     assert_eq!(rig.told(server), ["Query select 'a'"]);
     rig.completes(server, "SELECT 1");
@@ -106,11 +106,11 @@ fn no_more_than_pipeline_depth_are_under_way() {
 fn a_class_flies_alone_until_it_is_known_to_be_short() {
     let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 2\nsession_state = full");
     let first = rig.client();
-    query(&mut rig, first, "select 'first'");
+    rig.query(first, "select 'first'");
     let server = rig.server_of(first).unwrap();
     let (a, b) = (rig.client(), rig.client());
-    query(&mut rig, a, "select 1");
-    query(&mut rig, b, "select 2");
+    rig.query(a, "select 1");
+    rig.query(b, "select 2");
     let mut alone = 0;
     loop {
         rig.told(server);
@@ -123,7 +123,7 @@ fn a_class_flies_alone_until_it_is_known_to_be_short() {
         }
         let next = if alone % 2 == 1 { b } else { a };
         let idle = if next == a { b } else { a };
-        query(&mut rig, idle, "select 3");
+        rig.query(idle, "select 3");
         assert!(alone < 100, "it is never known");
     }
     assert!(alone >= 32, "{alone} are not enough to know");
@@ -131,9 +131,9 @@ fn a_class_flies_alone_until_it_is_known_to_be_short() {
     rig.now = rig.now + Duration::from_millis(50);
     rig.completes(server, "SELECT 1");
     rig.completes(server, "SELECT 1");
-    query(&mut rig, first, "select 5");
-    query(&mut rig, a, "select 4");
-    query(&mut rig, b, "select 4");
+    rig.query(first, "select 5");
+    rig.query(a, "select 4");
+    rig.query(b, "select 4");
     rig.told(server);
     rig.completes(server, "SELECT 1");
     assert_eq!(rig.told(server).len(), 1);
@@ -169,7 +169,7 @@ fn a_prepared_statement_is_sent_under_the_servers_name_for_it() {
     }
     let server = server.unwrap();
     let first = rig.client();
-    query(&mut rig, first, "select 'first'");
+    rig.query(first, "select 'first'");
     for client in [a, b] {
         rig.says(client, |w| {
             w.bind_portal(b"", b"s", &[]);

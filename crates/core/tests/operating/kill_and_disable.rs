@@ -1,6 +1,6 @@
 //! RECONNECT, KILL, KILL_CLIENT and DISABLE.
 
-use crate::orders::{KILLED, commit, console, done, in_transaction, is_closed, logged, order};
+use crate::orders::{KILLED, commit, done, in_transaction, logged, order};
 use crate::rig::Rig;
 use pgweir_core::ClientId;
 
@@ -9,7 +9,7 @@ fn reconnect_replaces_servers_when_they_are_released_and_wait_close_waits_for_it
     let mut rig = Rig::new("");
     let (client, server) = in_transaction(&mut rig);
     let idle = rig.client();
-    let boss = console(&mut rig);
+    let boss = rig.console();
     assert_eq!(
         order(&mut rig, boss, "wait_close"),
         done("WAIT_CLOSE"),
@@ -21,9 +21,9 @@ fn reconnect_replaces_servers_when_they_are_released_and_wait_close_waits_for_it
     let new = rig.servers_log_in();
     assert_eq!(new.len(), 1, "a new server is opened meanwhile");
     commit(&mut rig, client);
-    assert!(is_closed(&rig, server) && logged(&rig, "closing because: close_needed"));
+    assert!(rig.is_closed(server) && logged(&rig, "closing because: close_needed"));
     assert_eq!(rig.told(boss), done("WAIT_CLOSE"));
-    assert!(!is_closed(&rig, new[0]));
+    assert!(!rig.is_closed(new[0]));
 }
 
 #[test]
@@ -31,10 +31,10 @@ fn kill_drops_clients_and_servers_and_holds_new_ones_until_resume() {
     for (kill, resume) in [("kill db", "resume db"), ("kill", "resume db"), ("kill", "resume")] {
         let mut rig = Rig::new("");
         let (client, server) = in_transaction(&mut rig);
-        let boss = console(&mut rig);
+        let boss = rig.console();
         assert_eq!(order(&mut rig, boss, kill), done("KILL"));
         assert_eq!(rig.told(client), [KILLED]);
-        assert!(is_closed(&rig, client) && is_closed(&rig, server));
+        assert!(rig.is_closed(client) && rig.is_closed(server));
         let new = rig.client();
         rig.says(new, |w| w.query(b"select 1"));
         assert!(rig.connects.is_empty() && rig.server_of(new).is_none(), "{kill}");
@@ -58,21 +58,21 @@ fn kill_client_drops_one_client_and_its_server_and_nobody_who_came_later() {
     let (client, server) = in_transaction(&mut rig);
     let waiting = rig.client();
     rig.says(waiting, |w| w.query(b"select 2"));
-    let boss = console(&mut rig);
+    let boss = rig.console();
     let number = client_number(&mut rig, boss, 0);
     assert_eq!(
         order(&mut rig, boss, &format!("kill_client {number}")),
         done("KILL_CLIENT")
     );
     assert_eq!(rig.told(client), ["Error 57P01 admin forced disconnect"]);
-    assert!(is_closed(&rig, server));
+    assert!(rig.is_closed(server));
     let new = rig.client_begins(&[("user", "u"), ("database", "db")]);
     assert_eq!(new.0.index, client.0.index, "in the same place");
     assert_eq!(
         order(&mut rig, boss, &format!("kill_client {number}"))[0],
         "Error 42704 client not found"
     );
-    assert!(!is_closed(&rig, new));
+    assert!(!rig.is_closed(new));
     rig.servers_log_in();
     assert!(rig.server_of(waiting).is_some(), "who waited gets another server");
 }
@@ -81,7 +81,7 @@ fn kill_client_drops_one_client_and_its_server_and_nobody_who_came_later() {
 fn disable_refuses_new_clients_only() {
     let mut rig = Rig::new("");
     let client = rig.client();
-    let boss = console(&mut rig);
+    let boss = rig.console();
     assert_eq!(order(&mut rig, boss, "disable db"), done("DISABLE"));
     let refused = rig.client_begins(&[("user", "u"), ("database", "db")]);
     assert_eq!(rig.told(refused), ["Error 57P03 database \"db\" is disabled"]);

@@ -1,17 +1,11 @@
 //! Orders, their answers, and what they have done.
 
 use crate::rig::Rig;
-use pgweir_core::{ClientId, Command, ConnectionId, ReloadOutcome, ServerId};
+use pgweir_core::{ClientId, Command, ReloadOutcome, ServerId};
 use pgweir_wire::TransactionStatus::InTransaction;
 
 pub const GONE: &str = "Error 57P01 server shutting down";
 pub const KILLED: &str = "Error 57P01 database removed";
-
-pub fn console(rig: &mut Rig) -> ClientId {
-    let id = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
-    assert_eq!(rig.told(id).last().map(String::as_str), Some("ReadyForQuery I"));
-    id
-}
 
 pub fn order(rig: &mut Rig, id: ClientId, text: &str) -> Vec<String> {
     rig.says(id, |w| w.query(text.as_bytes()));
@@ -29,10 +23,6 @@ pub fn signal(rig: &mut Rig, command: Command) {
 
 pub fn logged(rig: &Rig, text: &str) -> bool {
     rig.log.iter().any(|(_, line)| line.contains(text))
-}
-
-pub fn is_closed(rig: &Rig, id: impl Into<ConnectionId>) -> bool {
-    rig.closed.contains(&id.into())
 }
 
 /// A client with an open transaction, and its server.

@@ -1,6 +1,6 @@
 //! PAUSE, RESUME and SUSPEND.
 
-use crate::orders::{commit, console, done, in_transaction, is_closed, logged, order, reload, signal};
+use crate::orders::{commit, done, in_transaction, logged, order, reload, signal};
 use crate::rig::Rig;
 use pgweir_config::{Place, Problem};
 use pgweir_core::{Command, ReloadOutcome};
@@ -10,14 +10,14 @@ use std::time::Duration;
 fn pause_waits_for_transactions_and_closes_servers_and_resume_serves_who_waits() {
     let mut rig = Rig::new("");
     let (client, server) = in_transaction(&mut rig);
-    let (boss, other) = (console(&mut rig), console(&mut rig));
+    let (boss, other) = (rig.console(), rig.console());
     assert!(order(&mut rig, boss, "pause").is_empty(), "a transaction is open");
     assert!(!rig.pooler.may_read(boss.into()), "the console waits");
     assert_eq!(order(&mut rig, other, "pause")[0], "Error 55000 already paused");
     let waiting = rig.client();
     rig.says(waiting, |w| w.query(b"select 2"));
     commit(&mut rig, client);
-    assert!(is_closed(&rig, server) && logged(&rig, "closing because: pause mode"));
+    assert!(rig.is_closed(server) && logged(&rig, "closing because: pause mode"));
     assert_eq!(rig.told(boss), done("PAUSE"));
     assert!(rig.connects.is_empty() && rig.told(waiting).is_empty());
     rig.wait(Duration::from_secs(3));
@@ -34,7 +34,7 @@ fn pause_waits_for_transactions_and_closes_servers_and_resume_serves_who_waits()
 fn commands_behind_a_waiting_one_are_answered_in_their_turn() {
     let mut rig = Rig::new("");
     let (client, _) = in_transaction(&mut rig);
-    let boss = console(&mut rig);
+    let boss = rig.console();
     rig.says(boss, |w| {
         w.query(b"pause db");
         w.query(b"resume db");
@@ -48,7 +48,7 @@ fn commands_behind_a_waiting_one_are_answered_in_their_turn() {
 fn a_waiting_pause_ends_with_resume_or_with_its_console() {
     let mut rig = Rig::new("");
     let (client, server) = in_transaction(&mut rig);
-    let (boss, other) = (console(&mut rig), console(&mut rig));
+    let (boss, other) = (rig.console(), rig.console());
     order(&mut rig, boss, "pause db");
     assert_eq!(order(&mut rig, other, "resume db"), done("RESUME"));
     assert_eq!(
@@ -58,7 +58,7 @@ fn a_waiting_pause_ends_with_resume_or_with_its_console() {
     order(&mut rig, boss, "pause");
     rig.client_leaves(boss);
     commit(&mut rig, client);
-    assert!(is_closed(&rig, server), "the order stands without who gave it");
+    assert!(rig.is_closed(server), "the order stands without who gave it");
     assert_eq!(order(&mut rig, other, "resume"), done("RESUME"));
 }
 
@@ -78,7 +78,7 @@ fn a_cancel_request_ends_the_wait_and_not_the_pause() {
         ["Error 57014 PAUSE was ended by a cancel request", "ReadyForQuery I"]
     );
     commit(&mut rig, client);
-    assert!(is_closed(&rig, server), "the order itself stands");
+    assert!(rig.is_closed(server), "the order itself stands");
     assert_eq!(order(&mut rig, boss, "resume"), done("RESUME"));
 }
 
@@ -86,7 +86,7 @@ fn a_cancel_request_ends_the_wait_and_not_the_pause() {
 fn pause_of_one_database_leaves_the_others_alone() {
     let mut rig = Rig::with("db = host=127.0.0.1 user=u\nother = host=127.0.0.1 user=u", "");
     let client = rig.client();
-    let boss = console(&mut rig);
+    let boss = rig.console();
     assert_eq!(order(&mut rig, boss, "pause other"), done("PAUSE"));
     rig.says(client, |w| w.query(b"select 1"));
     assert!(rig.server_of(client).is_some());
@@ -104,11 +104,11 @@ fn session_pooling_pauses_when_clients_have_left() {
     rig.says(client, |w| w.query(b"select 1"));
     let server = rig.server_of(client).unwrap();
     rig.completes(server, "SELECT 1");
-    let boss = console(&mut rig);
+    let boss = rig.console();
     assert!(order(&mut rig, boss, "pause").is_empty());
     rig.client_leaves(client);
     assert_eq!(rig.told(boss), done("PAUSE"));
-    assert!(is_closed(&rig, server));
+    assert!(rig.is_closed(server));
 }
 
 #[test]
@@ -134,13 +134,13 @@ fn suspend_reads_nobody_but_the_console() {
     let client = rig.client();
     rig.says(client, |w| w.query(b"select 1"));
     let server = rig.server_of(client).unwrap();
-    let boss = console(&mut rig);
+    let boss = rig.console();
     assert_eq!(order(&mut rig, boss, "suspend"), done("SUSPEND"));
     assert!(!rig.pooler.may_read(client.into()) && !rig.pooler.may_read(server.into()));
     assert!(rig.pooler.may_read(boss.into()));
     assert_eq!(order(&mut rig, boss, "suspend")[0], "Error 55000 already paused");
     rig.wait(Duration::from_secs(5));
-    assert!(!is_closed(&rig, client), "no time runs out meanwhile");
+    assert!(!rig.is_closed(client), "no time runs out meanwhile");
     assert_eq!(order(&mut rig, boss, "resume"), done("RESUME"));
     assert!(rig.pooler.may_read(client.into()) && rig.pooler.may_read(server.into()));
 }
@@ -148,7 +148,7 @@ fn suspend_reads_nobody_but_the_console() {
 #[test]
 fn waiting_commands_work_by_the_extended_protocol_too() {
     let mut rig = Rig::new("");
-    let boss = console(&mut rig);
+    let boss = rig.console();
     rig.says(boss, |w| {
         w.parse(b"", b"reload", &[0, 0]);
         w.bind_text(b"", &[]);

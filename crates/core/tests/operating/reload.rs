@@ -1,6 +1,6 @@
 //! RELOAD and SET: what a new configuration changes, and when.
 
-use crate::orders::{commit, console, done, in_transaction, is_closed, logged, order, reload, signal};
+use crate::orders::{commit, done, in_transaction, logged, order, reload, signal};
 use crate::rig::{Rig, configuration, configuration_with_users};
 use pgweir_config::{Place, Problem};
 use pgweir_core::{Command, LogLevel, ReloadOutcome, ServerId};
@@ -14,7 +14,7 @@ fn new(databases: &str, settings: &str) -> ReloadOutcome {
 #[test]
 fn a_bad_configuration_changes_nothing_and_every_problem_is_told() {
     let mut rig = Rig::new("");
-    let boss = console(&mut rig);
+    let boss = rig.console();
     assert!(order(&mut rig, boss, "reload").is_empty());
     assert!(!rig.pooler.may_read(boss.into()), "the console waits for the files");
     let place = Place::file("a.ini");
@@ -42,7 +42,7 @@ fn a_bad_configuration_changes_nothing_and_every_problem_is_told() {
 #[test]
 fn a_reload_that_has_lost_its_users_is_refused() {
     let mut rig = Rig::new("");
-    let boss = console(&mut rig);
+    let boss = rig.console();
     let mut config = configuration("db = host=127.0.0.2 user=u", "");
     let unread = Problem::warning(&Place::file("a.ini"), "could not read auth_file \"u\": gone");
     config.unread_files.push(unread);
@@ -57,7 +57,7 @@ fn a_reload_that_has_lost_its_users_is_refused() {
 fn a_changed_database_gets_new_servers_as_the_old_ones_are_released() {
     let mut rig = Rig::new("");
     let (client, server) = in_transaction(&mut rig);
-    let boss = console(&mut rig);
+    let boss = rig.console();
     order(&mut rig, boss, "reload");
     reload(&mut rig, new("db = host=127.0.0.2 user=u", ""));
     assert_eq!(rig.told(boss), done("RELOAD"));
@@ -66,9 +66,9 @@ fn a_changed_database_gets_new_servers_as_the_old_ones_are_released() {
         "{:?}",
         rig.log
     );
-    assert!(!is_closed(&rig, server), "the transaction goes on");
+    assert!(!rig.is_closed(server), "the transaction goes on");
     commit(&mut rig, client);
-    assert!(is_closed(&rig, server) && logged(&rig, "closing because: database configuration changed"));
+    assert!(rig.is_closed(server) && logged(&rig, "closing because: database configuration changed"));
     rig.says(client, |w| w.query(b"select 1"));
     assert_eq!(rig.servers_log_in().len(), 1);
     assert!(rig.server_of(client).is_some());
@@ -86,7 +86,7 @@ fn sizes_count_at_once_and_servers_stay() {
     reload(&mut rig, new("db = host=127.0.0.1 user=u pool_size=2", ""));
     assert_eq!(rig.servers_log_in().len(), 1, "who waits need not wait for the timer");
     commit(&mut rig, client);
-    assert!(!is_closed(&rig, server));
+    assert!(!rig.is_closed(server));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_removed_database_closes_its_clients_and_servers() {
     signal(&mut rig, Command::Reload);
     reload(&mut rig, new("other = host=127.0.0.1 user=u", ""));
     assert_eq!(rig.told(client), ["Error 57P01 database removed"]);
-    assert!(is_closed(&rig, client) && is_closed(&rig, server));
+    assert!(rig.is_closed(client) && rig.is_closed(server));
     let late = rig.client_begins(&[("user", "u"), ("database", "db")]);
     assert_eq!(rig.told(late), ["Error 3D000 no such database: db"]);
     signal(&mut rig, Command::Reload);
@@ -124,7 +124,7 @@ fn another_forced_user_sends_clients_away() {
             "{changed}"
         );
         assert!(
-            is_closed(&rig, server),
+            rig.is_closed(server),
             "nobody stays on servers of a user who is not theirs"
         );
     }
@@ -175,7 +175,7 @@ fn a_password_learnt_from_a_client_survives_a_reload_of_something_else_only() {
 #[test]
 fn settings_that_need_a_restart_stay_with_a_warning() {
     let mut rig = Rig::new("listen_port = 7000");
-    let boss = console(&mut rig);
+    let boss = rig.console();
     order(&mut rig, boss, "reload");
     reload(
         &mut rig,
@@ -204,7 +204,7 @@ fn set_counts_at_once_until_the_next_reload() {
     let (_, _) = in_transaction(&mut rig);
     let waiting = rig.client();
     rig.says(waiting, |w| w.query(b"select 1"));
-    let boss = console(&mut rig);
+    let boss = rig.console();
     assert_eq!(
         order(&mut rig, boss, "SET default_pool_size = 2"),
         done("SET default_pool_size=2")
@@ -220,10 +220,10 @@ fn set_counts_at_once_until_the_next_reload() {
 #[test]
 fn a_reload_that_comes_back_after_its_console_left_is_for_nobody() {
     let mut rig = Rig::new("");
-    let boss = console(&mut rig);
+    let boss = rig.console();
     order(&mut rig, boss, "reload");
     rig.client_leaves(boss);
-    let next = console(&mut rig);
+    let next = rig.console();
     assert_eq!(next.0.index, boss.0.index);
     reload(&mut rig, new("db = host=127.0.0.1 user=u", ""));
     assert!(rig.told(next).is_empty());

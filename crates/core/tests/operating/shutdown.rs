@@ -1,6 +1,6 @@
 //! SHUTDOWN and the signals that end the process.
 
-use crate::orders::{GONE, console, done, in_transaction, is_closed, logged, order, signal};
+use crate::orders::{GONE, done, in_transaction, logged, order, signal};
 use crate::rig::Rig;
 use pgweir_core::Command;
 
@@ -10,7 +10,7 @@ fn shutdown_now_takes_leave_of_everyone() {
         let mut rig = Rig::new("");
         let (busy, server) = in_transaction(&mut rig);
         let idle = rig.client();
-        let boss = console(&mut rig);
+        let boss = rig.console();
         if by_signal {
             signal(&mut rig, Command::ShutdownImmediate);
             assert!(logged(&rig, "got SIGQUIT, fast exit"));
@@ -22,7 +22,7 @@ fn shutdown_now_takes_leave_of_everyone() {
         }
         assert!(rig.exited && rig.stopped_listening);
         assert_eq!((rig.told(busy), rig.told(idle)), (vec![GONE.into()], vec![GONE.into()]));
-        assert!([busy, idle, boss].iter().all(|id| is_closed(&rig, *id)) && is_closed(&rig, server));
+        assert!([busy, idle, boss].iter().all(|id| rig.is_closed(*id)) && rig.is_closed(server));
         assert!(rig.connects.is_empty());
     }
 }
@@ -43,7 +43,7 @@ fn idle_servers_are_told_goodbye() {
 fn the_first_term_waits_for_clients_and_the_second_does_not() {
     let mut rig = Rig::new("");
     let (one, two) = (rig.client(), rig.client());
-    let boss = console(&mut rig);
+    let boss = rig.console();
     signal(&mut rig, Command::ShutdownWaitForClients);
     assert!(rig.stopped_listening && !rig.exited);
     let late = rig.client_begins(&[("user", "u"), ("database", "db")]);
@@ -94,7 +94,7 @@ fn the_first_int_waits_for_servers_and_the_second_does_not() {
     rig.completes(server, "COMMIT");
     assert!(rig.exited && logged(&rig, "server connections dropped, exiting"));
     assert_eq!(rig.told(busy), ["CommandComplete COMMIT", "ReadyForQuery I", GONE]);
-    assert!(is_closed(&rig, server));
+    assert!(rig.is_closed(server));
 
     let mut rig = Rig::new("");
     let (client, _) = in_transaction(&mut rig);
@@ -108,7 +108,7 @@ fn the_first_int_waits_for_servers_and_the_second_does_not() {
 #[test]
 fn shutdown_orders_of_the_console_are_answered_before_the_end() {
     let mut rig = Rig::new("");
-    let boss = console(&mut rig);
+    let boss = rig.console();
     let mut told = done("SHUTDOWN");
     told.push(GONE.into());
     assert_eq!(order(&mut rig, boss, "shutdown wait_for_servers"), told);

@@ -1,7 +1,7 @@
 //! Plans that may be too old are looked at before their first use.
 
-use crate::one_table::{CHANGED, NO_TYPES, binds, rows, says_changed, shared};
-use crate::rig::error;
+use crate::one_table::{CHANGED, binds, rows, says_changed, shared};
+use crate::rig::{NO_TYPES, error};
 use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 
 /// Guards against 0A000 for a client that prepared the statement after the DDL.

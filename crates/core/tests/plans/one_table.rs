@@ -1,12 +1,11 @@
 //! Clients that share a prepared statement about one table.
 
-use crate::rig::{Rig, error};
+use crate::rig::{NO_TYPES, Rig, error};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::write::Column;
 use pgweir_wire::{TransactionStatus, Writer};
 
 pub const TEXT: &[u8] = b"select * from t";
-pub const NO_TYPES: &[u8] = &[0, 0];
 pub const CHANGED: &str = "cached plan must not change result type";
 
 /// The description of a table with these columns.

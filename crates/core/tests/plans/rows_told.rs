@@ -1,7 +1,7 @@
 //! A client is sent rows as they were described to it, or an error.
 
-use crate::one_table::{CHANGED, NO_TYPES, TEXT, binds, binds_and_describes, describes, rows, says_changed, shared};
-use crate::rig::Rig;
+use crate::one_table::{CHANGED, TEXT, binds, binds_and_describes, describes, rows, says_changed, shared};
+use crate::rig::{NO_TYPES, Rig};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 use pgweir_wire::write::Column;

@@ -1,7 +1,7 @@
 //! Answers that need no server.
 
-use crate::one_statement::{NO_TYPES, SELECT, binds, one_row, plan_is_good, prepares};
-use crate::rig::Rig;
+use crate::one_statement::{SELECT, binds, one_row, plan_is_good, prepares};
+use crate::rig::{NO_TYPES, Rig};
 use pgweir_wire::TransactionStatus::Idle;
 
 #[test]

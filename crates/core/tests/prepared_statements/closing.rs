@@ -1,7 +1,7 @@
 //! How statements end: eviction, DEALLOCATE, DISCARD ALL.
 
-use crate::one_statement::{NO_TYPES, SELECT, binds, one_row, prepares};
-use crate::rig::{Rig, error};
+use crate::one_statement::{SELECT, binds, one_row, prepares};
+use crate::rig::{NO_TYPES, Rig, error};
 use pgweir_wire::TransactionStatus::{Failed, Idle};
 
 #[test]

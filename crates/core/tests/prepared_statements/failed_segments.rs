@@ -1,7 +1,7 @@
 //! Errors, and clients that leave, between Parse and Sync.
 
-use crate::one_statement::{NO_TYPES, SELECT, binds, prepares};
-use crate::rig::{Rig, error};
+use crate::one_statement::{SELECT, binds, prepares};
+use crate::rig::{NO_TYPES, Rig, error};
 use pgweir_wire::TransactionStatus::Idle;
 
 #[test]

@@ -1,12 +1,10 @@
 //! Clients that prepare and bind one statement, and servers that answer them.
 
-use crate::rig::Rig;
+use crate::rig::{NO_TYPES, Rig};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
 pub const SELECT: &[u8] = b"select 1";
-pub const NO_TYPES: &[u8] = &[0, 0];
-
 /// A client prepares `name` and its server confirms it.
 pub fn prepares(rig: &mut Rig, client: ClientId, name: &[u8], text: &[u8]) {
     rig.says(client, |w| {

@@ -1,8 +1,8 @@
 //! Statements and the settings under which they were parsed.
 
-use crate::one_statement::{NO_TYPES, SELECT, binds, prepared_elsewhere, prepares};
+use crate::one_statement::{SELECT, binds, prepared_elsewhere, prepares};
 use crate::rig;
-use crate::rig::Rig;
+use crate::rig::{NO_TYPES, Rig};
 use pgweir_wire::TransactionStatus::Idle;
 
 #[test]

@@ -1,7 +1,7 @@
 //! A Parse of the pooler on a server that does not know the statement yet, and the errors of it.
 
-use crate::one_statement::{NO_TYPES, SELECT, binds, one_row, prepared_elsewhere, prepares};
-use crate::rig::{Rig, error};
+use crate::one_statement::{SELECT, binds, one_row, prepared_elsewhere, prepares};
+use crate::rig::{NO_TYPES, Rig, error};
 use pgweir_wire::TransactionStatus::{Failed, Idle};
 
 #[test]

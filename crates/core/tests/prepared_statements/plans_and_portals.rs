@@ -1,7 +1,7 @@
 //! Plans that cannot be used any more, suspended portals, cursors and COPY.
 
-use crate::one_statement::{NO_TYPES, SELECT, binds, prepares};
-use crate::rig::{Rig, error};
+use crate::one_statement::{SELECT, binds, prepares};
+use crate::rig::{NO_TYPES, Rig, error};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 
 #[test]

@@ -5,6 +5,9 @@ use super::transcript::messages;
 use pgweir_core::{Accepted, Address, ClientId, ConnectionId, ServerId};
 use pgweir_wire::{CancelKey, ProtocolVersion, StartupPacket};
 
+/// The end of a Parse that tells no types of parameters.
+pub const NO_TYPES: &[u8] = &[0, 0];
+
 impl Rig {
     /// A client that connects and sends nothing.
     pub fn silent_client(&mut self) -> ClientId {
@@ -53,6 +56,27 @@ impl Rig {
             "not welcome: {welcome:?}"
         );
         id
+    }
+
+    /// A client logs in; returns it and its cancel key.
+    pub fn client_with_key(&mut self) -> (ClientId, CancelKey) {
+        let id = self.client_begins(&[("user", "u"), ("database", "db")]);
+        self.servers_log_in();
+        let key = self.key_told(id);
+        self.told(id);
+        (id, key)
+    }
+
+    /// A client logs in to the console.
+    pub fn console(&mut self) -> ClientId {
+        let id = self.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
+        assert_eq!(self.told(id).last().map(String::as_str), Some("ReadyForQuery I"));
+        id
+    }
+
+    /// A client sends a Query.
+    pub fn query(&mut self, client: ClientId, text: &str) {
+        self.says(client, |w| w.query(text.as_bytes()));
     }
 
     pub fn client_leaves(&mut self, id: ClientId) {

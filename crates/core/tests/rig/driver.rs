@@ -87,6 +87,11 @@ impl Rig {
         self.comes(id, &bytes);
     }
 
+    /// Whether a connection has ended.
+    pub fn is_closed(&self, id: impl Into<ConnectionId>) -> bool {
+        self.closed.contains(&id.into())
+    }
+
     /// Time passes.
     pub fn wait(&mut self, time: Duration) {
         let end = self.now + time;

@@ -11,11 +11,14 @@ mod configuration;
 mod driver;
 mod secrets;
 mod servers;
+mod session;
 mod transcript;
 
+pub use clients::NO_TYPES;
 pub use configuration::{configuration, configuration_with_files, configuration_with_users};
 pub use secrets::without_secrets;
 pub use servers::{NATURE_QUESTION, REPORTED, error, fatal, process_id};
+pub use session::{EMPTIED, LOCKED, NOTHING, Session, TEMPORARY};
 
 use pgweir_config::Config;
 use pgweir_core::{ClientId, ConnectionId, Endpoint, LogLevel, Pooler, ServerId, Time, Verification};

@@ -1,7 +1,7 @@
 //! DEALLOCATE ALL, DISCARD ALL and RESET by EXECUTE, beside internal statements.
 
-use crate::rig::{Rig, error};
-use crate::session::{NOTHING, answers, answers_all, client_with_startup_value, full};
+use crate::rig::{NOTHING, Rig, error};
+use crate::session::{client_with_startup_value, full};
 use pgweir_wire::TransactionStatus::Idle;
 
 /// Guards against the use of an internal statement that the client's DISCARD ALL has ended with all others.
@@ -11,7 +11,7 @@ fn discard_all_in_session_pooling_ends_internal_statements_too() {
     let client = client_with_startup_value(&mut rig);
     rig.says(client, |w| w.query(b"discard all"));
     let server = rig.server_of(client).unwrap();
-    let told = answers_all(&mut rig, server, NOTHING);
+    let told = rig.answers_all_about(server, NOTHING);
     let at = |start: &str| told.iter().position(|line| line.starts_with(start));
     let parse = at("Parse pgweir_1 SELECT pg_catalog.set_config");
     assert!(parse > at("Query discard all"), "{told:?}");
@@ -24,7 +24,7 @@ fn a_reset_by_execute_in_session_pooling_returns_to_the_startup_value() {
     let client = client_with_startup_value(&mut rig);
     let server_is_told = |rig: &mut Rig| {
         let server = rig.server_of(client).unwrap();
-        answers_all(rig, server, NOTHING)
+        rig.answers_all_about(server, NOTHING)
     };
     let made = |told: &[String]| told.iter().any(|line| line.starts_with("Bind pgweir_portal "));
     rig.says(client, |w| {
@@ -77,11 +77,11 @@ fn a_portal_that_is_bound_anew_deallocates_nothing() {
             w.sync();
         });
         let server = rig.server_of(client).unwrap();
-        answers_all(&mut rig, server, NOTHING);
+        rig.answers_all_about(server, NOTHING);
     }
     rig.says(client, |w| w.query(b"reset work_mem"));
     let server = rig.server_of(client).unwrap();
-    let told = answers_all(&mut rig, server, NOTHING);
+    let told = rig.answers_all_about(server, NOTHING);
     assert!(
         told.iter().any(|line| line.starts_with("Bind pgweir_portal")),
         "{told:?}"
@@ -105,7 +105,7 @@ fn deallocate_all_by_execute_in_session_pooling_ends_internal_statements_too() {
         });
     }
     let server = rig.server_of(client).unwrap();
-    let told = answers_all(&mut rig, server, NOTHING);
+    let told = rig.answers_all_about(server, NOTHING);
     let at = |start: &str| told.iter().position(|line| line.starts_with(start));
     assert!(at("Parse pgweir_b SELECT pg_catalog.set_config").is_some(), "{told:?}");
     assert!(
@@ -145,11 +145,11 @@ fn startup_values_behind_a_discard_all_survive_a_cancel() {
         "not ready yet: {heard:?}"
     );
     rig.says(client, |w| w.query(b"select 1"));
-    let told = answers(&mut rig, server, NOTHING);
+    let told = rig.answers_about(server, NOTHING);
     let binds = |told: &[String]| told.iter().any(|line| line.starts_with("Bind pgweir_portal "));
     assert!(binds(&told) && told.last().unwrap() == "Sync", "{told:?}");
     assert_eq!(rig.told(client), ["ReadyForQuery I"]);
-    assert_eq!(answers(&mut rig, server, NOTHING), ["Query select 1"]);
+    assert_eq!(rig.answers_about(server, NOTHING), ["Query select 1"]);
     // A later segment that fails does not undo them.
     rig.told(client);
     rig.says(client, |w| {

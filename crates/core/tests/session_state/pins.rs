@@ -1,6 +1,7 @@
 //! What pins a client to its server, and what ends a pin.
 
-use crate::session::{LOCKED, NOTHING, QUESTION, TEMPORARY, answers, does, full, is_discarded, probes};
+use crate::rig::{LOCKED, NOTHING, TEMPORARY};
+use crate::session::{QUESTION, does, full, is_discarded, probes};
 use std::time::Duration;
 
 #[test]
@@ -8,10 +9,10 @@ fn a_try_lock_that_failed_does_not_pin() {
     let mut rig = full("");
     let client = rig.client();
     let server = does(&mut rig, client, "select pg_try_advisory_lock(1)");
-    answers(&mut rig, server, NOTHING);
+    rig.answers_about(server, NOTHING);
     assert_eq!(rig.server_of(client), None);
     let server = does(&mut rig, client, "select pg_try_advisory_lock(1)");
-    answers(&mut rig, server, LOCKED);
+    rig.answers_about(server, LOCKED);
     assert_eq!(rig.server_of(client), Some(server));
 }
 
@@ -20,11 +21,11 @@ fn the_end_of_the_last_temporary_object_unpins() {
     let mut rig = full("");
     let client = rig.client();
     let server = does(&mut rig, client, "create temp table t (a int)");
-    answers(&mut rig, server, TEMPORARY);
+    rig.answers_about(server, TEMPORARY);
     does(&mut rig, client, "select 1");
     assert_eq!(rig.told(server), Vec::<String>::new(), "an ordinary query ends nothing");
     does(&mut rig, client, "drop table t");
-    assert!(probes(&answers(&mut rig, server, NOTHING)));
+    assert!(probes(&rig.answers_about(server, NOTHING)));
     assert_eq!(rig.server_of(client), None);
 }
 
@@ -33,7 +34,7 @@ fn a_pinned_client_that_leaves_has_its_server_discarded_before_anyone_gets_it() 
     let mut rig = full("");
     let (client, next) = (rig.client(), rig.client());
     let server = does(&mut rig, client, "select pg_advisory_lock(1)");
-    answers(&mut rig, server, LOCKED);
+    rig.answers_about(server, LOCKED);
     rig.says(next, |w| w.query(b"select 1"));
     rig.client_leaves(client);
     assert_eq!(rig.server_of(next), None);
@@ -46,7 +47,7 @@ fn pin_idle_timeout_ends_who_holds_a_pin_and_does_nothing() {
     let mut rig = full("pin_idle_timeout = 10");
     let client = rig.client();
     let server = does(&mut rig, client, "select pg_advisory_lock(1)");
-    answers(&mut rig, server, LOCKED);
+    rig.answers_about(server, LOCKED);
     rig.told(client);
     rig.wait(Duration::from_secs(9));
     assert!(!rig.closed.contains(&client.into()));

@@ -1,7 +1,7 @@
 //! Statements that were parsed in front of, or behind, a change of the session.
 
-use crate::rig::Rig;
-use crate::session::{EMPTIED, NOTHING, Session, TEMPORARY, answers, answers_all, does, full};
+use crate::rig::{EMPTIED, NOTHING, Rig, Session, TEMPORARY};
+use crate::session::{does, full};
 use pgweir_core::ClientId;
 
 /// Guards against a statement that is parsed under one search_path and shared under another. The settings must be
@@ -34,13 +34,13 @@ fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
             parses(&mut rig, setter);
             server
         };
-        let asked = answers(&mut rig, server, TENANT);
+        let asked = rig.answers_about(server, TENANT);
         assert!(
             asked.iter().any(|l| l.ends_with("pgweir_7")) && !asked.iter().any(|l| l.ends_with("from who")),
             "{asked:?}"
         );
         assert_eq!(
-            answers_all(&mut rig, server, TENANT),
+            rig.answers_all_about(server, TENANT),
             ["Parse pgweir_10 select name from who", "Sync"]
         );
         assert_eq!(
@@ -49,7 +49,7 @@ fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
             "at_once: {at_once}"
         );
         parses(&mut rig, other);
-        let asked = answers_all(&mut rig, server, NOTHING);
+        let asked = rig.answers_all_about(server, NOTHING);
         assert!(
             asked.contains(&"Parse pgweir_11 select name from who".into()),
             "the server must say whether it can be parsed there: {asked:?}"
@@ -68,14 +68,14 @@ fn statements_from_before_a_servers_first_temporary_object_are_prepared_again() 
         w.sync();
     });
     let server = rig.server_of(a).expect("linked");
-    answers_all(&mut rig, server, NOTHING);
+    rig.answers_all_about(server, NOTHING);
     let uses = |rig: &mut Rig| {
         rig.says(a, |w| {
             w.bind_text(b"z", &[]);
             w.execute();
             w.sync();
         });
-        answers_all(rig, server, NOTHING)
+        rig.answers_all_about(server, NOTHING)
     };
     let prepared_again = [
         "Close Spgweir_10",
@@ -87,12 +87,12 @@ fn statements_from_before_a_servers_first_temporary_object_are_prepared_again() 
     let bound = &prepared_again[2..];
     assert_eq!(uses(&mut rig), bound);
     does(&mut rig, b, "create temp table t (a int)");
-    answers_all(&mut rig, server, TEMPORARY);
+    rig.answers_all_about(server, TEMPORARY);
     does(&mut rig, b, "drop table t");
-    answers_all(&mut rig, server, EMPTIED);
+    rig.answers_all_about(server, EMPTIED);
     assert_eq!(uses(&mut rig), prepared_again);
     // The server keeps the schema.
     does(&mut rig, b, "create temp table t (a int); drop table t");
-    answers_all(&mut rig, server, EMPTIED);
+    rig.answers_all_about(server, EMPTIED);
     assert_eq!(uses(&mut rig), bound);
 }

@@ -1,6 +1,7 @@
 //! Which transactions are followed by a probe, and what happens while one runs.
 
-use crate::session::{NOTHING, TEMPORARY, answers, does, full, is_discarded, probe_fails, probes};
+use crate::rig::{NOTHING, TEMPORARY};
+use crate::session::{does, full, is_discarded, probe_fails, probes};
 use pgweir_wire::Writer;
 
 #[test]
@@ -17,7 +18,7 @@ fn only_what_may_outlive_its_transaction_is_probed_and_behind_the_clients_ready_
         "the client does not wait for the probe"
     );
     assert_eq!(rig.server_of(client), Some(server), "not before it is answered");
-    assert!(probes(&answers(&mut rig, server, TEMPORARY)));
+    assert!(probes(&rig.answers_about(server, TEMPORARY)));
     assert_eq!(rig.server_of(client), Some(server), "pinned");
     assert_eq!(
         rig.told(client),
@@ -32,7 +33,7 @@ fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
     let client = rig.client();
     let server = does(&mut rig, client, "create temp table t (a int)");
     rig.says(client, |w| w.query(b"select 2"));
-    let told = answers(&mut rig, server, TEMPORARY);
+    let told = rig.answers_about(server, TEMPORARY);
     assert!(probes(&told));
     assert_eq!(told.last().map(String::as_str), Some("Query select 2"));
 }
@@ -46,7 +47,7 @@ fn a_client_in_the_midst_of_a_dropped_message_does_not_keep_its_server() {
     let mut data = Vec::new();
     Writer::new(&mut data).message(b'd', |b| b.extend(*b"for a copy that has failed"));
     rig.comes(client, &data[..12]);
-    assert!(probes(&answers(&mut rig, server, NOTHING)));
+    assert!(probes(&rig.answers_about(server, NOTHING)));
     assert_eq!(rig.server_of(client), Some(server), "until the message has ended");
     rig.comes(client, &data[12..]);
     assert_eq!(rig.server_of(client), None);
@@ -59,7 +60,7 @@ fn a_client_that_leaves_under_a_probe_leaves_nothing_behind() {
     let server = does(&mut rig, client, "create temp table t (a int)");
     rig.says(next, |w| w.query(b"select 1"));
     rig.client_leaves(client);
-    let told = answers(&mut rig, server, TEMPORARY);
+    let told = rig.answers_about(server, TEMPORARY);
     assert!(probes(&told));
     assert_eq!(rig.server_of(next), None, "not before it is cleaned");
     is_discarded(&mut rig, server);
@@ -76,7 +77,7 @@ fn a_probe_that_fails_is_asked_again_and_the_client_hears_nothing() {
     // Guards against an error of the internal Parse before the probe that is taken for the client's.
     probe_fails(&mut rig, server);
     assert_eq!(rig.told(client), Vec::<String>::new());
-    answers(&mut rig, server, NOTHING);
+    rig.answers_about(server, NOTHING);
     assert_eq!(rig.server_of(client), None);
     assert!(!rig.closed.contains(&server.into()));
 }

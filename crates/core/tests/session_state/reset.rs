@@ -1,9 +1,7 @@
 //! RESET returns to the startup value of its client.
 
-use crate::rig::{Rig, error};
-use crate::session::{
-    NOTHING, Session, answers, answers_all, answers_to_query, client_with_startup_value, does, full, probes,
-};
+use crate::rig::{NOTHING, Rig, Session, error};
+use crate::session::{answers_to_query, client_with_startup_value, does, full, probes};
 use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 
 #[test]
@@ -13,7 +11,7 @@ fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again(
     // Only the probe shows what code has done.
     let server = does(&mut rig, client, "do $$begin reset all; end$$");
     rig.says(client, |w| w.query(b"select 2"));
-    let told = answers(&mut rig, server, NOTHING);
+    let told = rig.answers_about(server, NOTHING);
     assert!(
         probes(&told) || told.iter().any(|l| l.ends_with("pgweir_7")),
         "{told:?}"
@@ -22,7 +20,7 @@ fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again(
         !told.contains(&"Query select 2".into()),
         "its work_mem is not what it must be"
     );
-    let told = answers_all(&mut rig, server, NOTHING);
+    let told = rig.answers_all_about(server, NOTHING);
     let query = told
         .iter()
         .position(|line| line == "Query select 2")
@@ -44,9 +42,9 @@ fn reset_returns_to_the_startup_value_and_one_ready_for_query_is_told() {
         settings: &[("work_mem", "8192")],
         ..NOTHING
     };
-    let told = answers(&mut rig, server, made);
+    let told = rig.answers_about(server, made);
     assert_eq!(told.last().map(String::as_str), Some("Query reset all"));
-    let told = answers(&mut rig, server, made);
+    let told = rig.answers_about(server, made);
     assert_eq!(
         told.last().map(String::as_str),
         Some("Sync"),
@@ -57,7 +55,10 @@ fn reset_returns_to_the_startup_value_and_one_ready_for_query_is_told() {
         "{told:?}"
     );
     assert_eq!(rig.told(client), ["CommandComplete DONE", "ReadyForQuery I"]);
-    assert!(answers_all(&mut rig, server, made).contains(&"Query select 1".to_string()));
+    assert!(
+        rig.answers_all_about(server, made)
+            .contains(&"Query select 1".to_string())
+    );
 }
 
 /// Guards against reporting the server's startup value to the client, and against a client's setting that is overlooked
@@ -79,7 +80,7 @@ fn a_reset_among_other_statements_returns_to_the_startup_value_if_it_was_not_und
             settings: if error { &[] } else { &[("work_mem", "8192")] },
             ..NOTHING
         };
-        let told = answers_all(&mut rig, server, made);
+        let told = rig.answers_all_about(server, made);
         let makes = told.iter().any(|line| line.starts_with("Bind pgweir_portal "));
         assert_eq!(makes, !error, "{told:?}");
         assert!(told.iter().any(|line| line == "Query select 2"), "{told:?}");
@@ -242,7 +243,7 @@ fn startup_values_are_made_behind_a_deallocate_all_that_fails() {
         w.command_complete("RESET");
         w.ready_for_query(Idle);
     });
-    let told = answers_all(&mut rig, server, NOTHING);
+    let told = rig.answers_all_about(server, NOTHING);
     assert!(
         told.iter().any(|line| line.starts_with("Bind pgweir_portal")),
         "{told:?}"

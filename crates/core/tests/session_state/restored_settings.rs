@@ -1,7 +1,7 @@
 //! Restored settings and discarded sequences stand in a segment of their own, in front of BEGIN.
 
-use crate::rig::{Rig, error};
-use crate::session::{NOTHING, Session, answers_all, does, full};
+use crate::rig::{NOTHING, Rig, Session, error};
+use crate::session::{does, full};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -14,7 +14,7 @@ fn deferrable_server(rig: &mut Rig) -> (ServerId, ClientId) {
         settings: &[("default_transaction_deferrable", "on")],
         ..NOTHING
     };
-    answers_all(rig, server, deferrable);
+    rig.answers_all_about(server, deferrable);
     (server, b)
 }
 
@@ -25,7 +25,7 @@ fn nothing_comes_before_the_begin_of_restored_settings() {
     let mut rig = full("");
     let (server, b) = deferrable_server(&mut rig);
     rig.says(b, |w| w.query(b"select 1"));
-    let told = answers_all(&mut rig, server, NOTHING);
+    let told = rig.answers_all_about(server, NOTHING);
     let begin = "Parse pgweir_4 BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
     assert_eq!(told[..3], [begin, "Bind  pgweir_4", "Execute"]);
     assert!(told.iter().any(|line| line.starts_with("Parse pgweir_1 ")), "{told:?}");
@@ -38,12 +38,12 @@ fn nothing_comes_before_the_begin_of_discarded_sequences() {
     let mut rig = full("");
     let asks = rig.client();
     let server = does(&mut rig, asks, "select lastval()");
-    answers_all(&mut rig, server, NOTHING);
+    rig.answers_all_about(server, NOTHING);
     rig.client_leaves(asks);
-    answers_all(&mut rig, server, NOTHING);
+    rig.answers_all_about(server, NOTHING);
     let (server, b) = deferrable_server(&mut rig);
     rig.says(b, |w| w.query(b"select 1"));
-    let told = answers_all(&mut rig, server, NOTHING);
+    let told = rig.answers_all_about(server, NOTHING);
     assert!(told[0].starts_with("Parse pgweir_4 BEGIN"), "{told:?}");
     assert!(
         told.iter().any(|line| line == "Bind pgweir_portal pgweir_c"),

@@ -1,7 +1,7 @@
 //! Settings of the startup packet: when a server is judged by them, and who gives up its role.
 
-use crate::rig::{Rig, error};
-use crate::session::{NOTHING, Session, answers, answers_all, client_begins_with_work_mem, does, full, probe_fails};
+use crate::rig::{NOTHING, Rig, Session, error};
+use crate::session::{client_begins_with_work_mem, does, full, probe_fails};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -12,8 +12,7 @@ fn startup_settings_are_judged_on_a_server_as_it_is_after_its_login() {
     let mut rig = full("");
     let a = rig.client();
     let server = does(&mut rig, a, "set role bob");
-    answers_all(
-        &mut rig,
+    rig.answers_all_about(
         server,
         Session {
             settings: &[("role", "bob")],
@@ -22,7 +21,7 @@ fn startup_settings_are_judged_on_a_server_as_it_is_after_its_login() {
     );
     let binds = |told: &[String]| told.iter().filter(|line| *line == "Bind  pgweir_1").count();
     let refused = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "much")]);
-    assert_eq!(binds(&answers(&mut rig, server, NOTHING)), 1, "RESET ROLE");
+    assert_eq!(binds(&rig.answers_about(server, NOTHING)), 1, "RESET ROLE");
     assert_eq!(
         binds(&rig.told(server)),
         1,
@@ -35,11 +34,11 @@ fn startup_settings_are_judged_on_a_server_as_it_is_after_its_login() {
     });
     assert!(rig.told(refused).last().unwrap().starts_with("Error 22023"));
     let accepted = client_begins_with_work_mem(&mut rig);
-    assert_eq!(binds(&answers_all(&mut rig, server, NOTHING)), 1, "the role is gone");
+    assert_eq!(binds(&rig.answers_all_about(server, NOTHING)), 1, "the role is gone");
     assert!(rig.told(accepted).ends_with(&["ReadyForQuery I".into()]));
     rig.says(a, |w| w.query(b"select 1"));
     assert_eq!(
-        binds(&answers_all(&mut rig, server, NOTHING)),
+        binds(&rig.answers_all_about(server, NOTHING)),
         2,
         "work_mem, and the role again"
     );
@@ -52,7 +51,7 @@ fn a_time_limit_does_not_judge_startup_settings() {
     let mut rig = full("");
     let other = rig.client();
     let server = does(&mut rig, other, "select 1");
-    answers_all(&mut rig, server, NOTHING);
+    rig.answers_all_about(server, NOTHING);
     let client = client_begins_with_work_mem(&mut rig);
     assert!(rig.told(server).contains(&"Bind  pgweir_1".to_string()));
     rig.says(server, |w| {
@@ -62,7 +61,7 @@ fn a_time_limit_does_not_judge_startup_settings() {
         w.ready_for_query(Idle);
     });
     assert_eq!(rig.told(client), [""; 0], "it goes on waiting");
-    answers_all(&mut rig, server, NOTHING);
+    rig.answers_all_about(server, NOTHING);
     assert!(rig.told(client).ends_with(&["ReadyForQuery I".into()]));
 }
 
@@ -71,10 +70,10 @@ fn client_without_its_startup_role(rig: &mut Rig) -> (ClientId, ServerId) {
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "8MB"), ("role", "bob")]);
     let server = rig.connects.pop_front().expect("a server for the login");
     rig.server_logs_in(server);
-    answers_all(rig, server, NOTHING);
+    rig.answers_all_about(server, NOTHING);
     rig.told(client);
     rig.says(client, |w| w.query(b"set role none"));
-    answers_all(rig, server, WITHOUT_ROLE);
+    rig.answers_all_about(server, WITHOUT_ROLE);
     (client, server)
 }
 
@@ -89,9 +88,9 @@ fn who_gives_up_the_role_of_its_startup_packet_does_not_get_it_back() {
     let mut rig = full("");
     let (client, server) = client_without_its_startup_role(&mut rig);
     rig.says(client, |w| w.query(b"select 1"));
-    assert_eq!(answers(&mut rig, server, WITHOUT_ROLE), ["Query select 1"]);
+    assert_eq!(rig.answers_about(server, WITHOUT_ROLE), ["Query select 1"]);
     rig.says(client, |w| w.query(b"reset role"));
-    let told = answers_all(&mut rig, server, WITHOUT_ROLE);
+    let told = rig.answers_all_about(server, WITHOUT_ROLE);
     let makes = |line: &&String| line.starts_with("Bind pgweir_portal ");
     assert_eq!(told.iter().filter(makes).count(), 1, "{told:?}");
 }
@@ -104,9 +103,9 @@ fn who_gave_up_its_role_before_failed_probes_does_not_get_it_back_after_them() {
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("role", "bob")]);
     let server = rig.connects.pop_front().expect("a server for the login");
     rig.server_logs_in(server);
-    answers_all(&mut rig, server, NOTHING);
+    rig.answers_all_about(server, NOTHING);
     rig.says(client, |w| w.query(b"select 0"));
-    answers_all(&mut rig, server, NOTHING);
+    rig.answers_all_about(server, NOTHING);
     rig.told(client);
     rig.says(client, |w| w.query(b"set role none"));
     rig.told(server);
@@ -116,10 +115,9 @@ fn who_gave_up_its_role_before_failed_probes_does_not_get_it_back_after_them() {
     }
     assert_eq!(rig.told(server), [""; 0], "asked no more, for now");
     rig.says(client, |w| w.query(b"select 1"));
-    assert_eq!(answers_all(&mut rig, server, NOTHING), ["Query select 1"]);
+    assert_eq!(rig.answers_all_about(server, NOTHING), ["Query select 1"]);
     rig.says(client, |w| w.query(b"set work_mem = '1MB'"));
-    let told = answers_all(
-        &mut rig,
+    let told = rig.answers_all_about(
         server,
         Session {
             settings: &[("work_mem", "1024"), ("role", "none")],
@@ -139,10 +137,10 @@ fn reset_all_leaves_the_role() {
     let mut rig = full("");
     let (client, server) = client_without_its_startup_role(&mut rig);
     rig.says(client, |w| w.query(b"reset all"));
-    let told = answers_all(&mut rig, server, WITHOUT_ROLE);
+    let told = rig.answers_all_about(server, WITHOUT_ROLE);
     let makes = |line: &&String| line.starts_with("Bind pgweir_portal ");
     assert_eq!(told.iter().filter(makes).count(), 1, "work_mem alone: {told:?}");
     rig.says(client, |w| w.query(b"discard all"));
-    let told = answers_all(&mut rig, server, WITHOUT_ROLE);
+    let told = rig.answers_all_about(server, WITHOUT_ROLE);
     assert_eq!(told.iter().filter(makes).count(), 2, "the role, too: {told:?}");
 }

@@ -22,7 +22,7 @@ fn a_cancel_reaches_the_query_of_its_own_client_and_the_server_waits_for_it() {
 #[test]
 fn a_server_with_a_cancel_on_its_way_is_not_handed_out() {
     let mut rig = Rig::new("default_pool_size = 1");
-    let (client, key) = client_with_key(&mut rig);
+    let (client, key) = rig.client_with_key();
     let other = rig.client();
     rig.says(client, |w| w.query(b"select pg_sleep(9)"));
     let server = rig.server_of(client).unwrap();
@@ -52,7 +52,7 @@ fn a_client_that_waits_can_cancel_its_wait() {
     let mut rig = Rig::new("default_pool_size = 1");
     let busy = rig.client();
     rig.says(busy, |w| w.query(b"select pg_sleep(9)"));
-    let (client, key) = client_with_key(&mut rig);
+    let (client, key) = rig.client_with_key();
     rig.says(client, |w| w.query(b"select 1"));
     rig.cancel_request(&key);
     assert_eq!(
@@ -68,12 +68,4 @@ fn a_client_that_waits_can_cancel_its_wait() {
         rig.told(client),
         ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
     );
-}
-
-fn client_with_key(rig: &mut Rig) -> (pgweir_core::ClientId, pgweir_wire::CancelKey) {
-    let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
-    rig.servers_log_in();
-    let key = rig.key_told(id);
-    rig.told(id);
-    (id, key)
 }

@@ -1,8 +1,7 @@
 //! What DISCARD ALL leaves on a server.
 
-use crate::rig::Rig;
-use crate::temporary::Temporary::{Nothing, Objects};
-use crate::temporary::{REMAINS, answers, asks, does, is_closed, pool_of};
+use crate::rig::{NOTHING, Rig, TEMPORARY};
+use crate::temporary::{REMAINS, answers, asks, does, pool_of};
 use pgweir_core::ServerId;
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -16,14 +15,14 @@ fn what_discard_all_leaves_is_asked() {
             &mut rig,
             client,
             "select pg_advisory_lock(1); do $$begin end$$",
-            Objects,
+            TEMPORARY,
         );
         rig.client_leaves(client);
         assert_eq!(rig.told(server), ["Query DISCARD ALL", REMAINS]);
         told_what_remains(&mut rig, server, remains);
         asks(&mut rig, other, "select pg_my_temp_schema()");
         // Only the pin showed that there were temporary objects.
-        assert!(is_closed(&rig, server));
+        assert!(rig.is_closed(server));
     }
 }
 
@@ -62,20 +61,20 @@ fn in_session_pooling_a_server_with_traces_serves_nobody_else() {
                     w.sync();
                 });
                 let server = rig.server_of(client).expect("linked");
-                answers(&mut rig, server, Nothing, &[]);
+                answers(&mut rig, server, NOTHING);
                 server
             } else {
-                does(&mut rig, client, text, Nothing)
+                does(&mut rig, client, text, NOTHING)
             };
             rig.client_leaves(client);
             let told = rig.told(server);
             if closed && !schema {
-                assert!(is_closed(&rig, server), "{text}: {told:?}");
+                assert!(rig.is_closed(server), "{text}: {told:?}");
                 continue;
             }
             assert_eq!(told, ["Query DISCARD ALL", &remains], "{text}");
             told_what_remains(&mut rig, server, schema);
-            assert_eq!(is_closed(&rig, server), closed, "{text}");
+            assert_eq!(rig.is_closed(server), closed, "{text}");
         }
     }
 }

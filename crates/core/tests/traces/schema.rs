@@ -1,7 +1,7 @@
 //! A server that keeps the schema for temporary objects gives way to another one.
 
-use crate::temporary::Temporary::{Nothing, Schema};
-use crate::temporary::{answers, asks, does, does_query_on_new, done, is_closed, pool_of, server_with_schema};
+use crate::rig::{EMPTIED, NOTHING};
+use crate::temporary::{answers, asks, does, does_query_on_new, done, pool_of, server_with_schema};
 use pgweir_wire::TransactionStatus::InTransaction;
 
 #[test]
@@ -11,11 +11,11 @@ fn who_would_notice_gets_an_idle_server_without_the_schema() {
     asks(&mut rig, busy, "select 1");
     let clean = rig.server_of(busy).expect("linked");
     let (marked, owner) = server_with_schema(&mut rig);
-    done(&mut rig, busy, "select 1", Nothing, &[]);
+    done(&mut rig, busy, "select 1", NOTHING);
     assert_ne!(marked, clean);
     // The server that became idle last is taken first.
-    does(&mut rig, owner, "select 1", Schema);
-    does(&mut rig, busy, "select 1", Nothing);
+    does(&mut rig, owner, "select 1", EMPTIED);
+    does(&mut rig, busy, "select 1", NOTHING);
     for text in [
         "select pg_my_temp_schema()",
         "select current_schemas(true)",
@@ -32,9 +32,9 @@ fn who_would_notice_gets_an_idle_server_without_the_schema() {
             (busy, owner)
         };
         assert!(a != b && (a == Some(marked) || b == Some(marked)));
-        done(&mut rig, clean_s, "select 1", Nothing, &[]);
-        done(&mut rig, marked_s, "select 1", Schema, &[]);
-        assert_eq!(does(&mut rig, other, text, Nothing), clean, "{text}");
+        done(&mut rig, clean_s, "select 1", NOTHING);
+        done(&mut rig, marked_s, "select 1", EMPTIED);
+        assert_eq!(does(&mut rig, other, text, NOTHING), clean, "{text}");
     }
     for text in ["select current_schemas(false)", "create table pg_temp.t (a int)"] {
         asks(&mut rig, owner, "select 1");
@@ -45,11 +45,11 @@ fn who_would_notice_gets_an_idle_server_without_the_schema() {
             busy
         };
         let clean_s = if marked_s == owner { busy } else { owner };
-        done(&mut rig, clean_s, "select 1", Nothing, &[]);
-        done(&mut rig, marked_s, "select 1", Schema, &[]);
-        assert_eq!(does(&mut rig, other, text, Schema), marked, "{text}");
+        done(&mut rig, clean_s, "select 1", NOTHING);
+        done(&mut rig, marked_s, "select 1", EMPTIED);
+        assert_eq!(does(&mut rig, other, text, EMPTIED), marked, "{text}");
     }
-    assert!(!is_closed(&rig, marked) && !is_closed(&rig, clean));
+    assert!(!rig.is_closed(marked) && !rig.is_closed(clean));
 }
 
 #[test]
@@ -57,13 +57,13 @@ fn a_new_server_takes_the_place_of_the_last_one() {
     let mut rig = pool_of(1);
     let (marked, owner) = server_with_schema(&mut rig);
     let other = rig.client();
-    assert_eq!(does(&mut rig, other, "select 1", Schema), marked);
+    assert_eq!(does(&mut rig, other, "select 1", EMPTIED), marked);
     // A client that has had temporary objects itself expects such a schema.
-    assert_eq!(does(&mut rig, owner, "select pg_my_temp_schema()", Schema), marked);
-    let new = does(&mut rig, other, "select pg_my_temp_schema()", Nothing);
-    assert!(new != marked && is_closed(&rig, marked));
+    assert_eq!(does(&mut rig, owner, "select pg_my_temp_schema()", EMPTIED), marked);
+    let new = does(&mut rig, other, "select pg_my_temp_schema()", NOTHING);
+    assert!(new != marked && rig.is_closed(marked));
     assert_eq!(
-        does(&mut rig, other, "select pg_my_temp_schema()", Nothing),
+        does(&mut rig, other, "select pg_my_temp_schema()", NOTHING),
         new,
         "once"
     );
@@ -81,7 +81,7 @@ fn statements_prepared_before_and_behind_a_begin_are_seen() {
             w.sync();
         });
         let server = rig.server_of(other).expect("linked");
-        answers(&mut rig, server, Nothing, &[]);
+        answers(&mut rig, server, NOTHING);
         let (marked, _) = server_with_schema(&mut rig);
         assert_eq!(marked, server);
         rig.says(other, |w| {
@@ -94,7 +94,7 @@ fn statements_prepared_before_and_behind_a_begin_are_seen() {
             w.sync();
         });
         rig.servers_log_in();
-        assert!(is_closed(&rig, marked), "begins: {begins}");
+        assert!(rig.is_closed(marked), "begins: {begins}");
         assert!(rig.server_of(other).is_some_and(|new| new != marked));
     }
 }
@@ -126,7 +126,7 @@ fn an_answer_that_is_due_is_awaited() {
     assert_eq!(rig.told(marked), ["Query select 1"]);
     rig.completes(marked, "SELECT 1");
     rig.servers_log_in();
-    assert!(is_closed(&rig, marked));
+    assert!(rig.is_closed(marked));
     does_query_on_new(&mut rig, other, marked);
 }
 
@@ -147,7 +147,7 @@ fn a_server_that_becomes_free_is_replaced_for_the_client_that_waits() {
     assert_eq!(rig.server_of(third), Some(marked));
     assert_eq!(rig.told(marked), ["Query select 3"]);
     rig.completes(marked, "SELECT 3");
-    assert!(is_closed(&rig, marked));
+    assert!(rig.is_closed(marked));
     rig.servers_log_in();
     does_query_on_new(&mut rig, other, marked);
 }
@@ -173,7 +173,7 @@ fn while_no_server_can_be_opened_the_old_one_serves() {
     // As soon as the next attempt is allowed.
     rig.wait(std::time::Duration::from_secs(1));
     rig.says(other, |w| w.query(b"select pg_my_temp_schema()"));
-    assert!(is_closed(&rig, marked));
+    assert!(rig.is_closed(marked));
     rig.servers_log_in();
     does_query_on_new(&mut rig, other, marked);
 }
