@@ -129,7 +129,7 @@ fn a_failed_segment_whose_sync_does_not_come_is_idle_in_a_transaction() {
 
 #[test]
 fn the_time_of_a_query_does_not_begin_before_its_client_got_the_server() {
-    let mut rig = Rig::new("query_timeout = 2\nsession_state = full");
+    let mut rig = Rig::new("query_timeout = 2");
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("TimeZone", "Asia/Tokyo")]);
     let server = rig.servers_log_in()[0];
     rig.told(server);
@@ -213,7 +213,7 @@ fn a_server_does_not_lie_idle_with_its_clients_idle_session_timeout() {
 
 #[test]
 fn a_client_whose_server_ends_before_anything_reached_it_goes_to_another_once() {
-    let mut rig = Rig::new("session_state = pgbouncer");
+    let mut rig = Rig::new("");
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "1MB")]);
     let first = rig.servers_log_in()[0];
     settings_made(&mut rig, first);
@@ -245,7 +245,7 @@ fn a_client_whose_server_ends_before_anything_reached_it_goes_to_another_once() 
 
 #[test]
 fn a_client_whose_settings_end_servers_is_not_given_one_after_another() {
-    let mut rig = Rig::new("session_state = pgbouncer");
+    let mut rig = Rig::new("");
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "1MB")]);
     let first = rig.servers_log_in()[0];
     settings_made(&mut rig, first);

@@ -6,7 +6,7 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 use rig::{NO_TYPES, Rig, error};
 
-const ONE_SERVER: &str = "default_pool_size = 1\nsession_state = full";
+const ONE_SERVER: &str = "default_pool_size = 1";
 
 const TEXT: &[u8] = b"select 1 from t where k = $1";
 

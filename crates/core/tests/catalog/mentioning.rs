@@ -121,10 +121,7 @@ fn until_the_catalog_has_been_read_again_every_statement_is_code() {
 /// Where sessions are not kept the catalog is not read, as in PgBouncer.
 #[test]
 fn without_kept_sessions_and_in_session_pooling_nothing_is_read() {
-    for settings in [
-        "session_state = pgbouncer\n",
-        "session_state = full\npool_mode = session\n",
-    ] {
+    for settings in ["session_state = pgbouncer\n", "pool_mode = session\n"] {
         let mut rig = Rig::new(settings);
         rig.catalogs_are_empty = false;
         rig.client_begins(&[("user", "u"), ("database", "db")]);

@@ -21,7 +21,7 @@ pub fn is_asked(rig: &mut Rig, server: ServerId) -> bool {
 }
 
 pub fn rig(settings: &str) -> Rig {
-    let mut rig = Rig::new(&format!("session_state = full\n{settings}"));
+    let mut rig = Rig::new(settings);
     rig.catalogs_are_empty = false;
     rig
 }

@@ -7,7 +7,7 @@ use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 use std::collections::{HashMap, HashSet};
 
 pub fn one_server() -> (Rig, ClientId, ClientId) {
-    let mut rig = Rig::new("session_state = full\ndefault_pool_size = 1");
+    let mut rig = Rig::new("default_pool_size = 1");
     let (a, b) = (rig.client(), rig.client());
     rig.told(a);
     rig.told(b);

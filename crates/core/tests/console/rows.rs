@@ -161,7 +161,7 @@ fn totals_do_not_go_back_when_a_database_made_from_the_wildcard_is_forgotten() {
 /// How many clients share a server: pgweir's own column, which exporters of PgBouncer's columns do not see.
 #[test]
 fn show_servers_extended_counts_flights() {
-    let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 8\nlink = adversarial\nsession_state = full");
+    let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 8\nlink = adversarial");
     let boss = console(&mut rig);
     let flights = |rig: &mut Rig| value(rig, boss, "SHOW SERVERS EXTENDED", 0, "flights");
     let crowd: Vec<ClientId> = (0..4).map(|_| rig.client()).collect();

@@ -5,7 +5,7 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::Writer;
 
 /// One server, and every class of statements counts as short.
-pub const SHARED: &str = "default_pool_size = 1\npipeline_depth = 8\nlink = adversarial\nsession_state = full";
+pub const SHARED: &str = "default_pool_size = 1\npipeline_depth = 8\nlink = adversarial";
 
 /// A client that has logged in, and whose welcome has not been looked at.
 pub fn login(rig: &mut Rig) -> ClientId {

@@ -55,7 +55,7 @@ fn a_lost_server_costs_only_whom_it_worked_for() {
 
 #[test]
 fn nobody_waits_long_behind_one_that_takes_long() {
-    let mut rig = Rig::new("default_pool_size = 2\npipeline_depth = 8\nlink = adversarial\nsession_state = full");
+    let mut rig = Rig::new("default_pool_size = 2\npipeline_depth = 8\nlink = adversarial");
     let busy = rig.client();
     rig.query(busy, "begin; select 'busy'");
     let first = rig.client();

@@ -94,7 +94,7 @@ fn without_pipeline_depth_everyone_waits_for_the_server_to_be_free() {
 
 #[test]
 fn no_more_than_pipeline_depth_are_under_way() {
-    let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 2\nlink = adversarial\nsession_state = full");
+    let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 2\nlink = adversarial");
     let (server, _) = crowd(&mut rig, &["select 'a'", "select 'b'", "select 'c'"]);
     first_ends(&mut rig, server);
     assert_eq!(rig.told(server), ["Query select 'a'", "Query select 'b'"]);
@@ -104,7 +104,7 @@ fn no_more_than_pipeline_depth_are_under_way() {
 
 #[test]
 fn a_class_flies_alone_until_it_is_known_to_be_short() {
-    let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 2\nsession_state = full");
+    let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 2");
     let first = rig.client();
     rig.query(first, "select 'first'");
     let server = rig.server_of(first).unwrap();

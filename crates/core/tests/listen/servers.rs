@@ -7,7 +7,7 @@ use pgweir_wire::TransactionStatus::Idle;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-pub const SETTINGS: &str = "session_state = full\ndefault_pool_size = 1";
+pub const SETTINGS: &str = "default_pool_size = 1";
 
 /// Servers that listen and answer; the test decides which notifications they send.
 pub struct Servers {

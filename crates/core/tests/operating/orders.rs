@@ -1,6 +1,6 @@
 //! Orders, their answers, and what they have done.
 
-use crate::rig::Rig;
+use crate::rig::{NOTHING, Rig};
 use pgweir_core::{ClientId, Command, ReloadOutcome, ServerId};
 use pgweir_wire::TransactionStatus::InTransaction;
 
@@ -41,7 +41,9 @@ pub fn in_transaction(rig: &mut Rig) -> (ClientId, ServerId) {
 pub fn commit(rig: &mut Rig, client: ClientId) {
     rig.says(client, |w| w.query(b"commit"));
     let server = rig.server_of(client).expect("still linked");
+    rig.told(server);
     rig.completes(server, "COMMIT");
+    rig.answers_all_about(server, NOTHING);
 }
 
 pub fn reload(rig: &mut Rig, outcome: ReloadOutcome) {

@@ -1,7 +1,7 @@
 //! How statements end: eviction, DEALLOCATE, DISCARD ALL.
 
 use crate::one_statement::{SELECT, binds, one_row, prepares};
-use crate::rig::{NO_TYPES, Rig, error};
+use crate::rig::{NO_TYPES, NOTHING, Rig, error};
 use pgweir_wire::TransactionStatus::{Failed, Idle};
 
 #[test]
@@ -58,8 +58,9 @@ fn deallocate_all_is_scoped_to_its_client() {
     prepares(&mut rig, b, b"s", SELECT);
     rig.says(a, |w| w.query(b"DISCARD ALL"));
     let server = rig.server_of(a).unwrap();
-    rig.completes(server, "DISCARD ALL");
     rig.told(server);
+    rig.completes(server, "DISCARD ALL");
+    rig.answers_all_about(server, NOTHING);
     binds(&mut rig, b, b"s");
     assert_eq!(
         rig.told(server)[..2],
@@ -180,45 +181,54 @@ fn a_cancel_in_front_of_deallocate_does_not_take_the_query_along() {
 
 #[test]
 fn discard_all_through_the_extended_protocol_ends_names_when_it_is_executed() {
-    let mut rig = Rig::new("");
-    let a = rig.client();
-    prepares(&mut rig, a, b"s", SELECT);
-    rig.says(a, |w| {
-        w.parse(b"", b"DISCARD ALL", NO_TYPES);
-        w.bind_text(b"", &[]);
-        w.execute();
-        w.parse(b"s", b"select 'another'", NO_TYPES);
-        w.sync();
-    });
-    let server = rig.server_of(a).unwrap();
-    assert!(
-        rig.told(server)
-            .contains(&"Parse pgweir_12 select 'another'".to_string()),
-        "no duplicate: s is gone by then"
-    );
+    for (settings, parse) in [
+        ("", "Parse s select 'another'"),
+        ("session_state = pgbouncer", "Parse pgweir_12 select 'another'"),
+    ] {
+        let mut rig = Rig::new(settings);
+        let a = rig.client();
+        prepares(&mut rig, a, b"s", SELECT);
+        rig.says(a, |w| {
+            w.parse(b"", b"DISCARD ALL", NO_TYPES);
+            w.bind_text(b"", &[]);
+            w.execute();
+            w.parse(b"s", b"select 'another'", NO_TYPES);
+            w.sync();
+        });
+        let server = rig.server_of(a).unwrap();
+        assert!(
+            rig.told(server).contains(&parse.to_string()),
+            "no duplicate: s is gone by then"
+        );
+    }
 }
 
 /// Only the tag in the reply shows which statements are left, so the next message waits for it.
 #[test]
 fn deallocate_all_among_other_statements_holds_back_what_uses_statements() {
-    let mut rig = Rig::new("");
-    let a = rig.client();
-    prepares(&mut rig, a, b"s", SELECT);
-    rig.says(a, |w| {
-        w.query(b"select 1; deallocate all");
-        w.parse(b"s", b"select 2", NO_TYPES);
-        w.sync();
-    });
-    let server = rig.server_of(a).unwrap();
-    assert_eq!(rig.told(server), ["Query select 1; deallocate all"]);
-    rig.says(server, |w| {
-        w.command_complete("SELECT 1");
-        w.command_complete("DEALLOCATE ALL");
-        w.ready_for_query(Idle);
-    });
-    assert_eq!(
-        rig.told(server),
-        ["Parse pgweir_11 select 2", "Sync"],
-        "no duplicate: s is gone"
-    );
+    // Where sessions are kept, a probe comes first, and names are the client's own behind such a text.
+    for (settings, parse, probes) in [
+        ("", "Parse s select 2", true),
+        ("session_state = pgbouncer", "Parse pgweir_11 select 2", false),
+    ] {
+        let mut rig = Rig::new(settings);
+        let a = rig.client();
+        prepares(&mut rig, a, b"s", SELECT);
+        rig.says(a, |w| {
+            w.query(b"select 1; deallocate all");
+            w.parse(b"s", b"select 2", NO_TYPES);
+            w.sync();
+        });
+        let server = rig.server_of(a).unwrap();
+        assert_eq!(rig.told(server), ["Query select 1; deallocate all"]);
+        rig.says(server, |w| {
+            w.command_complete("SELECT 1");
+            w.command_complete("DEALLOCATE ALL");
+            w.ready_for_query(Idle);
+        });
+        let told = rig.told(server);
+        let own = told.len() - 2;
+        assert_eq!(told[own..], [parse, "Sync"], "no duplicate: s is gone");
+        assert_eq!(own > 0, probes, "{told:?}");
+    }
 }

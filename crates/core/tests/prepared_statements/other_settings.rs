@@ -2,7 +2,7 @@
 
 use crate::one_statement::{SELECT, binds, prepared_elsewhere, prepares};
 use crate::rig;
-use crate::rig::{NO_TYPES, Rig};
+use crate::rig::{NO_TYPES, NOTHING, Rig};
 use pgweir_wire::TransactionStatus::Idle;
 
 #[test]
@@ -18,6 +18,7 @@ fn statements_parsed_under_other_settings_are_others() {
         w.parameter_status(b"DateStyle", b"ISO, DMY");
         w.ready_for_query(Idle);
     });
+    rig.answers_all_about(server, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
     rig.says(b, |w| {
         w.parse(b"s", b"select '01/02/2003'::date", NO_TYPES);
         w.sync();
@@ -41,6 +42,7 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
         w.parameter_status(b"DateStyle", b"ISO, DMY");
         w.ready_for_query(Idle);
     });
+    rig.answers_all_about(second, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
     let parse = asked.iter().position(|l| l == "Parse pgweir_11 select 1").unwrap();
@@ -49,8 +51,8 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
         [bind, "Execute".into(), "Close Ppgweir_portal".into()]
     };
     assert_eq!(asked[parse - 3..parse], in_internal_portal("pgweir_e"), "recording E12");
-    assert_eq!(asked[parse + 3..parse + 6], in_internal_portal("pgweir_f"));
-    assert_eq!(asked[parse + 6..parse + 8], ["Sync", "Bind  pgweir_11"]);
+    assert_eq!(asked[parse + 1..parse + 4], in_internal_portal("pgweir_f"));
+    assert_eq!(asked[parse + 4..parse + 6], ["Sync", "Bind  pgweir_11"]);
 }
 
 /// Guards against constants with another meaning: DDL makes PostgreSQL read them again under the settings of one

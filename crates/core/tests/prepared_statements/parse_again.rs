@@ -1,7 +1,7 @@
 //! A Parse of the pooler on a server that does not know the statement yet, and the errors of it.
 
 use crate::one_statement::{SELECT, binds, one_row, prepared_elsewhere, prepares};
-use crate::rig::{NO_TYPES, Rig, error};
+use crate::rig::{NO_TYPES, NOTHING, Rig, error};
 use pgweir_wire::TransactionStatus::{Failed, Idle};
 
 #[test]
@@ -59,10 +59,14 @@ fn what_a_parse_of_ours_cannot_do_in_a_failed_transaction_costs_the_client_nothi
         w.query(b"select 'this destroys the unnamed statement of the server'")
     });
     rig.completes(server, "SELECT 1");
+    rig.told(server);
     rig.says(a, |w| {
         w.message(b'F', |b| b.extend([0; 4]));
         w.sync();
     });
+    // Other clients' values of sequences are discarded before a function is called.
+    let told = rig.told(server);
+    rig.replies_about(server, &told, NOTHING);
     rig.says(server, |w| w.ready_for_query(Failed));
     rig.says(server, |w| w.ready_for_query(Failed));
     rig.told(server);
@@ -111,13 +115,14 @@ fn a_parse_under_other_settings_is_a_segment_of_its_own_whose_error_is_the_clien
     rig.says(a, |w| w.query(b"set datestyle = 'ISO, DMY'"));
     let second = rig.servers_log_in()[0];
     assert_ne!(first, second);
+    rig.told(second);
     rig.says(second, |w| {
         w.command_complete("SET");
         w.parameter_status(b"DateStyle", b"ISO, DMY");
         w.ready_for_query(Idle);
     });
     rig.told(a);
-    rig.told(second);
+    rig.answers_all_about(second, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
     let own = asked.iter().position(|l| l == "Sync").unwrap();

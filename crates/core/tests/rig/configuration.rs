@@ -58,21 +58,13 @@ impl Rig {
 }
 
 fn ini(databases: &str, settings: &str) -> String {
-    // Scripted servers answer no probes unless a test asks for them.
-    let session_state = if settings.contains("session_state") {
-        ""
-    } else {
-        "session_state = pgbouncer\n"
-    };
-    // Nor do they answer an SSLRequest.
+    // Scripted servers answer no SSLRequest.
     let server_tls = if settings.contains("server_tls_sslmode") {
         ""
     } else {
         "server_tls_sslmode = disable\n"
     };
-    format!(
-        "[databases]\n{databases}\n[pgbouncer]\nauth_type = any\npool_mode = transaction\nserver_check_query =\n{session_state}{server_tls}{settings}\n"
-    )
+    format!("[databases]\n{databases}\n[pgbouncer]\nauth_type = any\npool_mode = transaction\n{server_tls}{settings}\n")
 }
 
 /// The configuration in a file with these lines of [databases] and [pgbouncer].

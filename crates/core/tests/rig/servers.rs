@@ -73,6 +73,11 @@ impl Rig {
             w.backend_key_data(process_id(id), b"key!");
             w.ready_for_query(TransactionStatus::Idle);
         });
+        self.answers_questions_at_login(id);
+    }
+
+    /// A new server answers what it is asked before its first client gets it.
+    pub fn answers_questions_at_login(&mut self, id: ServerId) {
         if self.is_asked(id, &format!("Query {NATURE_QUESTION}")) {
             self.tells_process_id(id, process_id(id));
         }

@@ -5,8 +5,9 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus;
 use pgweir_wire::TransactionStatus::Idle;
 
-pub fn full(more: &str) -> Rig {
-    Rig::new(&format!("session_state = full\ndefault_pool_size = 1\n{more}"))
+/// A pool with one server.
+pub fn one_server(more: &str) -> Rig {
+    Rig::new(&format!("default_pool_size = 1\n{more}"))
 }
 
 /// The server answers a Query; returns what it was sent before.

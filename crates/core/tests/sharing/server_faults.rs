@@ -135,6 +135,7 @@ fn a_connect_query_that_fails_is_logged_and_the_server_is_used() {
         w.error(&error("42601", "syntax error"));
         w.ready_for_query(Idle);
     });
+    rig.answers_questions_at_login(server);
     assert!(rig.told(client).contains(&"ReadyForQuery I".to_string()));
     rig.says(client, |w| w.query(b"select 1"));
     assert_eq!(rig.server_of(client), Some(server));

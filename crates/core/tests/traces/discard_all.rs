@@ -51,7 +51,7 @@ fn in_session_pooling_a_server_with_traces_serves_nobody_else() {
         ("prepare q as select 1", false, false),
     ] {
         for parsed in [false, true] {
-            let mut rig = Rig::new("session_state = full\npool_mode = session\ndefault_pool_size = 1");
+            let mut rig = Rig::new("pool_mode = session\ndefault_pool_size = 1");
             let client = rig.client();
             let server = if parsed {
                 rig.says(client, |w| {

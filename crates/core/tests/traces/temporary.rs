@@ -7,9 +7,7 @@ use pgweir_core::{ClientId, ServerId};
 pub const REMAINS: &str = "Query SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
 pub fn pool_of(size: u32) -> Rig {
-    Rig::new(&format!(
-        "session_state = full\ndefault_pool_size = {size}\ndeferred_begin = 1"
-    ))
+    Rig::new(&format!("default_pool_size = {size}\ndeferred_begin = 1"))
 }
 
 /// A client sends a Query. Its server answers it, and the probe after it; returns the server.

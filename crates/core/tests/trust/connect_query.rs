@@ -8,7 +8,7 @@ use pgweir_wire::TransactionStatus::Idle;
 /// A client on the only server of a pool whose connect_query sets a custom setting and work_mem.
 fn with_connect_query(mode: &str) -> (Rig, ClientId, ServerId) {
     let query = "set app.pool = 1; set work_mem = 3072";
-    let settings = format!("session_state = full\ndefault_pool_size = 1\npool_mode = {mode}");
+    let settings = format!("default_pool_size = 1\npool_mode = {mode}");
     let mut rig = Rig::with(
         &format!("db = host=127.0.0.1 user=u connect_query='{query}'"),
         &settings,

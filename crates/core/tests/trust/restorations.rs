@@ -4,9 +4,9 @@ use crate::rig::{Rig, error};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
-/// A pool with one server and `session_state = full`.
-pub fn full(settings: &str) -> Rig {
-    Rig::new(&format!("session_state = full\ndefault_pool_size = 1\n{settings}"))
+/// A pool with one server.
+pub fn one_server(settings: &str) -> Rig {
+    Rig::new(&format!("default_pool_size = 1\n{settings}"))
 }
 
 /// The server answers a segment of restored settings, and has got nothing else.
