@@ -206,7 +206,7 @@ fn discard_all_through_the_extended_protocol_ends_names_when_it_is_executed() {
 /// Only the tag in the reply shows which statements are left, so the next message waits for it.
 #[test]
 fn deallocate_all_among_other_statements_holds_back_what_uses_statements() {
-    // Where sessions are kept, a probe comes first, and names are the client's own behind such a text.
+    // Where sessions are kept, a Parse has the client's name until a probe has answered.
     for (settings, parse, probes) in [
         ("", "Parse s select 2", true),
         ("session_state = pgbouncer", "Parse pgweir_11 select 2", false),

@@ -12,6 +12,11 @@ impl Rig {
         Rig::with("db = host=127.0.0.1 user=u", settings)
     }
 
+    /// The same with a pool of one server.
+    pub fn one_server(settings: &str) -> Rig {
+        Rig::new(&format!("default_pool_size = 1\n{settings}"))
+    }
+
     pub fn with(databases: &str, settings: &str) -> Rig {
         Rig::of(&configuration(databases, settings))
     }

@@ -1,13 +1,13 @@
 //! DEALLOCATE ALL, DISCARD ALL and RESET by EXECUTE, beside internal statements.
 
 use crate::rig::{NOTHING, Rig, error};
-use crate::session::{client_with_startup_value, one_server};
+use crate::session::client_with_startup_value;
 use pgweir_wire::TransactionStatus::Idle;
 
 /// Guards against the use of an internal statement that the client's DISCARD ALL has ended with all others.
 #[test]
 fn discard_all_in_session_pooling_ends_internal_statements_too() {
-    let mut rig = one_server("pool_mode = session");
+    let mut rig = Rig::one_server("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     rig.says(client, |w| w.query(b"discard all"));
     let server = rig.server_of(client).unwrap();
@@ -20,7 +20,7 @@ fn discard_all_in_session_pooling_ends_internal_statements_too() {
 /// Guards against a RESET in the extended protocol that leaves the client with the pool's value.
 #[test]
 fn a_reset_by_execute_in_session_pooling_returns_to_the_startup_value() {
-    let mut rig = one_server("pool_mode = session");
+    let mut rig = Rig::one_server("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     let server_is_told = |rig: &mut Rig| {
         let server = rig.server_of(client).unwrap();
@@ -65,7 +65,7 @@ fn a_reset_by_execute_in_session_pooling_returns_to_the_startup_value() {
 /// a portal was bound to a DEALLOCATE ALL, and then to a statement that deallocates nothing.
 #[test]
 fn a_portal_that_is_bound_anew_deallocates_nothing() {
-    let mut rig = one_server("pool_mode = session");
+    let mut rig = Rig::one_server("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     for text in [&b"deallocate all"[..], b"select 1"] {
         rig.says(client, |w| {
@@ -94,7 +94,7 @@ fn a_portal_that_is_bound_anew_deallocates_nothing() {
 /// Guards against the use of an internal statement that an Execute of DEALLOCATE ALL has ended with the client's.
 #[test]
 fn deallocate_all_by_execute_in_session_pooling_ends_internal_statements_too() {
-    let mut rig = one_server("pool_mode = session");
+    let mut rig = Rig::one_server("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     for text in [&b"deallocate all"[..], b"reset work_mem"] {
         rig.says(client, |w| {
@@ -118,7 +118,7 @@ fn deallocate_all_by_execute_in_session_pooling_ends_internal_statements_too() {
 /// the set_config calls behind it, in the client's segment.
 #[test]
 fn startup_values_behind_a_discard_all_survive_a_cancel() {
-    let mut rig = one_server("pool_mode = session");
+    let mut rig = Rig::one_server("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     rig.says(client, |w| {
         w.parse(b"", b"discard all", &[0, 0]);

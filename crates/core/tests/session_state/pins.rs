@@ -1,12 +1,12 @@
 //! What pins a client to its server, and what ends a pin.
 
-use crate::rig::{LOCKED, NOTHING, TEMPORARY};
-use crate::session::{QUESTION, does, is_discarded, one_server, probes};
+use crate::rig::{LOCKED, NOTHING, Rig, TEMPORARY};
+use crate::session::{QUESTION, does, is_discarded, probes};
 use std::time::Duration;
 
 #[test]
 fn a_try_lock_that_failed_does_not_pin() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client();
     let server = does(&mut rig, client, "select pg_try_advisory_lock(1)");
     rig.answers_about(server, NOTHING);
@@ -18,7 +18,7 @@ fn a_try_lock_that_failed_does_not_pin() {
 
 #[test]
 fn the_end_of_the_last_temporary_object_unpins() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client();
     let server = does(&mut rig, client, "create temp table t (a int)");
     rig.answers_about(server, TEMPORARY);
@@ -31,7 +31,7 @@ fn the_end_of_the_last_temporary_object_unpins() {
 
 #[test]
 fn a_pinned_client_that_leaves_has_its_server_discarded_before_anyone_gets_it() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (client, next) = (rig.client(), rig.client());
     let server = does(&mut rig, client, "select pg_advisory_lock(1)");
     rig.answers_about(server, LOCKED);
@@ -44,7 +44,7 @@ fn a_pinned_client_that_leaves_has_its_server_discarded_before_anyone_gets_it() 
 
 #[test]
 fn pin_idle_timeout_ends_who_holds_a_pin_and_does_nothing() {
-    let mut rig = one_server("pin_idle_timeout = 10");
+    let mut rig = Rig::one_server("pin_idle_timeout = 10");
     let client = rig.client();
     let server = does(&mut rig, client, "select pg_advisory_lock(1)");
     rig.answers_about(server, LOCKED);

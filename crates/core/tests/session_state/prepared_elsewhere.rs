@@ -1,7 +1,7 @@
 //! Statements that were parsed in front of, or behind, a change of the session.
 
 use crate::rig::{EMPTIED, NOTHING, Rig, Session, TEMPORARY};
-use crate::session::{does, one_server};
+use crate::session::does;
 use pgweir_core::ClientId;
 
 /// Guards against a statement that is parsed under one search_path and shared under another. The settings must be
@@ -14,7 +14,7 @@ fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
         ..NOTHING
     };
     for at_once in [false, true] {
-        let mut rig = one_server("");
+        let mut rig = Rig::one_server("");
         let (setter, other) = (rig.client(), rig.client());
         let parses = |rig: &mut Rig, client: ClientId| {
             rig.says(client, |w| {
@@ -61,7 +61,7 @@ fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
 /// and PostgreSQL analyses older statements again, under the settings of the client that uses them next.
 #[test]
 fn statements_from_before_a_servers_first_temporary_object_are_prepared_again() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (a, b) = (rig.client(), rig.client());
     rig.says(a, |w| {
         w.parse(b"z", b"select timestamptz '2020-01-01 00:00'", &[0, 0]);

@@ -1,12 +1,12 @@
 //! Which transactions are followed by a probe, and what happens while one runs.
 
-use crate::rig::{NOTHING, TEMPORARY};
-use crate::session::{does, is_discarded, one_server, probe_fails, probes};
+use crate::rig::{NOTHING, Rig, TEMPORARY};
+use crate::session::{does, is_discarded, probe_fails, probes};
 use pgweir_wire::Writer;
 
 #[test]
 fn only_what_may_outlive_its_transaction_is_probed_and_behind_the_clients_ready_for_query() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client();
     let server = does(&mut rig, client, "select 1");
     assert_eq!(rig.told(server), Vec::<String>::new());
@@ -29,7 +29,7 @@ fn only_what_may_outlive_its_transaction_is_probed_and_behind_the_clients_ready_
 
 #[test]
 fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client();
     let server = does(&mut rig, client, "create temp table t (a int)");
     rig.says(client, |w| w.query(b"select 2"));
@@ -41,7 +41,7 @@ fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
 /// A message that is dropped begins before a probe is answered and ends afterwards: its end frees the server.
 #[test]
 fn a_client_in_the_midst_of_a_dropped_message_does_not_keep_its_server() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client();
     let server = does(&mut rig, client, "create temp table t (a int)");
     let mut data = Vec::new();
@@ -55,7 +55,7 @@ fn a_client_in_the_midst_of_a_dropped_message_does_not_keep_its_server() {
 
 #[test]
 fn a_client_that_leaves_under_a_probe_leaves_nothing_behind() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (client, next) = (rig.client(), rig.client());
     let server = does(&mut rig, client, "create temp table t (a int)");
     rig.says(next, |w| w.query(b"select 1"));
@@ -70,7 +70,7 @@ fn a_client_that_leaves_under_a_probe_leaves_nothing_behind() {
 
 #[test]
 fn a_probe_that_fails_is_asked_again_and_the_client_hears_nothing() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client();
     let server = does(&mut rig, client, "create temp table t (a int)");
     rig.told(client);
@@ -85,7 +85,7 @@ fn a_probe_that_fails_is_asked_again_and_the_client_hears_nothing() {
 /// Guards against state that is lost, or that other clients notice, because the server could not report it.
 #[test]
 fn a_client_whose_session_cannot_be_told_keeps_its_server_which_nobody_gets_after_it() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client();
     let server = does(&mut rig, client, "create temp table t (a int)");
     for _ in 0..3 {
@@ -103,7 +103,7 @@ fn a_client_whose_session_cannot_be_told_keeps_its_server_which_nobody_gets_afte
 
 #[test]
 fn a_server_that_dies_under_a_probe_takes_its_client_along() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client();
     let server = does(&mut rig, client, "create temp table t (a int)");
     rig.told(client);

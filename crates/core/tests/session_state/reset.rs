@@ -1,12 +1,12 @@
 //! RESET returns to the startup value of its client.
 
 use crate::rig::{NOTHING, Rig, Session, error};
-use crate::session::{answers_to_query, client_with_startup_value, does, one_server, probes};
+use crate::session::{answers_to_query, client_with_startup_value, does, probes};
 use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 
 #[test]
 fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = client_with_startup_value(&mut rig);
     // Only the probe shows what code has done.
     let server = does(&mut rig, client, "do $$begin reset all; end$$");
@@ -31,7 +31,7 @@ fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again(
 
 #[test]
 fn reset_returns_to_the_startup_value_and_one_ready_for_query_is_told() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = client_with_startup_value(&mut rig);
     rig.says(client, |w| {
         w.query(b"reset all");
@@ -66,7 +66,7 @@ fn reset_returns_to_the_startup_value_and_one_ready_for_query_is_told() {
 #[test]
 fn a_reset_among_other_statements_returns_to_the_startup_value_if_it_was_not_undone() {
     for (error, status) in [(false, Idle), (true, Idle), (false, InTransaction)] {
-        let mut rig = one_server("deferred_begin = 0");
+        let mut rig = Rig::one_server("deferred_begin = 0");
         let client = client_with_startup_value(&mut rig);
         if status == InTransaction {
             does(&mut rig, client, "begin");
@@ -92,7 +92,7 @@ fn a_reset_among_other_statements_returns_to_the_startup_value_if_it_was_not_und
 #[test]
 fn startup_values_are_made_behind_an_unanswered_deallocate_all() {
     for mode in ["transaction", "session"] {
-        let mut rig = one_server(&format!("pool_mode = {mode}"));
+        let mut rig = Rig::one_server(&format!("pool_mode = {mode}"));
         let client = client_with_startup_value(&mut rig);
         rig.says(client, |w| {
             w.query(b"select 1; deallocate all");
@@ -122,7 +122,7 @@ fn startup_values_are_made_behind_an_unanswered_deallocate_all() {
 /// Guards against the error of internal statements, which a failed transaction refuses, being sent to the client.
 #[test]
 fn a_reset_in_a_failed_transaction_has_one_error() {
-    let mut rig = one_server("deferred_begin = 0");
+    let mut rig = Rig::one_server("deferred_begin = 0");
     let client = client_with_startup_value(&mut rig);
     rig.says(client, |w| w.query(b"begin"));
     let server = rig.server_of(client).unwrap();
@@ -151,7 +151,7 @@ fn a_reset_in_a_failed_transaction_has_one_error() {
 /// data of a COPY was taken for the last request.
 #[test]
 fn a_copy_whose_end_was_sent_before_it_began_gives_the_server_back() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client();
     rig.says(client, |w| {
         w.parse(b"", b"copy t from stdin", &[0, 0]);
@@ -176,7 +176,7 @@ fn a_copy_whose_end_was_sent_before_it_began_gives_the_server_back() {
 /// Guards against an internal Bind that destroys the unnamed portal, which the client executes twice.
 #[test]
 fn startup_values_are_made_in_a_portal_of_their_own() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = client_with_startup_value(&mut rig);
     rig.says(client, |w| {
         w.parse(b"", b"reset all", &[0, 0]);
@@ -200,7 +200,7 @@ fn startup_values_are_made_in_a_portal_of_their_own() {
 #[test]
 fn a_portal_that_is_bound_anew_resets_nothing() {
     for mode in ["transaction", "session"] {
-        let mut rig = one_server(&format!("pool_mode = {mode}"));
+        let mut rig = Rig::one_server(&format!("pool_mode = {mode}"));
         let client = client_with_startup_value(&mut rig);
         rig.says(client, |w| {
             w.parse(b"r", b"reset work_mem", &[0, 0]);
@@ -224,7 +224,7 @@ fn a_portal_that_is_bound_anew_resets_nothing() {
 /// existed when it was prepared.
 #[test]
 fn startup_values_are_made_behind_a_deallocate_all_that_fails() {
-    let mut rig = one_server("pool_mode = session");
+    let mut rig = Rig::one_server("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     rig.says(client, |w| {
         w.parse(b"", b"deallocate all", &[0, 0]);

@@ -1,7 +1,7 @@
 //! Restored settings and discarded sequences stand in a segment of their own, in front of BEGIN.
 
 use crate::rig::{NOTHING, Rig, Session, error};
-use crate::session::{does, one_server};
+use crate::session::does;
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -22,7 +22,7 @@ fn deferrable_server(rig: &mut Rig) -> (ServerId, ClientId) {
 /// refuses `BEGIN .. NOT DEFERRABLE`.
 #[test]
 fn nothing_comes_before_the_begin_of_restored_settings() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (server, b) = deferrable_server(&mut rig);
     rig.says(b, |w| w.query(b"select 1"));
     let told = rig.answers_all_about(server, NOTHING);
@@ -35,7 +35,7 @@ fn nothing_comes_before_the_begin_of_restored_settings() {
 /// The same for DISCARD SEQUENCES.
 #[test]
 fn nothing_comes_before_the_begin_of_discarded_sequences() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let asks = rig.client();
     let server = does(&mut rig, asks, "select lastval()");
     rig.answers_all_about(server, NOTHING);
@@ -54,7 +54,7 @@ fn nothing_comes_before_the_begin_of_discarded_sequences() {
 
 #[test]
 fn a_begin_of_restored_settings_that_is_refused_costs_the_server() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (server, b) = deferrable_server(&mut rig);
     rig.says(b, |w| w.query(b"select 1"));
     rig.told(server);

@@ -5,11 +5,6 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus;
 use pgweir_wire::TransactionStatus::Idle;
 
-/// A pool with one server.
-pub fn one_server(more: &str) -> Rig {
-    Rig::new(&format!("default_pool_size = 1\n{more}"))
-}
-
 /// The server answers a Query; returns what it was sent before.
 pub fn answers_to_query(rig: &mut Rig, server: ServerId, fails: bool, status: TransactionStatus) -> Vec<String> {
     let told = rig.told(server);

@@ -1,7 +1,7 @@
 //! Settings of the startup packet: when a server is judged by them, and who gives up its role.
 
 use crate::rig::{NOTHING, Rig, Session, error};
-use crate::session::{client_begins_with_work_mem, does, one_server, probe_fails};
+use crate::session::{client_begins_with_work_mem, does, probe_fails};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -9,7 +9,7 @@ use pgweir_wire::TransactionStatus::Idle;
 /// client.
 #[test]
 fn startup_settings_are_judged_on_a_server_as_it_is_after_its_login() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let a = rig.client();
     let server = does(&mut rig, a, "set role bob");
     rig.answers_all_about(
@@ -48,7 +48,7 @@ fn startup_settings_are_judged_on_a_server_as_it_is_after_its_login() {
 /// a lock.
 #[test]
 fn a_time_limit_does_not_judge_startup_settings() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let other = rig.client();
     let server = does(&mut rig, other, "select 1");
     rig.answers_all_about(server, NOTHING);
@@ -85,7 +85,7 @@ const WITHOUT_ROLE: Session = Session {
 /// Guards against SET ROLE NONE that is taken for RESET ROLE, if the startup packet names a role.
 #[test]
 fn who_gives_up_the_role_of_its_startup_packet_does_not_get_it_back() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (client, server) = client_without_its_startup_role(&mut rig);
     rig.says(client, |w| w.query(b"select 1"));
     assert_eq!(rig.answers_about(server, WITHOUT_ROLE), ["Query select 1"]);
@@ -99,7 +99,7 @@ fn who_gives_up_the_role_of_its_startup_packet_does_not_get_it_back() {
 /// the pooler forgot what they were about, and took the next answer for that to a RESET ROLE.
 #[test]
 fn who_gave_up_its_role_before_failed_probes_does_not_get_it_back_after_them() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("role", "bob")]);
     let server = rig.connects.pop_front().expect("a server for the login");
     rig.server_logs_in(server);
@@ -134,7 +134,7 @@ fn who_gave_up_its_role_before_failed_probes_does_not_get_it_back_after_them() {
 /// Guards against setting the role of the startup packet again behind RESET ALL, which does not change the role.
 #[test]
 fn reset_all_leaves_the_role() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (client, server) = client_without_its_startup_role(&mut rig);
     rig.says(client, |w| w.query(b"reset all"));
     let told = rig.answers_all_about(server, WITHOUT_ROLE);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[test]
 fn begin_takes_no_server_and_travels_with_the_first_statement() {
-    // Where sessions are not kept, a client may have prepared a statement of that name.
+    // Where sessions are not kept, a client could have prepared another statement under that name.
     for (settings, closes) in [("", false), ("session_state = pgbouncer", true)] {
         let mut rig = Rig::new(settings);
         let client = rig.client();

@@ -1,12 +1,12 @@
 //! Cancel requests in front of, during and behind the pooler's own requests.
 
-use crate::restorations::{confirms, one_server};
+use crate::restorations::confirms;
 use crate::rig::{Rig, error};
 use pgweir_core::{ClientId, ServerId};
 
 #[test]
 fn a_cancel_during_a_restoration_ends_the_request_and_spares_the_restoration() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let plain = rig.client();
     let id = rig.client_begins(&[("user", "u"), ("database", "db"), ("TimeZone", "Asia/Tokyo")]);
     let server = rig.server_of(id).unwrap();
@@ -33,7 +33,7 @@ fn a_cancel_during_a_restoration_ends_the_request_and_spares_the_restoration() {
 /// As in PostgreSQL, a cancel in a transaction fails it, even if no server has begun it.
 #[test]
 fn a_cancel_in_front_of_a_deferred_begin_fails_the_transaction() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (a, b) = (rig.client(), rig.client_begins(&[("user", "u"), ("database", "db")]));
     let key = rig.key_told(b);
     rig.told(b);
@@ -85,7 +85,7 @@ fn a_cancel_in_front_of_a_deferred_begin_fails_the_transaction() {
 
 #[test]
 fn a_transaction_that_failed_before_it_began_is_rolled_back_without_a_server() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (a, b) = (rig.client(), rig.client_begins(&[("user", "u"), ("database", "db")]));
     let key = rig.key_told(b);
     rig.says(a, |w| w.query(b"select pg_sleep(1)"));
@@ -113,7 +113,7 @@ fn probed(rig: &mut Rig) -> (ClientId, pgweir_wire::CancelKey, ServerId) {
 
 #[test]
 fn a_cancel_of_an_idle_client_does_not_hit_the_question_about_its_session() {
-    let mut rig = one_server("session_state_probe = always");
+    let mut rig = Rig::one_server("session_state_probe = always");
     let (id, key, server) = probed(&mut rig);
     assert_eq!(
         rig.server_of(id),
@@ -131,7 +131,7 @@ fn a_cancel_of_an_idle_client_does_not_hit_the_question_about_its_session() {
 
 #[test]
 fn a_cancel_of_a_request_behind_the_question_waits_for_its_turn() {
-    let mut rig = one_server("session_state_probe = always");
+    let mut rig = Rig::one_server("session_state_probe = always");
     let (id, key, server) = probed(&mut rig);
     rig.says(id, |w| w.query(b"select pg_sleep(9)"));
     rig.cancel_request(&key);
@@ -145,7 +145,7 @@ fn a_cancel_of_a_request_behind_the_question_waits_for_its_turn() {
 /// Guards against a late cancel that makes the probe fail, so that the client's settings are lost.
 #[test]
 fn the_question_about_a_session_waits_for_the_end_of_a_cancel() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let first = rig.client();
     let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
     let key = rig.key_told(id);
@@ -169,7 +169,7 @@ fn the_question_about_a_session_waits_for_the_end_of_a_cancel() {
 /// Guards against sending a call that the pooler must handle itself to a server, which does not know the process id.
 #[test]
 fn a_client_is_ended_by_the_process_id_it_was_told() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
     rig.servers_log_in();
     let process_id = rig.key_told(client).process_id;

@@ -1,6 +1,5 @@
 //! What clients that have left leave on their servers.
 
-use crate::restorations::one_server;
 use crate::rig::{Rig, error};
 use pgweir_core::ServerId;
 use pgweir_wire::TransactionStatus::Idle;
@@ -22,7 +21,7 @@ fn leaves_two_queries(rig: &mut Rig, first: &[u8]) -> ServerId {
 /// cancelled the SET ROLE.
 #[test]
 fn nothing_is_cancelled_while_more_of_the_client_that_left_is_behind_it() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let server = leaves_two_queries(&mut rig, b"set role bob");
     rig.wait(Duration::from_millis(500));
     assert_eq!(rig.cancels.len(), 0);
@@ -41,7 +40,7 @@ fn nothing_is_cancelled_while_more_of_the_client_that_left_is_behind_it() {
 /// Guards against a server that is lost for ten seconds, while PostgreSQL runs queries that no client waits for.
 #[test]
 fn queries_that_a_client_has_left_behind_end_with_their_connection_if_the_first_takes_long() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let server = leaves_two_queries(&mut rig, b"select pg_sleep(9)");
     rig.wait(Duration::from_millis(1400));
     assert_eq!(rig.cancels.len(), 1);
@@ -52,7 +51,7 @@ fn queries_that_a_client_has_left_behind_end_with_their_connection_if_the_first_
 /// the Query after it was ignored.
 #[test]
 fn a_server_that_waits_for_a_sync_gets_one_when_its_client_has_left() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let id = rig.client();
     rig.says(id, |w| {
         w.bind_text(b"nothing", &[]);
@@ -78,7 +77,7 @@ fn a_server_that_waits_for_a_sync_gets_one_when_its_client_has_left() {
 #[test]
 fn a_malformed_query_does_not_end_the_unnamed_statement_of_another_client() {
     for broken in [&b"select 1"[..], b"select\0 1\0"] {
-        let mut rig = one_server("");
+        let mut rig = Rig::one_server("");
         let (a, b) = (rig.client(), rig.client());
         rig.says(a, |w| {
             w.parse(b"", b"select 'secret'", &[0, 0]);

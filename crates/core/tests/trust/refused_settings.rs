@@ -1,12 +1,13 @@
 //! Settings that are confirmed late, refused, or restored for a client that has left.
 
-use crate::restorations::{confirms, made, one_server, refuses, tokyo};
+use crate::restorations::{confirms, made, refuses, tokyo};
+use crate::rig::Rig;
 use pgweir_wire::TransactionStatus::Idle;
 use std::time::Duration;
 
 #[test]
 fn nothing_of_a_client_reaches_a_server_before_its_settings_are_confirmed() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (_, client, server) = tokyo(&mut rig);
     rig.says(client, |w| w.query(b"insert into t values (now())"));
     assert_eq!(rig.told(server).last().unwrap(), "Sync");
@@ -23,7 +24,7 @@ fn nothing_of_a_client_reaches_a_server_before_its_settings_are_confirmed() {
 /// Guards against a login that is abandoned while the server tries its startup values, which the next client then had.
 #[test]
 fn the_startup_values_of_a_client_that_has_left_are_undone_before_the_next() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let plain = rig.client();
     let gone = rig.client_begins(&[("user", "u"), ("database", "db"), ("search_path", "evil")]);
     let server = rig.server_of(gone).expect("it tries the value");
@@ -38,7 +39,7 @@ fn the_startup_values_of_a_client_that_has_left_are_undone_before_the_next() {
 
 #[test]
 fn a_server_whose_restoration_fails_behind_a_client_that_has_left_is_closed() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (plain, client, server) = tokyo(&mut rig);
     rig.says(client, |w| w.query(b"select 1"));
     rig.client_leaves(client);
@@ -52,7 +53,7 @@ fn a_server_whose_restoration_fails_behind_a_client_that_has_left_is_closed() {
 /// A restoration that waits for a lock does not keep a server from other clients for ever.
 #[test]
 fn a_restoration_that_hangs_behind_a_client_that_has_left_is_cancelled_in_time() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (_, client, server) = tokyo(&mut rig);
     rig.says(client, |w| w.query(b"select 1"));
     rig.client_leaves(client);
@@ -66,7 +67,7 @@ fn a_restoration_that_hangs_behind_a_client_that_has_left_is_cancelled_in_time()
 
 #[test]
 fn a_client_whose_settings_one_server_refuses_runs_on_another() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (_, client, server) = tokyo(&mut rig);
     rig.says(client, |w| w.query(b"select 1"));
     refuses(&mut rig, server, "42602");
@@ -78,7 +79,7 @@ fn a_client_whose_settings_one_server_refuses_runs_on_another() {
 
 #[test]
 fn a_client_whose_settings_no_server_takes_is_told_and_nothing_of_it_runs() {
-    let mut rig = one_server("");
+    let mut rig = Rig::one_server("");
     let (_, client, mut server) = tokyo(&mut rig);
     rig.says(client, |w| w.query(b"select 1"));
     for last in [false, false, true] {

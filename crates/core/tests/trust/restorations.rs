@@ -4,11 +4,6 @@ use crate::rig::{Rig, error};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
-/// A pool with one server.
-pub fn one_server(settings: &str) -> Rig {
-    Rig::new(&format!("default_pool_size = 1\n{settings}"))
-}
-
 /// The server answers a segment of restored settings, and has got nothing else.
 pub fn confirms(rig: &mut Rig, server: ServerId, reports: &[(&str, &str)]) {
     let told = rig.told(server);
