@@ -94,7 +94,7 @@ impl Transaction {
 
 /// A client, and a server of its pool that no other client uses.
 fn client_and_server() -> (Rig, ClientId, ServerId) {
-    let mut rig = Rig::new("default_pool_size = 1\nsession_state = full\nserver_check_query = select 1");
+    let mut rig = Rig::new("default_pool_size = 1");
     let client = rig.client();
     rig.says(client, |w| w.query(b"select 1"));
     let server = rig.server_of(client).unwrap();

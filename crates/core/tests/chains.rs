@@ -6,11 +6,6 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 use rig::{NATURE_QUESTION, REPORTED, Rig, error, process_id};
 
-/// A pool with one server and `session_state = full`.
-fn full(settings: &str) -> Rig {
-    Rig::new(&format!("session_state = full\ndefault_pool_size = 1\n{settings}"))
-}
-
 /// A client begins to log in; the server that it needs logs in with this process id, and is asked for its process id.
 fn asked(rig: &mut Rig, parameters: &[(&str, &str)], told_at_login: u32) -> (ClientId, ServerId) {
     let mut all = vec![("user", "u"), ("database", "db")];
@@ -52,7 +47,7 @@ fn logged(rig: &Rig, words: &str) -> usize {
 
 #[test]
 fn a_server_that_tells_the_process_id_of_its_session_is_postgresql() {
-    let mut rig = full("");
+    let mut rig = Rig::one_server("");
     let (_, server) = asked(&mut rig, &[], 4711);
     rig.tells_process_id(server, 4711);
     let told = rig.told(server);
@@ -65,7 +60,7 @@ fn a_server_that_tells_the_process_id_of_its_session_is_postgresql() {
 
 #[test]
 fn another_pooler_gets_no_internal_message() {
-    let mut rig = full("");
+    let mut rig = Rig::one_server("");
     let (client, server) = behind_pooler(&mut rig, &[]);
     assert_eq!(rig.told(server), [] as [&str; 0], "no catalog, no probe, no settings");
     assert!(rig.told(client).ends_with(&["ReadyForQuery I".into()]));
@@ -80,7 +75,7 @@ fn another_pooler_gets_no_internal_message() {
 /// A number that could be a process id, but is not that of the session: the server is asked all the same.
 #[test]
 fn a_pooler_that_looks_like_postgresql_is_found_out() {
-    let mut rig = full("");
+    let mut rig = Rig::one_server("");
     let (_, server) = asked(&mut rig, &[], 4711);
     rig.tells_process_id(server, 4712);
     assert_eq!(rig.told(server), [] as [&str; 0]);
@@ -91,7 +86,7 @@ fn a_pooler_that_looks_like_postgresql_is_found_out() {
 #[test]
 fn a_server_that_says_nothing_sensible_is_no_postgresql() {
     for value in [&b"many"[..], b"", b"-1", b"99999999999"] {
-        let mut rig = full("");
+        let mut rig = Rig::one_server("");
         let (client, server) = asked(&mut rig, &[], 4711);
         rig.says(server, |w| {
             w.data_row(1, [Some(value)]);
@@ -106,7 +101,7 @@ fn a_server_that_says_nothing_sensible_is_no_postgresql() {
 /// A statement that was prepared in one transaction may not exist in the next: it is prepared again.
 #[test]
 fn a_statement_is_prepared_in_each_transaction_that_uses_it() {
-    let mut rig = full("");
+    let mut rig = Rig::one_server("");
     let (client, server) = behind_pooler(&mut rig, &[]);
     rig.told(client);
     rig.says(client, |w| {
@@ -129,7 +124,7 @@ fn a_statement_is_prepared_in_each_transaction_that_uses_it() {
 /// The unnamed statement, too, may be another client's in the next transaction.
 #[test]
 fn the_unnamed_statement_is_prepared_in_each_transaction_that_uses_it() {
-    let mut rig = full("");
+    let mut rig = Rig::one_server("");
     let (client, server) = behind_pooler(&mut rig, &[]);
     rig.told(client);
     rig.says(client, |w| {
@@ -150,7 +145,7 @@ fn the_unnamed_statement_is_prepared_in_each_transaction_that_uses_it() {
 /// below.
 #[test]
 fn startup_parameters_that_poolers_do_not_keep_are_refused() {
-    let mut rig = full("");
+    let mut rig = Rig::one_server("");
     let (client, server) = behind_pooler(&mut rig, &[("DateStyle", "German"), ("search_path", "secret")]);
     assert_eq!(rig.told(server), [] as [&str; 0]);
     let told = rig.told(client);
@@ -167,7 +162,7 @@ fn startup_parameters_that_poolers_do_not_keep_are_refused() {
 /// A client has a setting of its own when PostgreSQL is replaced by a pooler: it runs in its own session or not at all.
 #[test]
 fn a_session_that_a_pooler_cannot_keep_ends() {
-    let mut rig = full("");
+    let mut rig = Rig::one_server("");
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("search_path", "secret")]);
     let server = rig.connects.pop_front().unwrap();
     rig.server_logs_in(server);
@@ -190,7 +185,7 @@ fn a_session_that_a_pooler_cannot_keep_ends() {
 /// When the pooler is replaced by PostgreSQL, the next server shows it. Servers opened before serve no client any more.
 #[test]
 fn sessions_are_kept_again_when_the_server_is_postgresql_again() {
-    let mut rig = Rig::new("session_state = full\ndefault_pool_size = 2");
+    let mut rig = Rig::new("default_pool_size = 2");
     let (_, below) = behind_pooler(&mut rig, &[]);
     rig.server_dies(below);
     let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
@@ -209,10 +204,7 @@ fn sessions_are_kept_again_when_the_server_is_postgresql_again() {
 #[test]
 fn a_console_hears_its_client_s_commands_only() {
     let settings = "server_reset_query_always = 1\nserver_reset_query = DISCARD ALL";
-    let mut rig = Rig::with(
-        "db = host=127.0.0.1 user=u connect_query='select 2'",
-        &format!("session_state = full\n{settings}"),
-    );
+    let mut rig = Rig::with("db = host=127.0.0.1 user=u connect_query='select 2'", settings);
     let parameters = [
         ("search_path", "a"),
         ("application_name", "b"),
@@ -236,10 +228,10 @@ fn a_console_hears_its_client_s_commands_only() {
 /// With session_state = pgbouncer a server is asked only if its process id cannot be PostgreSQL's.
 #[test]
 fn only_suspicious_servers_are_asked_where_sessions_are_not_kept() {
-    let mut rig = Rig::new("");
+    let mut rig = Rig::new("session_state = pgbouncer");
     let client = rig.client();
     rig.client_leaves(client);
-    let mut rig = Rig::new("");
+    let mut rig = Rig::new("session_state = pgbouncer");
     let (_, server) = behind_pooler(&mut rig, &[]);
     assert_eq!(rig.told(server), [] as [&str; 0]);
 }
@@ -247,7 +239,7 @@ fn only_suspicious_servers_are_asked_where_sessions_are_not_kept() {
 /// A server that is being asked for its process id will soon serve the waiting client: no other is opened meanwhile.
 #[test]
 fn no_second_server_is_opened_while_the_first_says_what_it_is() {
-    let mut rig = Rig::new("session_state = full\ndefault_pool_size = 5");
+    let mut rig = Rig::new("default_pool_size = 5");
     let (first, server) = behind_pooler(&mut rig, &[]);
     rig.told(first);
     rig.says(first, |w| w.query(b"begin; select 1"));

@@ -28,10 +28,6 @@ fn login(rig: &mut Rig, user: &str, application: &str) -> ClientId {
     id
 }
 
-fn query(rig: &mut Rig, client: ClientId, text: &str) {
-    rig.says(client, |w| w.query(text.as_bytes()));
-}
-
 /// Saturates one server: whoever is served asks again at once.
 struct Load {
     rig: Rig,
@@ -45,7 +41,7 @@ struct Load {
 impl Load {
     fn new(mut rig: Rig, clients: &[(ClientId, Duration)]) -> Self {
         for (client, _) in clients {
-            query(&mut rig, *client, "select 1");
+            rig.query(*client, "select 1");
         }
         let server = clients.iter().find_map(|(client, _)| rig.server_of(*client)).unwrap();
         let mut load = Load {
@@ -79,26 +75,18 @@ impl Load {
 
     /// The server confirms the settings of its next client, if they differ.
     fn restores(&mut self) {
-        for line in self.rig.told(self.server) {
-            self.rig.says(self.server, |w| match line.split(' ').next() {
-                Some("Close") => w.empty(b'3'),
-                Some("Parse") => w.empty(b'1'),
-                Some("Bind") => w.empty(b'2'),
-                Some("Execute") => {
-                    w.data_row(1, [Some(&b""[..])]);
-                    w.command_complete("SELECT 1");
-                }
-                Some("Sync") => w.ready_for_query(Idle),
-                _ => {}
-            });
-        }
+        let told = self.rig.told(self.server);
+        self.rig.replies(self.server, &told, None, |w, _| {
+            w.data_row(1, [Some(&b""[..])]);
+            w.command_complete("SELECT 1");
+        });
         self.rig.told(self.server);
     }
 
     fn runs(&mut self, transactions: usize) {
         for _ in 0..transactions {
             let client = self.ends();
-            query(&mut self.rig, client, "select 1");
+            self.rig.query(client, "select 1");
         }
     }
 
@@ -116,14 +104,14 @@ fn who_asks_now_and_then_does_not_wait_behind_those_who_always_ask() {
     load.times.insert(calm, MS);
     load.runs(250);
     // A new connection has no advantage.
-    query(&mut load.rig, calm, "select 'calm'");
+    load.rig.query(calm, "select 'calm'");
     while load.running() != calm {
         load.runs(1);
     }
     load.ends();
     for _ in 0..20 {
         load.runs(50);
-        query(&mut load.rig, calm, "select 'calm'");
+        load.rig.query(calm, "select 'calm'");
         // Only what runs already stands before it.
         load.runs(1);
         assert_eq!(load.ends(), calm);
@@ -131,7 +119,7 @@ fn who_asks_now_and_then_does_not_wait_behind_those_who_always_ask() {
     // First come, first served: behind a hundred.
     let off = configuration_of("fair_by = off");
     load.rig.reloads(off);
-    query(&mut load.rig, calm, "select 'calm'");
+    load.rig.query(calm, "select 'calm'");
     load.runs(99);
     assert_ne!(load.running(), calm);
     load.runs(1);
@@ -218,7 +206,7 @@ fn a_new_connection_does_not_escape_what_its_user_owes() {
     });
     let again = login(&mut load.rig, "a", "");
     load.times.insert(again, MS);
-    query(&mut load.rig, again, "select 1");
+    load.rig.query(again, "select 1");
     load.order.clear();
     load.runs(40);
     assert!(!load.order.contains(&again), "b may use 50 ms first");
@@ -232,26 +220,26 @@ fn a_long_transaction_counts_while_it_runs() {
     let mut rig = Rig::with_users(users, "default_pool_size = 2\nfair_by = user");
     let [long, other] = [login(&mut rig, "a", ""), login(&mut rig, "a", "")];
     let b = [login(&mut rig, "b", ""), login(&mut rig, "b", "")];
-    query(&mut rig, long, "select 'long'");
-    query(&mut rig, b[0], "select 1");
+    rig.query(long, "select 'long'");
+    rig.query(b[0], "select 1");
     rig.servers_log_in();
     let server = rig.server_of(b[0]).expect("the second server");
     // All users have waited, so that their time counts from now on.
-    query(&mut rig, other, "select 1");
-    query(&mut rig, b[1], "select 1");
+    rig.query(other, "select 1");
+    rig.query(b[1], "select 1");
     rig.wait(MS * 500);
     rig.completes(server, "SELECT 1");
     // Both have used half a second: whoever came first.
     assert_eq!(rig.server_of(other), Some(server));
-    query(&mut rig, b[0], "select 1");
+    rig.query(b[0], "select 1");
     rig.wait(MS * 300);
     rig.completes(server, "SELECT 1");
     for n in [1, 0, 1, 0] {
         assert_eq!(rig.server_of(b[n]), Some(server), "a has used two servers at once");
-        query(&mut rig, other, "select 1");
+        rig.query(other, "select 1");
         rig.wait(MS * 10);
         rig.completes(server, "SELECT 1");
-        query(&mut rig, b[n], "select 1");
+        rig.query(b[n], "select 1");
     }
 }
 
@@ -259,16 +247,16 @@ fn a_long_transaction_counts_while_it_runs() {
 fn commit_and_rollback_do_not_wait() {
     let mut rig = one_server("");
     let clients = [login(&mut rig, "a", ""), login(&mut rig, "a", "")];
-    query(&mut rig, clients[0], "update t set x = 1");
+    rig.query(clients[0], "update t set x = 1");
     let server = rig.server_of(clients[0]).unwrap();
     rig.says(server, |w| {
         w.command_complete("UPDATE 1");
         w.ready_for_query(InTransaction);
     });
-    query(&mut rig, clients[1], "select 1");
+    rig.query(clients[1], "select 1");
     rig.wait(MS * 1000);
     rig.told(server);
-    query(&mut rig, clients[0], "commit");
+    rig.query(clients[0], "commit");
     assert_eq!(rig.told(server), ["Query commit"]);
 }
 

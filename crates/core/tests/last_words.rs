@@ -20,7 +20,7 @@ fn dies(rig: &mut Rig, server: ServerId) {
 
 /// A client whose settings are being restored, and whose server has just sent its FATAL message.
 fn hears_the_last_words(settings: &str) -> (Rig, ClientId, ServerId) {
-    let mut rig = Rig::new(&format!("default_pool_size = 1\nsession_state = full\n{settings}"));
+    let mut rig = Rig::new(&format!("default_pool_size = 1\n{settings}"));
     let plain = rig.client();
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("TimeZone", "Asia/Tokyo")]);
     let server = rig.server_of(client).expect("it tries the value");

@@ -23,13 +23,9 @@ fn long_query(text_bytes: usize) -> Vec<u8> {
     bytes(|w| w.query(text.as_bytes()))
 }
 
-fn is_closed(rig: &Rig, client: ClientId) -> bool {
-    rig.closed.contains(&client.into())
-}
-
 /// The error with which a client was closed.
 fn ending(rig: &mut Rig, client: ClientId) -> String {
-    assert!(is_closed(rig, client), "it is still connected");
+    assert!(rig.is_closed(client), "it is still connected");
     rig.told(client).pop().expect("an error")
 }
 
@@ -81,7 +77,7 @@ fn each_limit_ends_a_long_message_whose_rest_does_not_come() {
         rig.comes(client, &long_query(4_000_000)[..100_000]);
         let server = rig.server_of(client).expect("it streams");
         rig.wait(Duration::from_millis(1900));
-        assert!(!is_closed(&rig, client));
+        assert!(!rig.is_closed(client));
         rig.wait(Duration::from_millis(300));
         assert_eq!(ending(&mut rig, client), words);
         assert!(rig.closed.contains(&server.into()), "it got half a message");
@@ -98,7 +94,7 @@ fn a_segment_without_sync_is_idle_in_a_transaction_once_it_is_answered() {
     });
     let server = rig.server_of(client).expect("linked");
     rig.wait(Duration::from_secs(3));
-    assert!(!is_closed(&rig, client), "the server is at work");
+    assert!(!rig.is_closed(client), "the server is at work");
     rig.says(server, |w| w.empty(b'1'));
     rig.wait(Duration::from_millis(1500));
     rig.says(client, |w| {
@@ -107,7 +103,7 @@ fn a_segment_without_sync_is_idle_in_a_transaction_once_it_is_answered() {
     });
     rig.says(server, |w| w.empty(b'n'));
     rig.wait(Duration::from_millis(1900));
-    assert!(!is_closed(&rig, client), "it has just worked");
+    assert!(!rig.is_closed(client), "it has just worked");
     rig.wait(Duration::from_millis(400));
     assert_eq!(ending(&mut rig, client), "Error 25P03 idle transaction timeout");
 }
@@ -133,7 +129,7 @@ fn a_failed_segment_whose_sync_does_not_come_is_idle_in_a_transaction() {
 
 #[test]
 fn the_time_of_a_query_does_not_begin_before_its_client_got_the_server() {
-    let mut rig = Rig::new("query_timeout = 2\nsession_state = full");
+    let mut rig = Rig::new("query_timeout = 2");
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("TimeZone", "Asia/Tokyo")]);
     let server = rig.servers_log_in()[0];
     rig.told(server);
@@ -152,7 +148,7 @@ fn the_time_of_a_query_does_not_begin_before_its_client_got_the_server() {
     rig.says(other, |w| w.query(b"select 1"));
     assert!(rig.server_of(other).is_some());
     rig.wait(Duration::from_millis(500));
-    assert!(!is_closed(&rig, other), "it has waited for half a second");
+    assert!(!rig.is_closed(other), "it has waited for half a second");
     rig.wait(Duration::from_secs(2));
     assert_eq!(ending(&mut rig, other), "Error 57014 query timeout");
 }
@@ -212,12 +208,12 @@ fn a_server_does_not_lie_idle_with_its_clients_idle_session_timeout() {
         ending(&mut rig, client),
         "Error 57P05 terminating connection due to idle-session timeout"
     );
-    assert!(!is_closed(&rig, other));
+    assert!(!rig.is_closed(other));
 }
 
 #[test]
 fn a_client_whose_server_ends_before_anything_reached_it_goes_to_another_once() {
-    let mut rig = Rig::new("session_state = pgbouncer");
+    let mut rig = Rig::new("");
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "1MB")]);
     let first = rig.servers_log_in()[0];
     settings_made(&mut rig, first);
@@ -237,7 +233,7 @@ fn a_client_whose_server_ends_before_anything_reached_it_goes_to_another_once() 
         ))
     });
     assert!(
-        !is_closed(&rig, client) && rig.told(client).is_empty(),
+        !rig.is_closed(client) && rig.told(client).is_empty(),
         "it has done nothing"
     );
     let second = rig.servers_log_in()[0];
@@ -249,7 +245,7 @@ fn a_client_whose_server_ends_before_anything_reached_it_goes_to_another_once() 
 
 #[test]
 fn a_client_whose_settings_end_servers_is_not_given_one_after_another() {
-    let mut rig = Rig::new("session_state = pgbouncer");
+    let mut rig = Rig::new("");
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "1MB")]);
     let first = rig.servers_log_in()[0];
     settings_made(&mut rig, first);
@@ -258,7 +254,7 @@ fn a_client_whose_settings_end_servers_is_not_given_one_after_another() {
     rig.says(client, |w| w.query(b"select 2"));
     for _ in 0..2 {
         let server = rig.servers_log_in()[0];
-        assert!(!is_closed(&rig, client));
+        assert!(!rig.is_closed(client));
         rig.server_dies(server);
     }
     assert!(ending(&mut rig, client).starts_with("Error 08006"));

@@ -14,15 +14,11 @@ const TARGET: &str = "default_pool_size = 1\nqueue_target = 0.2\nquery_wait_noti
 
 const REFUSED: &str = "Error 53300 too many clients wait for a server";
 
-fn query(rig: &mut Rig, client: ClientId, text: &str) {
-    rig.says(client, |w| w.query(text.as_bytes()));
-}
-
 /// A client whose transaction has the only server, and as many others that have logged in.
 fn busy(rig: &mut Rig, others: usize) -> (ServerId, ClientId, Vec<ClientId>) {
     let holder = rig.client();
     let others = (0..others).map(|_| rig.client()).collect();
-    query(rig, holder, "select 'long'");
+    rig.query(holder, "select 'long'");
     let server = rig.server_of(holder).expect("the only server");
     rig.told(server);
     (server, holder, others)
@@ -33,7 +29,7 @@ fn the_newest_is_refused_and_its_connection_stays() {
     let mut rig = Rig::new(TARGET);
     let (server, _, clients) = busy(&mut rig, 3);
     for client in &clients {
-        query(&mut rig, *client, "select 1");
+        rig.query(*client, "select 1");
         rig.wait(MS);
     }
     rig.wait(MS * 195);
@@ -61,7 +57,7 @@ fn the_newest_is_refused_and_its_connection_stays() {
     );
     assert_eq!(rig.told(clients[1]), Vec::<String>::new());
     // It asks again, and is served in the end.
-    query(&mut rig, clients[2], "select 2");
+    rig.query(clients[2], "select 2");
     (0..4).for_each(|_| rig.completes(server, "SELECT 1"));
     assert_eq!(rig.told(clients[2]), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
     assert_eq!(rig.told(server).len(), 3);
@@ -71,7 +67,7 @@ fn the_newest_is_refused_and_its_connection_stays() {
 fn more_are_refused_the_longer_it_lasts_and_the_wait_is_told() {
     let mut rig = Rig::new(&format!("{TARGET}\nmax_client_conn = 1000"));
     let (server, holder, clients) = busy(&mut rig, 100);
-    clients.iter().for_each(|client| query(&mut rig, *client, "select 1"));
+    clients.iter().for_each(|client| rig.query(*client, "select 1"));
     // A client is served in 20 ms: ten of them within the target.
     let mut running = holder;
     let mut refused = Vec::new();
@@ -98,7 +94,7 @@ fn nobody_is_refused_unless_asked_for() {
     for settings in ["default_pool_size = 1", "default_pool_size = 1\nqueue_target = 2"] {
         let mut rig = Rig::new(settings);
         let (_, _, clients) = busy(&mut rig, 20);
-        clients.iter().for_each(|client| query(&mut rig, *client, "select 1"));
+        clients.iter().for_each(|client| rig.query(*client, "select 1"));
         rig.wait(MS * 1900);
         clients
             .iter()
@@ -112,7 +108,7 @@ fn a_burst_is_served() {
     let (server, _, clients) = busy(&mut rig, 5);
     rig.completes(server, "SELECT 1");
     for _ in 0..20 {
-        clients.iter().for_each(|client| query(&mut rig, *client, "select 1"));
+        clients.iter().for_each(|client| rig.query(*client, "select 1"));
         for _ in 0..=clients.len() {
             rig.wait(MS * 5);
             if !rig.told(server).is_empty() {
@@ -192,9 +188,9 @@ fn a_client_may_vanish_when_it_is_refused() {
 fn who_has_begun_a_transaction_or_logs_in_is_not_refused() {
     let mut rig = Rig::new(TARGET);
     let (server, holder, clients) = busy(&mut rig, 2);
-    query(&mut rig, clients[0], "begin");
+    rig.query(clients[0], "begin");
     assert_eq!(rig.told(clients[0]), ["CommandComplete BEGIN", "ReadyForQuery T"]);
-    query(&mut rig, clients[0], "select 'in a transaction'");
+    rig.query(clients[0], "select 'in a transaction'");
     // It needs a server to know whether the value is one.
     let arriving = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "1MB")]);
     rig.wait(MS * 900);
@@ -208,7 +204,7 @@ fn who_has_begun_a_transaction_or_logs_in_is_not_refused() {
     rig.told(holder);
     rig.wait(MS * 900);
     assert_eq!(rig.told(holder), Vec::<String>::new());
-    query(&mut rig, clients[1], "select 1");
+    rig.query(clients[1], "select 1");
     rig.wait(MS * 300);
     assert_eq!(rig.told(clients[1]), [REFUSED, "ReadyForQuery I"]);
 }
@@ -217,11 +213,11 @@ fn who_has_begun_a_transaction_or_logs_in_is_not_refused() {
 fn the_console_counts_refusals() {
     let mut rig = Rig::new(TARGET);
     let (_, _, clients) = busy(&mut rig, 1);
-    query(&mut rig, clients[0], "select 1");
+    rig.query(clients[0], "select 1");
     rig.wait(MS * 300);
     let admin = rig.client_begins(&[("user", "pgbouncer"), ("database", "pgbouncer")]);
     rig.told(admin);
-    query(&mut rig, admin, "show state_stats");
+    rig.query(admin, "show state_stats");
     let rows = rig.hears(admin);
     let is_row = |(tag, body): &(u8, Vec<u8>)| *tag == b'D' && body.windows(13).any(|w| w == b"refused_early");
     let row = rows.iter().find(|row| is_row(row)).expect("a row");
@@ -239,11 +235,11 @@ fn the_group_with_the_most_waiting_clients_is_refused() {
         id
     };
     let holder = login(&mut rig, "u");
-    query(&mut rig, holder, "select 'long'");
+    rig.query(holder, "select 'long'");
     let many: Vec<_> = (0..3).map(|_| login(&mut rig, "many")).collect();
     let few: Vec<_> = (0..2).map(|_| login(&mut rig, "few")).collect();
     for client in many.iter().chain(&few) {
-        query(&mut rig, *client, "select 1");
+        rig.query(*client, "select 1");
     }
     rig.wait(MS * 300);
     assert_eq!(rig.told(many[2]), [REFUSED, "ReadyForQuery I"]);

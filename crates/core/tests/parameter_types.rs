@@ -4,9 +4,8 @@ mod rig;
 
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
-use rig::Rig;
+use rig::{NO_TYPES, Rig};
 
-const NO_TYPES: &[u8] = &[0, 0];
 const TEXT: &[u8] = b"insert into t values ($1)";
 const INT4: &[u8] = &[0, 1, 0, 0, 0, 23];
 const FLOAT8: &[u8] = &[0, 1, 0, 0, 2, 0xbd];

@@ -4,12 +4,9 @@ mod rig;
 
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
-use rig::{Rig, error};
+use rig::{NO_TYPES, Rig, error};
 
-const ONE_SERVER: &str = "default_pool_size = 1\nsession_state = full";
-
-/// No parameter.
-const NO_TYPES: &[u8] = &[0, 0];
+const ONE_SERVER: &str = "default_pool_size = 1";
 
 const TEXT: &[u8] = b"select 1 from t where k = $1";
 

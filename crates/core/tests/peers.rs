@@ -17,22 +17,9 @@ fn rig() -> Rig {
     Rig::with(DATABASES, PEERS)
 }
 
-/// A client of this process and its cancel key.
-fn client_with_key(rig: &mut Rig) -> (ClientId, CancelKey) {
-    let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
-    rig.servers_log_in();
-    let key = rig.key_told(id);
-    rig.told(id);
-    (id, key)
-}
-
 /// A key that process `peer` may have given to one of its clients.
 fn key_of(peer: u8, hops: u8) -> CancelKey {
     CancelKey::read(&[5, peer, 0, 9, 1, 2, 3, 0xf0 | hops]).unwrap()
-}
-
-fn is_closed(rig: &Rig, id: ClientId) -> bool {
-    rig.closed.contains(&id.into())
 }
 
 /// The rows of SHOW PEER_POOLS.
@@ -53,15 +40,15 @@ fn a_request_for_a_client_of_a_peer_is_passed_on_to_it() {
     let mut rig = rig();
     let asked = rig.cancel_request(&key_of(2, 3));
     assert_eq!(Vec::from(rig.passed_on.clone()), [(2, asked, key_of(2, 2))]);
-    assert!(!is_closed(&rig, asked), "the peer has not answered yet");
+    assert!(!rig.is_closed(asked), "the peer has not answered yet");
     rig.passed_on_ends(2, asked);
-    assert!(is_closed(&rig, asked));
+    assert!(rig.is_closed(asked));
 }
 
 #[test]
 fn our_own_clients_are_told_keys_that_name_us_and_can_use_them_after_any_way_round() {
     let mut rig = rig();
-    let (client, key) = client_with_key(&mut rig);
+    let (client, key) = rig.client_with_key();
     let bytes = key.process_id.to_be_bytes();
     assert_eq!((bytes[1], bytes[2], key.secret.len()), (1, 0, 4));
     assert_eq!(key.secret[3] & 3, 3, "all hops are left");
@@ -81,12 +68,12 @@ fn our_own_clients_are_told_keys_that_name_us_and_can_use_them_after_any_way_rou
 #[test]
 fn a_guessed_key_of_our_own_cancels_nothing_and_goes_nowhere() {
     let mut rig = rig();
-    let (client, key) = client_with_key(&mut rig);
+    let (client, key) = rig.client_with_key();
     rig.says(client, |w| w.query(b"select pg_sleep(9)"));
     let mut guessed = key.clone();
     guessed.secret[0] ^= 1;
     let asked = rig.cancel_request(&guessed);
-    assert!(is_closed(&rig, asked));
+    assert!(rig.is_closed(asked));
     assert!(rig.cancels.is_empty() && rig.passed_on.is_empty());
 }
 
@@ -94,21 +81,21 @@ fn a_guessed_key_of_our_own_cancels_nothing_and_goes_nowhere() {
 fn a_request_that_goes_in_circles_ends() {
     let mut rig = rig();
     let asked = rig.cancel_request(&key_of(2, 0));
-    assert!(is_closed(&rig, asked) && rig.passed_on.is_empty());
+    assert!(rig.is_closed(asked) && rig.passed_on.is_empty());
 }
 
 #[test]
 fn a_request_for_an_unknown_peer_ends() {
     let mut rig = rig();
     let asked = rig.cancel_request(&key_of(9, 3));
-    assert!(is_closed(&rig, asked) && rig.passed_on.is_empty());
+    assert!(rig.is_closed(asked) && rig.passed_on.is_empty());
 }
 
 #[test]
 fn without_a_peer_id_nothing_is_passed_on() {
     let mut rig = Rig::with(DATABASES, "[peers]\n2 = host=10.0.0.2");
     let asked = rig.cancel_request(&key_of(2, 3));
-    assert!(is_closed(&rig, asked) && rig.passed_on.is_empty());
+    assert!(rig.is_closed(asked) && rig.passed_on.is_empty());
 }
 
 /// A flood for a peer that does not answer: at most pool_size requests at a time. Requests are dropped when they have
@@ -128,7 +115,7 @@ fn a_flood_for_one_peer_is_held_back_and_hinders_no_other() {
     assert_eq!(next, Some(asked[3]), "who has left is passed over");
 
     rig.wait(Duration::from_secs(6));
-    assert!(asked[3..].iter().all(|id| is_closed(&rig, *id)), "cancel_wait_timeout");
+    assert!(asked[3..].iter().all(|id| rig.is_closed(*id)), "cancel_wait_timeout");
     assert_eq!(peer_pools(&mut rig), ["2|2|0|2|0", "3|1|0|1|0"]);
     let passed_on = rig.passed_on.len();
     rig.passed_on_ends(2, asked[1]);
@@ -142,12 +129,12 @@ fn a_flood_for_one_peer_is_held_back_and_hinders_no_other() {
 #[test]
 fn a_reload_changes_the_peers() {
     let mut rig = rig();
-    let (client, key) = client_with_key(&mut rig);
+    let (client, key) = rig.client_with_key();
     let asked: Vec<ClientId> = (0..3).map(|_| rig.cancel_request(&key_of(2, 3))).collect();
     // Process 2 is removed, this process becomes 7, and process 4 is added.
     rig.reloads(configuration(DATABASES, "peer_id = 7\n[peers]\n4 = host=10.0.0.4"));
-    assert!(is_closed(&rig, asked[2]), "its peer is not there any more");
-    assert!(!is_closed(&rig, asked[0]), "this one is on its way");
+    assert!(rig.is_closed(asked[2]), "its peer is not there any more");
+    assert!(!rig.is_closed(asked[0]), "this one is on its way");
     rig.passed_on_ends(2, asked[0]);
     rig.passed_on_ends(2, asked[1]);
     assert!(peer_pools(&mut rig).is_empty());

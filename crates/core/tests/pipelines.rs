@@ -3,9 +3,7 @@
 mod rig;
 
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
-use rig::Rig;
-
-const NO_TYPES: &[u8] = &[0, 0];
+use rig::{NO_TYPES, NOTHING, Rig};
 
 fn has(told: &[String], begin: &str) -> bool {
     told.iter().any(|line| line.starts_with(begin))
@@ -31,12 +29,13 @@ fn nothing_of_ours_ends_the_block_that_a_query_in_a_pipeline_leaves_open() {
     rig.says(a, |w| w.query(b"set datestyle = 'ISO, DMY'"));
     let second = rig.servers_log_in()[0];
     assert_ne!(first, second);
+    rig.told(second);
     rig.says(second, |w| {
         w.command_complete("SET");
         w.parameter_status(b"DateStyle", b"ISO, DMY");
         w.ready_for_query(Idle);
     });
-    rig.told(second);
+    rig.answers_all_about(second, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
     rig.says(a, |w| {
         w.parse(b"", b"insert into t values (1)", NO_TYPES);
         w.bind_text(b"", &[]);

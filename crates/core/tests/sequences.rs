@@ -8,8 +8,8 @@ use pgweir_wire::Writer;
 use rig::{Rig, error};
 
 /// A pool with one server, in which no client has called currval().
-fn full() -> Rig {
-    Rig::new("session_state = full\ndefault_pool_size = 1\ndeferred_begin = 1")
+fn one_server() -> Rig {
+    Rig::new("default_pool_size = 1\ndeferred_begin = 1")
 }
 
 /// A client on a server that another client has used.
@@ -86,7 +86,7 @@ fn forgets(rig: &mut Rig, server: ServerId, status: TransactionStatus) -> Vec<St
 /// transaction.
 #[test]
 fn what_others_have_drawn_is_forgotten_before_the_client_draws_and_not_between() {
-    let mut rig = full();
+    let mut rig = one_server();
     let (client, server) = on_used_server(&mut rig);
     rig.says(client, |w| w.query(b"begin"));
     rig.says(client, |w| w.query(b"select nextval('s')"));
@@ -102,7 +102,7 @@ fn what_others_have_drawn_is_forgotten_before_the_client_draws_and_not_between()
 #[test]
 fn nothing_of_a_question_is_sent_before_the_server_has_forgotten() {
     for block in [false, true] {
-        let mut rig = full();
+        let mut rig = one_server();
         let (client, server) = on_used_server(&mut rig);
         let status = if block { InTransaction } else { Idle };
         if block {
@@ -118,7 +118,7 @@ fn nothing_of_a_question_is_sent_before_the_server_has_forgotten() {
 /// The same after other messages of a segment that the client has not ended: a Flush brings the confirmation.
 #[test]
 fn in_a_pipeline_the_question_waits_for_a_flush() {
-    let mut rig = full();
+    let mut rig = one_server();
     let (client, server) = on_used_server(&mut rig);
     rig.says(client, |w| {
         unnamed(w, b"select 1");
@@ -160,7 +160,7 @@ fn in_a_pipeline_the_question_waits_for_a_flush() {
 /// currval() would have returned another client's value.
 #[test]
 fn what_was_ignored_behind_an_error_is_sent_again() {
-    let mut rig = full();
+    let mut rig = one_server();
     let (client, server) = on_used_server(&mut rig);
     rig.says(client, |w| w.query(b"begin"));
     does(&mut rig, client, "savepoint a", InTransaction);
@@ -185,7 +185,7 @@ fn what_was_ignored_behind_an_error_is_sent_again() {
 
 #[test]
 fn a_server_that_does_not_forget_in_a_transaction_fails_the_question() {
-    let mut rig = full();
+    let mut rig = one_server();
     let (client, server) = on_used_server(&mut rig);
     rig.says(client, |w| w.query(b"begin"));
     does(&mut rig, client, "select 1", InTransaction);
@@ -210,7 +210,7 @@ fn a_server_that_does_not_forget_in_a_transaction_fails_the_question() {
 /// Guards against a Query that ends a failed transaction, which refuses DISCARD SEQUENCES, and then calls currval().
 #[test]
 fn a_query_that_ends_a_failed_transaction_and_asks_is_refused() {
-    let mut rig = full();
+    let mut rig = one_server();
     let (client, server) = on_used_server(&mut rig);
     rig.says(client, |w| w.query(b"begin"));
     does(&mut rig, client, "select 1/0", Failed);
@@ -229,7 +229,7 @@ fn a_query_that_ends_a_failed_transaction_and_asks_is_refused() {
 /// The same in the extended protocol, where the end of the transaction is answered only to a Flush.
 #[test]
 fn a_pipeline_that_ends_a_failed_transaction_and_asks_forgets_between() {
-    let mut rig = full();
+    let mut rig = one_server();
     let (client, server) = on_used_server(&mut rig);
     rig.says(client, |w| w.query(b"begin"));
     does(&mut rig, client, "select 1/0", Failed);
@@ -256,7 +256,7 @@ fn a_pipeline_that_ends_a_failed_transaction_and_asks_forgets_between() {
 /// A deferred BEGIN that the server refuses before it leaves the client in a failed transaction.
 #[test]
 fn a_refused_begin_before_it_fails_the_transaction() {
-    let mut rig = full();
+    let mut rig = one_server();
     let (client, server) = on_used_server(&mut rig);
     rig.says(client, |w| w.query(b"begin"));
     rig.says(client, |w| w.query(b"select nextval('s')"));

@@ -86,4 +86,6 @@ fn asking(found: Effects) -> Effects {
 }
 
 #[cfg(test)]
+mod random_tests;
+#[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ mod checks;
 mod console;
 mod documentation;
 mod effective;
+mod entries;
 mod example_files;
 mod hostile_input;
 mod load;

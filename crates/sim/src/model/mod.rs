@@ -6,7 +6,7 @@
 //! both directions, FunctionCall, ParameterStatus, cancel, and when output is sent. Of SQL the model knows a small
 //! subset ([`statement`] lists it), enough to bring a session into every state.
 //!
-//! The model is compared with real servers by `tests/model_and_postgresql.rs` (random scripts) and by the recorded
+//! The model is compared with real servers by `tests/model_and_postgresql` (random scripts) and by the recorded
 //! transcripts; where they differ the model is wrong.
 
 pub mod audit;

@@ -1,0 +1,114 @@
+//! Readings that are refused or lost.
+
+use crate::readings::{PAUSE, SIZE_2, asks, is_asked, is_probed, nothing_found, rig};
+use crate::rig::{Rig, error};
+use pgweir_core::{LogLevel, ServerId};
+use pgweir_wire::TransactionStatus::Idle;
+
+fn refuses_reading(rig: &mut Rig, server: ServerId, sqlstate: &'static str, message: &'static str) {
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.error(&error(sqlstate, message));
+        w.ready_for_query(Idle);
+    });
+}
+
+/// The statements that were prepared.
+fn parsed_in(told: &[String]) -> Vec<String> {
+    let parse = |m: &String| Some(m.strip_prefix("Parse ")?.split(' ').next()?.to_string());
+    told.iter().filter_map(parse).collect()
+}
+
+fn warnings(rig: &Rig) -> usize {
+    let told = |(level, text): &&(LogLevel, String)| *level == LogLevel::Warning && text.contains("cannot tell what");
+    rig.log.iter().filter(told).count()
+}
+
+#[test]
+fn what_must_not_be_read_is_logged_and_keeps_nobody_waiting() {
+    let mut rig = rig(SIZE_2);
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.servers_log_in()[0];
+    refuses_reading(&mut rig, server, "42501", "permission denied for table pg_proc");
+    assert_eq!(warnings(&rig), 1);
+    rig.told(client);
+    asks(&mut rig, client, "select abs(1)");
+    assert_eq!(rig.server_of(client), None, "no probe without end");
+    asks(&mut rig, client, "select remember()");
+    assert_eq!(rig.server_of(client), Some(server), "nobody knows what it does");
+    nothing_found(&mut rig, server);
+    assert_eq!(rig.server_of(client), Some(server), "nor whose settings it makes");
+}
+
+/// After a time limit or a conflict on a standby the next attempt may succeed. Until then anything may be code.
+#[test]
+fn a_reading_that_fails_is_tried_again_some_times() {
+    let mut rig = rig(SIZE_2);
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.servers_log_in()[0];
+    let timeout = "canceling statement due to statement timeout";
+    refuses_reading(&mut rig, server, "57014", timeout);
+    rig.told(client);
+    for _ in 0..2 {
+        asks(&mut rig, client, "select 1");
+        assert_eq!(rig.server_of(client), Some(server), "probed");
+        rig.wait(PAUSE);
+        nothing_found(&mut rig, server);
+        refuses_reading(&mut rig, server, "57014", timeout);
+    }
+    asks(&mut rig, client, "select 1");
+    assert_eq!(rig.server_of(client), None, "given up");
+    assert_eq!(warnings(&rig), 1, "told once");
+    // The failed segments have prepared nothing, and have closed nothing.
+    rig.wait(PAUSE);
+    asks(&mut rig, client, "create extension x");
+    let told = rig.told(server);
+    assert_eq!(parsed_in(&told), ["pgweir_9", "pgweir_a"]);
+    rig.says(server, |w| {
+        for _ in 0..5 {
+            w.empty(b'2');
+            w.command_complete("SELECT 1");
+        }
+        w.empty(b'1');
+        w.error(&error("57014", timeout));
+        w.ready_for_query(Idle);
+    });
+    asks(&mut rig, client, "select 1");
+    rig.wait(PAUSE);
+    nothing_found(&mut rig, server);
+    let told = nothing_found(&mut rig, server);
+    assert_eq!(parsed_in(&told), ["pgweir_a"]);
+    asks(&mut rig, client, "select 1");
+    assert_eq!(rig.server_of(client), None, "known");
+}
+
+/// Guards against a server crash caused by the reading, which would keep every client from ever getting a server.
+#[test]
+fn a_server_that_is_lost_while_it_reads_is_followed_by_one_that_serves() {
+    let mut rig = rig(SIZE_2);
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.servers_log_in()[0];
+    rig.says(client, |w| w.query(b"select 1"));
+    rig.server_dies(server);
+    let next = rig.servers_log_in()[0];
+    assert_eq!(rig.told(next), ["Query select 1"]);
+    rig.completes(next, "SELECT 1");
+    assert!(is_probed(&mut rig, next));
+}
+
+/// Guards against a warning about functions in the middle of an incident: the server was lost, which says nothing about
+/// functions.
+#[test]
+fn a_server_that_is_lost_while_it_reads_is_not_worth_a_warning() {
+    let mut rig = rig(SIZE_2);
+    rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.servers_log_in()[0];
+    assert!(is_asked(&mut rig, server));
+    rig.server_dies(server);
+    let told = |level| {
+        let tells = move |(l, text): &&(LogLevel, String)| *l == level && text.contains("cannot tell what");
+        rig.log.iter().filter(tells).count()
+    };
+    assert_eq!((told(LogLevel::Warning), told(LogLevel::Debug)), (0, 1));
+}

@@ -1,0 +1,151 @@
+//! When the catalog is read again.
+
+use crate::readings::{
+    OBJECTS, PAUSE, SIZE_2, SOURCES, asks, catalog_is_empty, is_asked, is_probed, nothing_found, rig, start,
+};
+use crate::rig::Rig;
+use std::time::Duration;
+
+/// Guards against a reading after each function that a migration makes: they cost more than the migration.
+#[test]
+fn many_definitions_make_few_readings() {
+    let mut rig = rig(SIZE_2);
+    let (client, server) = start(&mut rig, &[], &[]);
+    let mut readings = 0;
+    let mut run = |rig: &mut Rig, text: &str| {
+        asks(rig, client, text);
+        loop {
+            let told = nothing_found(rig, server);
+            readings += told.iter().filter(|m| *m == "Bind  pgweir_9").count();
+            if told.is_empty() {
+                break;
+            }
+        }
+        readings
+    };
+    for n in 0..200 {
+        rig.wait(Duration::from_millis(50));
+        let text = format!("create function f{n}() returns void language plpgsql as 'begin reset all; end'");
+        run(&mut rig, &text);
+    }
+    rig.wait(PAUSE);
+    let readings = run(&mut rig, "select 1");
+    assert!((30..=45).contains(&readings), "{readings} in eleven seconds");
+    // The last definition was not forgotten.
+    asks(&mut rig, client, "select 1");
+    assert_eq!(rig.server_of(client), None);
+}
+
+/// A definition that commits while a server reads may be missing in that reading.
+#[test]
+fn a_definition_during_a_reading_makes_another_necessary() {
+    let mut rig = rig(SIZE_2);
+    let (maker, reader) = start(&mut rig, &[], &[]);
+    let user = rig.client();
+    rig.wait(PAUSE);
+    asks(&mut rig, maker, "create extension x");
+    assert!(is_asked(&mut rig, reader));
+    rig.says(user, |w| w.query(b"create extension y"));
+    rig.servers_log_in();
+    let other = rig.server_of(user).expect("linked");
+    rig.told(other);
+    rig.completes(other, "CREATE EXTENSION");
+    catalog_is_empty(&mut rig, reader);
+    nothing_found(&mut rig, other);
+    asks(&mut rig, maker, "select 1");
+    assert!(rig.server_of(maker).is_some(), "still probed");
+    rig.wait(PAUSE);
+    let server = rig.server_of(maker).expect("linked");
+    nothing_found(&mut rig, server);
+    assert!(is_asked(&mut rig, server));
+}
+
+/// Guards against clients that wait for a server because of a reading that can wait.
+#[test]
+fn a_later_reading_lets_waiting_clients_go_first_for_a_while() {
+    let mut rig = rig("default_pool_size = 1\n");
+    let (maker, server) = start(&mut rig, &[], &[]);
+    let users = [rig.client(), rig.client(), rig.client()];
+    rig.wait(PAUSE);
+    rig.says(maker, |w| w.query(b"create extension x"));
+    users.iter().for_each(|&user| rig.says(user, |w| w.query(b"select 1")));
+    rig.told(server);
+    rig.completes(server, "CREATE EXTENSION");
+    assert_eq!(rig.server_of(users[0]), Some(server), "goes first");
+    rig.told(server);
+    rig.wait(PAUSE);
+    rig.completes(server, "SELECT 1");
+    nothing_found(&mut rig, server);
+    assert_eq!(rig.server_of(users[1]), None, "the reading has waited long enough");
+    assert!(is_asked(&mut rig, server));
+    catalog_is_empty(&mut rig, server);
+    assert_eq!(rig.server_of(users[1]), Some(server));
+}
+
+#[test]
+fn another_server_reads_it_again_only_when_what_is_known_is_old() {
+    let mut rig = rig(SIZE_2);
+    let (one, _) = start(&mut rig, &OBJECTS, &SOURCES);
+    let two = rig.client();
+    rig.says(one, |w| w.query(b"begin"));
+    rig.says(one, |w| w.query(b"select 1"));
+    rig.says(two, |w| w.query(b"select 1"));
+    let second = rig.servers_log_in()[0];
+    assert!(!is_asked(&mut rig, second), "known for no time");
+    rig.server_dies(second);
+    rig.told(one);
+    rig.wait(Duration::from_secs(61));
+    let three = rig.client();
+    rig.says(three, |w| w.query(b"select 1"));
+    let third = rig.servers_log_in()[0];
+    assert_eq!(rig.told(third), ["Query select 1"], "the client does not wait");
+    rig.completes(third, "SELECT 1");
+    nothing_found(&mut rig, third);
+    assert!(is_asked(&mut rig, third));
+}
+
+/// On the next servers the functions may do something else.
+#[test]
+fn after_reconnect_and_the_loss_of_a_server_everything_is_code_until_it_has_been_read() {
+    let mut rig = rig(SIZE_2);
+    let (client, server) = start(&mut rig, &[], &[]);
+    asks(&mut rig, client, "select 1");
+    assert_eq!(rig.server_of(client), None);
+    rig.server_dies(server);
+    rig.wait(PAUSE);
+    rig.says(client, |w| w.query(b"select 1"));
+    let next = rig.servers_log_in()[0];
+    assert_eq!(rig.server_of(client), Some(next), "it does not wait");
+    rig.told(next);
+    rig.completes(next, "SELECT 1");
+    nothing_found(&mut rig, next);
+    rig.tells_catalog(next, &OBJECTS, &SOURCES);
+    asks(&mut rig, client, "select remember()");
+    assert!(is_probed(&mut rig, next));
+}
+
+/// Guards against a definition that is forgotten because its client leaves at once.
+#[test]
+fn a_client_that_leaves_behind_its_definition_leaves_a_catalog_that_is_read() {
+    let mut rig = rig("default_pool_size = 1\n");
+    let (maker, server) = start(&mut rig, &[], &[]);
+    let user = rig.client();
+    rig.wait(PAUSE);
+    rig.says(maker, |w| w.query(b"create extension x"));
+    rig.client_leaves(maker);
+    rig.cancels.clear();
+    rig.pooler.handle_cancel_finished(rig.now, server);
+    rig.settle(&[]);
+    rig.told(server);
+    rig.completes(server, "CREATE EXTENSION");
+    assert_eq!(rig.told(server)[0], "Query DISCARD ALL");
+    rig.completes(server, "DISCARD ALL");
+    rig.completes(server, "SELECT 1");
+    rig.says(user, |w| w.query(b"select remember()"));
+    assert_eq!(rig.server_of(user), None);
+    rig.tells_catalog(server, &OBJECTS, &SOURCES);
+    assert_eq!(rig.server_of(user), Some(server));
+    rig.told(server);
+    rig.completes(server, "SELECT 1");
+    assert!(is_probed(&mut rig, server), "known by then");
+}

@@ -1,0 +1,52 @@
+//! pg_prepared_statements shows the client's names.
+
+use crate::one_server::{asks, one_server, prepares};
+use pgweir_wire::TransactionStatus::Idle;
+
+#[test]
+fn the_view_shows_the_clients_names() {
+    let (mut rig, a, b) = one_server();
+    prepares(&mut rig, b, b"other", b"select 'b'");
+    prepares(&mut rig, a, b"s", b"select 1");
+    let told = asks(&mut rig, a, "table pg_prepared_statements", "SELECT 1");
+    for wanted in ["Close Spgweir_10", "Close Spgweir_11", "Parse s select 1"] {
+        assert!(told.iter().any(|l| l == wanted), "{wanted} in {told:?}");
+    }
+    assert!(!told.iter().any(|l| l.contains("other")), "{told:?}");
+}
+
+/// Guards against another client's text in the view: a failed internal PREPARE leaves its statement.
+#[test]
+fn the_view_does_not_show_what_a_prepare_of_ours_has_left() {
+    let (mut rig, a, b) = one_server();
+    asks(&mut rig, a, "prepare s as select * from gone", "PREPARE");
+    let told = asks(&mut rig, b, "table pg_prepared_statements", "SELECT 0");
+    assert!(told.iter().any(|l| l == "Close Spgweir_preparing"), "{told:?}");
+}
+
+/// Guards against an internal empty statement in the view: a Parse of a name that is taken leaves it.
+#[test]
+fn the_view_does_not_show_what_made_a_parse_fail() {
+    let (mut rig, a, b) = one_server();
+    prepares(&mut rig, a, b"s", b"select 1");
+    rig.says(a, |w| {
+        w.parse(b"s", b"select 2", &[0, 0]);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    let told = rig.told(server);
+    assert_eq!(
+        told,
+        ["Close Spgweir_b", "Parse pgweir_b ", "Parse pgweir_b select 2", "Sync"]
+    );
+    let taken = rig.error_about("42P05", "prepared statement \"pgweir_b\" already exists");
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        w.error(&taken);
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.server_of(a), None);
+    let told = asks(&mut rig, b, "table pg_prepared_statements", "SELECT 0");
+    assert!(told.iter().any(|l| l == "Close Spgweir_b"), "{told:?}");
+}

@@ -1,0 +1,148 @@
+//! Clients that leave, servers that are lost or replaced, and queries that take long.
+
+use crate::crowd::{SHARED, crowd, first_ends, login};
+use crate::rig::{Rig, fatal};
+use std::time::Duration;
+
+#[test]
+fn who_leaves_behind_others_is_answered_to_nobody() {
+    let mut rig = Rig::new(SHARED);
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'", "select 'c'"]);
+    first_ends(&mut rig, server);
+    rig.client_leaves(crowd[1]);
+    for _ in 0..3 {
+        rig.completes(server, "SELECT 1");
+    }
+    assert_eq!(rig.told(crowd[0]).len(), 2);
+    assert_eq!(rig.told(crowd[2]).len(), 2);
+    assert!(rig.cancels.is_empty(), "a short transaction is not cancelled");
+    rig.query(crowd[0], "select 'd'");
+    assert_eq!(rig.server_of(crowd[0]), Some(server));
+}
+
+#[test]
+fn who_leaves_in_front_of_others_costs_them_nothing() {
+    let mut rig = Rig::new(SHARED);
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
+    first_ends(&mut rig, server);
+    rig.client_leaves(crowd[0]);
+    assert!(rig.cancels.is_empty());
+    rig.completes(server, "SELECT 1");
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(crowd[1]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+    assert!(!rig.closed.contains(&server.into()));
+}
+
+#[test]
+fn a_lost_server_costs_only_whom_it_worked_for() {
+    let mut rig = Rig::new(SHARED);
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'", "select 'c'"]);
+    first_ends(&mut rig, server);
+    rig.says(server, |w| {
+        w.error(&fatal("57P01", "terminating connection due to administrator command"))
+    });
+    rig.server_dies(server);
+    assert!(rig.closed.contains(&crowd[0].into()));
+    assert!(rig.told(crowd[1]).is_empty());
+    let up = rig.servers_log_in()[0];
+    assert_eq!(rig.told(up), ["Query select 'b'"], "in order");
+    rig.completes(up, "SELECT 1");
+    assert_eq!(rig.told(up).last().unwrap(), "Query select 'c'");
+    rig.completes(up, "SELECT 2");
+    assert_eq!(rig.told(crowd[1]), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
+    assert_eq!(rig.told(crowd[2]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+}
+
+#[test]
+fn nobody_waits_long_behind_one_that_takes_long() {
+    let mut rig = Rig::new("default_pool_size = 2\npipeline_depth = 8\nlink = adversarial");
+    let busy = rig.client();
+    rig.query(busy, "begin; select 'busy'");
+    let first = rig.client();
+    rig.query(first, "select 'first'");
+    rig.servers_log_in();
+    let server = rig.server_of(first).expect("the second server");
+    let crowd = [rig.client(), rig.client(), rig.client()];
+    for client in crowd {
+        rig.told(client);
+        rig.query(client, "select 'short'");
+    }
+    first_ends(&mut rig, server);
+    assert_eq!(rig.told(server).len(), 4, "the first, and the crowd");
+    let other = rig.server_of(busy).unwrap();
+    rig.told(other);
+    rig.completes(other, "SELECT 1");
+    assert!(rig.told(other).is_empty(), "nobody is left to be served");
+    rig.wait(Duration::from_secs(1));
+    for client in &crowd[1..] {
+        assert_eq!(
+            rig.told(other),
+            ["Query select 'short'"],
+            "they wait behind nobody once more"
+        );
+        rig.completes(other, "SELECT 1");
+        assert_eq!(rig.told(*client), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
+    }
+    // What the slow server says of them at last is nobody's.
+    for _ in 0..3 {
+        rig.completes(server, "SELECT 2");
+    }
+    assert_eq!(rig.told(crowd[0]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+    assert!(rig.told(crowd[1]).is_empty() && rig.told(crowd[2]).is_empty());
+    rig.query(crowd[0], "select 'after'");
+    assert!(rig.server_of(crowd[0]).is_some());
+}
+
+/// A flight that takes long is none: what its client sends meanwhile is read, its Terminate above all.
+#[test]
+fn a_client_whose_query_takes_long_can_leave() {
+    let mut rig = Rig::new(SHARED);
+    let (server, _) = crowd(&mut rig, &[]);
+    let client = login(&mut rig);
+    rig.told(client);
+    rig.query(client, "select 'a'");
+    first_ends(&mut rig, server);
+    assert_eq!(rig.told(server), ["Query select 'a'"]);
+    rig.query(client, "select 'b'");
+    assert!(rig.told(server).is_empty(), "it may yet be answered soon");
+    rig.wait(Duration::from_secs(1));
+    assert_eq!(
+        rig.told(server),
+        ["Query select 'b'"],
+        "as if it had the server for itself"
+    );
+    rig.completes(server, "SELECT 1");
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(client).len(), 4);
+
+    rig.query(client, "select 'c'");
+    let other = login(&mut rig);
+    rig.query(other, "select 'd'");
+    rig.completes(server, "SELECT 3");
+    rig.completes(server, "SELECT 4");
+    rig.told(server);
+    rig.query(client, "select 'e'");
+    rig.says(client, |w| w.terminate());
+    rig.wait(Duration::from_secs(1));
+    assert!(rig.closed.contains(&client.into()));
+    assert_eq!(rig.cancels.len(), 1, "what nobody waits for is cancelled");
+}
+
+#[test]
+fn reconnect_lets_flights_end_and_sends_no_more() {
+    let mut rig = Rig::new(&format!("{SHARED}\nadmin_users = u"));
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
+    first_ends(&mut rig, server);
+    rig.told(server);
+    let console = rig.client_begins(&[("user", "u"), ("database", "pgbouncer")]);
+    rig.query(console, "RECONNECT");
+    let late = rig.client();
+    rig.query(late, "select 'late'");
+    assert!(rig.told(server).is_empty());
+    rig.completes(server, "SELECT 1");
+    rig.completes(server, "SELECT 2");
+    assert_eq!((rig.told(crowd[0]).len(), rig.told(crowd[1]).len()), (2, 2));
+    assert!(rig.closed.contains(&server.into()));
+    let up = rig.servers_log_in()[0];
+    assert_eq!(rig.told(up).last().unwrap(), "Query select 'late'");
+}

@@ -1,0 +1,10 @@
+//! Several clients' short transactions on one server at a time: conversations in virtual time.
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod cancel_requests;
+mod crowd;
+mod leaving;
+mod own_answers;
+mod who_flies;

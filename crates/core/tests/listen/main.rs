@@ -1,0 +1,10 @@
+//! LISTEN through listener connections: conversations with servers that answer the pooler's requests.
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod lost_listeners;
+mod moving;
+mod own_notifications;
+mod servers;
+mod unlisten;

@@ -1,0 +1,9 @@
+//! Shared statements and DDL: which clients get "cached plan must not change result type", and which must not.
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod looking;
+mod one_table;
+mod replaced;
+mod rows_told;

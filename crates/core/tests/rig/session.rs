@@ -1,0 +1,143 @@
+//! Servers that answer the pooler's own requests, and its questions about their sessions.
+
+use super::Rig;
+use pgweir_core::ServerId;
+use pgweir_wire::TransactionStatus::Idle;
+use pgweir_wire::Writer;
+
+/// The session of a server, as its answers to the pooler's questions show it.
+#[derive(Clone, Copy)]
+pub struct Session<'s> {
+    pub temporary: bool,
+    /// There is a schema for temporary objects, as on every server that has had some.
+    pub schema: bool,
+    pub locks: bool,
+    pub settings: &'s [(&'s str, &'s str)],
+}
+
+pub const NOTHING: Session<'static> = Session {
+    temporary: false,
+    schema: false,
+    locks: false,
+    settings: &[],
+};
+
+pub const LOCKED: Session<'static> = Session { locks: true, ..NOTHING };
+
+pub const TEMPORARY: Session<'static> = Session {
+    temporary: true,
+    schema: true,
+    ..NOTHING
+};
+
+/// The last temporary object has been dropped.
+pub const EMPTIED: Session<'static> = Session {
+    schema: true,
+    ..NOTHING
+};
+
+impl Session<'_> {
+    /// The same with these settings.
+    pub fn with<'s>(self, settings: &'s [(&'s str, &'s str)]) -> Session<'s> {
+        Session {
+            temporary: self.temporary,
+            schema: self.schema,
+            locks: self.locks,
+            settings,
+        }
+    }
+
+    /// What an Execute of a statement gives.
+    fn executes(&self, w: &mut Writer<'_>, statement: &str) {
+        if statement.ends_with("pgweir_c") {
+            return w.command_complete("DISCARD SEQUENCES");
+        }
+        if statement.ends_with("pgweir_6") {
+            let bit = |is: bool| Some(if is { &b"t"[..] } else { b"f" });
+            let others = bit(false);
+            let row = [
+                bit(self.temporary),
+                bit(self.locks),
+                others,
+                others,
+                others,
+                bit(self.schema),
+            ];
+            w.data_row(row.len(), row);
+        } else if statement.ends_with("pgweir_7") {
+            for (name, value) in self.settings {
+                w.data_row(2, [Some(name.as_bytes()), Some(value.as_bytes())]);
+            }
+        } else if statement.contains("pgweir_") {
+            w.data_row(1, [Some(&b""[..])]);
+        }
+        w.command_complete("SELECT 1");
+    }
+}
+
+impl Rig {
+    /// A server answers these messages without an error: an Execute by `executes`, which gets the portal and the
+    /// statement of the Bind in front of it, and each Query with this command tag, if there is one.
+    pub fn replies(
+        &mut self,
+        server: ServerId,
+        told: &[String],
+        query_tag: Option<&str>,
+        mut executes: impl FnMut(&mut Writer<'_>, &str),
+    ) {
+        let mut bound = "";
+        for line in told {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match word {
+                "Parse" => self.says(server, |w| w.empty(b'1')),
+                "Bind" => {
+                    bound = rest;
+                    self.says(server, |w| w.empty(b'2'));
+                }
+                "Close" => self.says(server, |w| w.empty(b'3')),
+                "Execute" => self.says(server, |w| executes(w, bound)),
+                "Sync" => self.says(server, |w| w.ready_for_query(Idle)),
+                "Query" => {
+                    if let Some(tag) = query_tag {
+                        self.completes(server, tag);
+                    }
+                }
+                "Terminate" => {}
+                other => panic!("nobody answers {other}"),
+            }
+        }
+    }
+
+    /// A server answers everything that it was sent without an error, each Query and Execute with this command tag;
+    /// returns what it was sent.
+    pub fn serves(&mut self, server: ServerId, tag: &str) -> Vec<String> {
+        let told = self.told(server);
+        self.replies(server, &told, Some(tag), |w, _| w.command_complete(tag));
+        told
+    }
+
+    /// A server with this session answers these messages, and no Query.
+    pub fn replies_about(&mut self, server: ServerId, told: &[String], session: Session<'_>) {
+        self.replies(server, told, None, |w, statement| session.executes(w, statement));
+    }
+
+    /// A server with this session answers everything that it was sent; returns that.
+    pub fn answers_about(&mut self, server: ServerId, session: Session<'_>) -> Vec<String> {
+        let told = self.told(server);
+        let executes = |w: &mut Writer<'_>, statement: &str| session.executes(w, statement);
+        self.replies(server, &told, Some("DONE"), executes);
+        told
+    }
+
+    /// A server with this session answers until it is sent nothing more.
+    pub fn answers_all_about(&mut self, server: ServerId, session: Session<'_>) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let told = self.answers_about(server, session);
+            if told.is_empty() {
+                return all;
+            }
+            all.extend(told);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Probes, pins and RESET: conversations in virtual time, each naming what it guards against.
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod deallocate_and_discard;
+mod pins;
+mod prepared_elsewhere;
+mod probes;
+mod reset;
+mod restored_settings;
+mod session;
+mod startup_settings;

@@ -1,0 +1,71 @@
+//! Cancel requests reach the query of their own client only.
+
+use crate::rig::Rig;
+use pgweir_core::ClientId;
+
+#[test]
+fn a_cancel_reaches_the_query_of_its_own_client_and_the_server_waits_for_it() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    rig.servers_log_in();
+    rig.told(client);
+    let key = pgweir_wire::CancelKey {
+        process_id: client.0.index + 1,
+        secret: b"nope".as_slice().into(),
+    };
+    rig.says(client, |w| w.query(b"select pg_sleep(9)"));
+    let asked = rig.cancel_request(&key);
+    assert!(rig.cancels.is_empty(), "a wrong secret cancels nothing");
+    assert!(rig.closed.contains(&asked.into()));
+}
+
+#[test]
+fn a_server_with_a_cancel_on_its_way_is_not_handed_out() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let (client, key) = rig.client_with_key();
+    let other = rig.client();
+    rig.says(client, |w| w.query(b"select pg_sleep(9)"));
+    let server = rig.server_of(client).unwrap();
+    let asked = [rig.cancel_request(&key), rig.cancel_request(&key)];
+    assert_eq!(
+        rig.cancels.len(),
+        1,
+        "a second request would find nothing else than the first"
+    );
+    rig.says(other, |w| w.query(b"select 1"));
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.server_of(other), None, "the cancel could hit the wrong query");
+    let is_closed = |rig: &Rig, id: ClientId| rig.closed.contains(&id.into());
+    assert!(
+        !asked.iter().any(|&id| is_closed(&rig, id)),
+        "no signal has been sent yet"
+    );
+    rig.cancel_arrives(server);
+    assert!(asked.iter().all(|&id| is_closed(&rig, id)));
+    assert_eq!(rig.server_of(other), Some(server));
+    rig.cancel_request(&key);
+    assert_eq!(rig.cancels.len(), 1, "the query is over: the request has no effect");
+}
+
+#[test]
+fn a_client_that_waits_can_cancel_its_wait() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let busy = rig.client();
+    rig.says(busy, |w| w.query(b"select pg_sleep(9)"));
+    let (client, key) = rig.client_with_key();
+    rig.says(client, |w| w.query(b"select 1"));
+    rig.cancel_request(&key);
+    assert_eq!(
+        rig.told(client),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+    rig.says(client, |w| {
+        w.parse(b"", b"select 2", &[0, 0]);
+        w.sync();
+    });
+    rig.cancel_request(&key);
+    assert_eq!(
+        rig.told(client),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+}

@@ -1,0 +1,238 @@
+//! BEGIN takes no server and travels with the first statement of its transaction.
+
+use crate::rig::{Rig, error};
+use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
+use std::time::Duration;
+
+#[test]
+fn begin_takes_no_server_and_travels_with_the_first_statement() {
+    // Where sessions are not kept, a client could have prepared another statement under that name.
+    for (settings, closes) in [("", false), ("session_state = pgbouncer", true)] {
+        let mut rig = Rig::new(settings);
+        let client = rig.client();
+        rig.says(client, |w| w.query(b"BEGIN"));
+        assert_eq!(rig.told(client), ["CommandComplete BEGIN", "ReadyForQuery T"]);
+        assert_eq!(rig.server_of(client), None);
+        rig.says(client, |w| w.query(b"insert"));
+        let server = rig.server_of(client).unwrap();
+        let mut told = rig.told(server);
+        if closes {
+            assert_eq!(told.remove(0), "Close Spgweir_2");
+        }
+        assert_eq!(
+            told,
+            [
+                "Parse pgweir_2 BEGIN",
+                "Bind  pgweir_2",
+                "Execute",
+                "Close P",
+                "Query insert"
+            ]
+        );
+        rig.says(server, |w| {
+            if closes {
+                w.empty(b'3');
+            }
+            w.empty(b'1');
+            w.empty(b'2');
+            w.command_complete("BEGIN");
+            w.empty(b'3');
+            w.command_complete("INSERT 0 1");
+            w.ready_for_query(InTransaction);
+        });
+        assert_eq!(rig.told(client), ["CommandComplete INSERT 0 1", "ReadyForQuery T"]);
+        rig.says(client, |w| w.query(b"commit"));
+        rig.completes(server, "COMMIT");
+        assert_eq!(rig.server_of(client), None);
+    }
+}
+
+#[test]
+fn the_unnamed_portal_of_a_begin_by_bind_and_execute_is_there_as_if_it_had_not_been_deferred() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"", b"begin", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    assert_eq!(rig.server_of(client), None);
+    rig.says(client, |w| {
+        w.describe(b'P', b"");
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    assert_eq!(
+        rig.told(server),
+        [
+            "Parse pgweir_2 BEGIN",
+            "Bind  pgweir_2",
+            "Execute",
+            "Describe P",
+            "Sync"
+        ],
+        "NoData and not 34000: no Close of the portal"
+    );
+}
+
+#[test]
+fn begin_then_commit_needs_no_server_at_all() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    for (text, tag) in [
+        ("begin", "BEGIN"),
+        ("commit;", "COMMIT"),
+        ("START TRANSACTION", "START TRANSACTION"),
+        ("rollback", "ROLLBACK"),
+    ] {
+        rig.says(client, |w| w.query(text.as_bytes()));
+        assert_eq!(rig.told(client)[0], format!("CommandComplete {tag}"));
+        assert_eq!(rig.server_of(client), None);
+    }
+}
+
+#[test]
+fn a_deferred_begin_that_fails_lets_nothing_run_outside_the_transaction() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.told(client);
+    rig.says(client, |w| w.query(b"insert"));
+    let server = rig.server_of(client).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.error(&error("57014", "canceling statement due to user request"));
+    });
+    assert_eq!(
+        rig.told(client),
+        ["Error 57014 canceling statement due to user request"]
+    );
+    assert_eq!(
+        rig.told(server),
+        ["Sync"],
+        "the server ignores the Query, so a Sync must bring it back"
+    );
+    rig.says(server, |w| w.ready_for_query(Idle));
+    assert_eq!(
+        rig.told(client),
+        ["ReadyForQuery E"],
+        "it believes that it is in a transaction"
+    );
+    rig.says(client, |w| w.query(b"rollback"));
+    assert_eq!(rig.told(client), ["CommandComplete ROLLBACK", "ReadyForQuery I"]);
+}
+
+/// Guards against a Sync in the midst of a Query: the server would read it as text, and the end of the text as
+/// messages.
+#[test]
+fn a_deferred_begin_is_answered_before_a_query_goes_through_in_pieces() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.told(client);
+    let mut query = Vec::new();
+    pgweir_wire::Writer::new(&mut query).query("insert".repeat(100_000).as_bytes());
+    let (first, rest) = query.split_at(90_000);
+    rig.comes(client, first);
+    let server = rig.server_of(client).unwrap();
+    assert_eq!(
+        rig.told(server).last().unwrap(),
+        "Sync",
+        "the BEGIN, and nothing of the client's"
+    );
+    rig.says(server, |w| {
+        w.error(&error("57014", "canceling statement due to statement timeout"));
+        w.ready_for_query(Idle);
+    });
+    rig.comes(client, rest);
+    assert_eq!(
+        rig.told(client),
+        ["Error 57014 canceling statement due to statement timeout"]
+    );
+    // The client believes that it is in a transaction, so the transaction must have failed before its Query runs.
+    let told = rig.told(server);
+    assert!(told[told.len() - 2].starts_with("Describe P"), "{told:?}");
+    assert_eq!(told.last().unwrap(), "Sync");
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("BEGIN");
+        w.empty(b'3');
+        w.error(&error("34000", "portal \"the transaction has failed\" does not exist"));
+        w.ready_for_query(Failed);
+    });
+    assert!(rig.told(server)[0].starts_with("Query insert"));
+}
+
+#[test]
+fn a_server_that_answers_a_deferred_begin_with_something_else_is_closed() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.says(client, |w| w.query(b"insert"));
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+    assert!(rig.closed.contains(&server.into()));
+}
+
+#[test]
+fn the_deferral_is_bounded() {
+    let mut rig = Rig::new("deferred_begin = 0.5");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.wait(Duration::from_millis(400));
+    assert_eq!(rig.server_of(client), None);
+    rig.wait(Duration::from_millis(300));
+    let server = rig.server_of(client).expect("the BEGIN went to a server alone");
+    assert_eq!(rig.told(server).last().unwrap(), "Sync");
+}
+
+#[test]
+fn deferral_can_be_switched_off() {
+    let mut rig = Rig::new("deferred_begin = 0");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    let server = rig.server_of(client).unwrap();
+    assert_eq!(rig.told(server), ["Query begin"]);
+}
+
+#[test]
+fn in_a_failed_transaction_nothing_is_answered_by_the_pooler() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"s", b"select 1", &[0, 0]);
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(Idle);
+    });
+    rig.says(client, |w| w.query(b"begin; select 1/0"));
+    rig.says(server, |w| {
+        w.error(&error("22012", "division by zero"));
+        w.ready_for_query(Failed);
+    });
+    rig.told(server);
+    rig.told(client);
+    rig.says(client, |w| {
+        w.parse(b"t", b"select 1", &[0, 0]);
+        w.sync();
+    });
+    let asked = rig.told(server);
+    assert_eq!(
+        asked,
+        ["Close Spgweir_10", "Parse pgweir_10 select 1", "Sync"],
+        "the server must say 25P02 itself"
+    );
+}

@@ -1,0 +1,175 @@
+//! Who gets a place or a server of a pool, when, and for how long.
+
+use crate::rig::Rig;
+use pgweir_core::{ClientId, ServerId};
+use std::time::Duration;
+
+#[test]
+fn waiting_clients_are_served_in_order() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let clients: Vec<_> = (0..4).map(|_| rig.client()).collect();
+    for &client in &clients {
+        rig.says(client, |w| w.query(b"select 1"));
+    }
+    let server = rig.server_of(clients[0]).unwrap();
+    for &client in &clients {
+        assert_eq!(rig.server_of(client), Some(server));
+        rig.completes(server, "SELECT 1");
+    }
+}
+
+#[test]
+fn query_wait_timeout_ends_the_wait_and_a_notice_comes_before() {
+    let mut rig = Rig::new("default_pool_size = 1\nquery_wait_timeout = 7\nquery_wait_notify = 5");
+    let busy = rig.client();
+    rig.says(busy, |w| w.query(b"select pg_sleep(99)"));
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select 1"));
+    rig.wait(Duration::from_secs(6));
+    assert_eq!(rig.told(client).len(), 1, "the NOTICE");
+    rig.wait(Duration::from_secs(2));
+    assert_eq!(rig.told(client), ["Error 57014 query_wait_timeout"]);
+    assert!(rig.closed.contains(&client.into()));
+}
+
+#[test]
+fn the_pool_never_grows_beyond_its_size_and_the_reserve_comes_late() {
+    let mut rig = Rig::new("default_pool_size = 2\nreserve_pool_size = 1\nreserve_pool_timeout = 3");
+    let clients: Vec<_> = (0..5).map(|_| rig.client()).collect();
+    for &client in &clients {
+        rig.says(client, |w| w.query(b"select pg_sleep(99)"));
+    }
+    rig.servers_log_in();
+    let linked = |rig: &Rig| clients.iter().filter(|&&c| rig.server_of(c).is_some()).count();
+    assert_eq!(linked(&rig), 2);
+    rig.wait(Duration::from_secs(4));
+    rig.servers_log_in();
+    assert_eq!(linked(&rig), 3);
+    rig.wait(Duration::from_secs(9));
+    assert!(rig.connects.is_empty());
+}
+
+#[test]
+fn a_limit_holds_over_pools_and_an_idle_server_makes_way() {
+    let databases = "one = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";
+    let mut rig = Rig::with(databases, "max_user_connections = 1");
+    let enter = |rig: &mut Rig, database: &str| {
+        let id = rig.client_begins(&[("user", "u"), ("database", database)]);
+        rig.servers_log_in();
+        id
+    };
+    let one = enter(&mut rig, "one");
+    rig.says(one, |w| w.query(b"select pg_sleep(9)"));
+    let server = rig.server_of(one).unwrap();
+    let two = enter(&mut rig, "two");
+    assert!(rig.told(two).is_empty(), "user u may have one connection");
+    rig.told(server);
+    rig.completes(server, "SELECT 1");
+    rig.wait(Duration::from_secs(1));
+    assert_eq!(rig.told(server), ["Terminate"], "evicted");
+    assert!(rig.connects.is_empty(), "it counts until PostgreSQL has closed its end");
+    rig.server_dies(server);
+    rig.servers_log_in();
+    assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
+}
+
+#[test]
+fn a_server_whose_lifetime_ends_while_it_logs_in_is_counted_once() {
+    let mut rig = Rig::new("server_lifetime = 1\ndefault_pool_size = 1");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.connects.pop_front().unwrap();
+    rig.wait(Duration::from_secs(5));
+    rig.server_logs_in(server);
+    rig.wait(Duration::from_secs(1));
+    assert!(rig.closed.contains(&server.into()));
+    assert!(rig.told(client).contains(&"ReadyForQuery I".to_string()));
+    rig.says(client, |w| w.query(b"select 1"));
+    assert_eq!(rig.servers_log_in().len(), 1, "the pool still opens servers");
+}
+
+#[test]
+fn a_lifetime_of_zero_uses_each_server_once() {
+    let mut rig = Rig::new("server_lifetime = 0");
+    let client = rig.client();
+    for _ in 0..3 {
+        rig.says(client, |w| w.query(b"select 1"));
+        rig.servers_log_in();
+        let server = rig.server_of(client).expect("a server serves before it goes");
+        rig.completes(server, "SELECT 1");
+        assert!(rig.closed.contains(&server.into()));
+    }
+}
+
+#[test]
+fn a_place_under_a_shared_limit_goes_to_the_pool_that_waited_longest() {
+    let databases = "one = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";
+    let mut rig = Rig::with(databases, "max_user_connections = 1");
+    let one = rig.client_begins(&[("user", "u"), ("database", "one")]);
+    rig.servers_log_in();
+    rig.says(one, |w| w.query(b"select pg_sleep(9)"));
+    let server = rig.server_of(one).unwrap();
+    let two = rig.client_begins(&[("user", "u"), ("database", "two")]);
+    rig.wait(Duration::from_secs(2));
+    // The pool that holds the server has a waiting client, too, but one that came later.
+    let three = rig.client_begins(&[("user", "u"), ("database", "one")]);
+    rig.says(three, |w| w.query(b"select 1"));
+    rig.completes(server, "SELECT 1");
+    rig.server_dies(server);
+    rig.servers_log_in();
+    assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
+}
+
+#[test]
+fn a_client_that_never_logs_in_is_closed() {
+    let mut rig = Rig::new("client_login_timeout = 2");
+    let silent = rig.silent_client();
+    rig.wait(Duration::from_secs(1));
+    assert!(!rig.closed.contains(&silent.into()));
+    rig.wait(Duration::from_secs(2));
+    assert!(rig.closed.contains(&silent.into()));
+}
+
+/// Two clients, and two servers that must be checked before a client gets them; the pool allows no more.
+fn with_two_stale_servers() -> (Rig, [ClientId; 2], [ServerId; 2]) {
+    let mut rig = Rig::new("server_check_query = select 1\nserver_check_delay = 1\nmax_db_connections = 2");
+    let clients = [rig.client(), rig.client()];
+    for client in clients {
+        rig.says(client, |w| w.query(b"select 'first'"));
+        rig.servers_log_in();
+    }
+    let servers = clients.map(|client| rig.server_of(client).expect("linked"));
+    assert_ne!(servers[0], servers[1], "both are opened");
+    for server in servers {
+        rig.completes(server, "SELECT 1");
+        rig.told(server);
+    }
+    rig.wait(Duration::from_secs(2));
+    (rig, clients, servers)
+}
+
+/// Guards against a client that waits for ever beside an idle server, because the server that was checked first was
+/// given to another client and then lost.
+#[test]
+fn nobody_waits_while_a_server_lies_idle() {
+    let (mut rig, clients, servers) = with_two_stale_servers();
+    for client in clients {
+        rig.says(client, |w| w.query(b"select 'second'"));
+    }
+    for server in servers {
+        assert_eq!(rig.told(server), ["Query select 1"], "both servers are tested");
+        rig.completes(server, "SELECT 1");
+        assert_eq!(rig.told(server), ["Query select 'second'"]);
+    }
+}
+
+/// The same if the server that is being checked turns out to be lost.
+#[test]
+fn an_idle_server_takes_the_place_of_one_that_fails_its_test() {
+    let (mut rig, [one, _], servers) = with_two_stale_servers();
+    rig.says(one, |w| w.query(b"select 'second'"));
+    let (tested, idle): (Vec<_>, Vec<_>) = servers.into_iter().partition(|server| !rig.told(*server).is_empty());
+    rig.server_dies(tested[0]);
+    assert_eq!(rig.told(idle[0]), ["Query select 1"], "it is tested instead");
+    rig.completes(idle[0], "SELECT 1");
+    assert_eq!(rig.told(idle[0]), ["Query select 'second'"]);
+}

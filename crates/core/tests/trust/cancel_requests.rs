@@ -1,0 +1,188 @@
+//! Cancel requests in front of, during and behind the pooler's own requests.
+
+use crate::restorations::confirms;
+use crate::rig::{Rig, error};
+use pgweir_core::{ClientId, ServerId};
+
+#[test]
+fn a_cancel_during_a_restoration_ends_the_request_and_spares_the_restoration() {
+    let mut rig = Rig::one_server("");
+    let plain = rig.client();
+    let id = rig.client_begins(&[("user", "u"), ("database", "db"), ("TimeZone", "Asia/Tokyo")]);
+    let server = rig.server_of(id).unwrap();
+    confirms(&mut rig, server, &[("TimeZone", "Asia/Tokyo")]);
+    let key = rig.key_told(id);
+    rig.told(id);
+    rig.says(plain, |w| w.query(b"select 1"));
+    confirms(&mut rig, server, &[("TimeZone", "UTC")]);
+    rig.completes(server, "SELECT 1");
+    rig.told(server);
+    rig.says(id, |w| w.query(b"insert into t values (1)"));
+    rig.cancel_request(&key);
+    assert!(rig.cancels.is_empty());
+    assert_eq!(
+        rig.told(id),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+    confirms(&mut rig, server, &[("TimeZone", "Asia/Tokyo")]);
+    assert_eq!(rig.told(server), [""; 0], "the INSERT has not run");
+    rig.says(id, |w| w.query(b"select 2"));
+    assert_eq!(rig.told(server), ["Query select 2"], "the server looks like it already");
+}
+
+/// As in PostgreSQL, a cancel in a transaction fails it, even if no server has begun it.
+#[test]
+fn a_cancel_in_front_of_a_deferred_begin_fails_the_transaction() {
+    let mut rig = Rig::one_server("");
+    let (a, b) = (rig.client(), rig.client_begins(&[("user", "u"), ("database", "db")]));
+    let key = rig.key_told(b);
+    rig.told(b);
+    rig.says(a, |w| w.query(b"select pg_sleep(1)"));
+    let server = rig.server_of(a).unwrap();
+    rig.says(b, |w| w.query(b"begin"));
+    rig.says(b, |w| w.query(b"insert into t values (1)"));
+    rig.cancel_request(&key);
+    assert_eq!(
+        rig.told(b),
+        [
+            "CommandComplete BEGIN",
+            "ReadyForQuery T",
+            "Error 57014 canceling statement due to user request",
+            "ReadyForQuery E"
+        ]
+    );
+    rig.completes(server, "SELECT 1");
+    rig.told(server);
+    rig.says(b, |w| w.query(b"insert into t values (2)"));
+    let told = rig.told(server);
+    assert_eq!(
+        told.last().unwrap(),
+        "Sync",
+        "what follows waits until the transaction has failed"
+    );
+    assert!(
+        told.iter().any(|l| l.starts_with("Describe P")),
+        "the transaction is made to fail: {told:?}"
+    );
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("BEGIN");
+        w.empty(b'3');
+        w.error(&error("34000", "portal does not exist"));
+        w.ready_for_query(pgweir_wire::TransactionStatus::Failed);
+    });
+    assert_eq!(rig.told(server), ["Query insert into t values (2)"]);
+    rig.says(server, |w| {
+        w.error(&error("25P02", "current transaction is aborted"));
+        w.ready_for_query(pgweir_wire::TransactionStatus::Failed);
+    });
+    assert_eq!(
+        rig.told(b),
+        ["Error 25P02 current transaction is aborted", "ReadyForQuery E"]
+    );
+}
+
+#[test]
+fn a_transaction_that_failed_before_it_began_is_rolled_back_without_a_server() {
+    let mut rig = Rig::one_server("");
+    let (a, b) = (rig.client(), rig.client_begins(&[("user", "u"), ("database", "db")]));
+    let key = rig.key_told(b);
+    rig.says(a, |w| w.query(b"select pg_sleep(1)"));
+    rig.says(b, |w| w.query(b"begin"));
+    rig.says(b, |w| w.query(b"insert into t values (1)"));
+    rig.cancel_request(&key);
+    rig.told(b);
+    rig.says(b, |w| w.query(b"commit"));
+    assert_eq!(rig.told(b), ["CommandComplete ROLLBACK", "ReadyForQuery I"]);
+}
+
+/// A client, its cancel key and its server, which has been sent a probe after a DO.
+fn probed(rig: &mut Rig) -> (ClientId, pgweir_wire::CancelKey, ServerId) {
+    let first = rig.client();
+    let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let key = rig.key_told(id);
+    rig.told(id);
+    rig.told(first);
+    rig.says(id, |w| w.query(b"do $$ begin perform 1; end $$"));
+    let server = rig.server_of(id).unwrap();
+    rig.completes(server, "DO");
+    assert_eq!(rig.told(id), ["CommandComplete DO", "ReadyForQuery I"]);
+    (id, key, server)
+}
+
+#[test]
+fn a_cancel_of_an_idle_client_does_not_hit_the_question_about_its_session() {
+    let mut rig = Rig::one_server("session_state_probe = always");
+    let (id, key, server) = probed(&mut rig);
+    assert_eq!(
+        rig.server_of(id),
+        Some(server),
+        "it is asked what has become of the session"
+    );
+    rig.cancel_request(&key);
+    assert!(rig.cancels.is_empty());
+    // The client's next query is not cancelled either.
+    rig.says(id, |w| w.query(b"select 1"));
+    let told = rig.told(server);
+    rig.answers(server, &told, &[]);
+    assert!(rig.cancels.is_empty());
+}
+
+#[test]
+fn a_cancel_of_a_request_behind_the_question_waits_for_its_turn() {
+    let mut rig = Rig::one_server("session_state_probe = always");
+    let (id, key, server) = probed(&mut rig);
+    rig.says(id, |w| w.query(b"select pg_sleep(9)"));
+    rig.cancel_request(&key);
+    assert!(rig.cancels.is_empty());
+    let told = rig.told(server);
+    assert_eq!(told.last().unwrap(), "Query select pg_sleep(9)");
+    rig.answers(server, &told, &[]);
+    assert_eq!(rig.cancels.len(), 1, "now it is at work");
+}
+
+/// Guards against a late cancel that makes the probe fail, so that the client's settings are lost.
+#[test]
+fn the_question_about_a_session_waits_for_the_end_of_a_cancel() {
+    let mut rig = Rig::one_server("");
+    let first = rig.client();
+    let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let key = rig.key_told(id);
+    rig.told(id);
+    rig.told(first);
+    rig.says(id, |w| w.query(b"set role bob"));
+    let server = rig.server_of(id).unwrap();
+    rig.cancel_request(&key);
+    assert_eq!(rig.cancels.len(), 1);
+    rig.told(server);
+    rig.completes(server, "SET");
+    assert_eq!(rig.told(server), [""; 0]);
+    assert_eq!(rig.server_of(id), Some(server));
+    rig.cancel_arrives(server);
+    assert!(
+        rig.told(server).iter().any(|l| l.starts_with("Bind")),
+        "now it is asked"
+    );
+}
+
+/// Guards against sending a call that the pooler must handle itself to a server, which does not know the process id.
+#[test]
+fn a_client_is_ended_by_the_process_id_it_was_told() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    rig.servers_log_in();
+    let process_id = rig.key_told(client).process_id;
+    rig.told(client);
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).expect("linked");
+    rig.completes(server, "SELECT 1");
+    rig.told(server);
+    rig.told(client);
+    rig.says(client, |w| {
+        w.query(format!("select pg_terminate_backend({process_id})").as_bytes())
+    });
+    assert_eq!(rig.told(server), [""; 0]);
+    assert!(rig.told(client)[0].contains("57P01"));
+    assert!(rig.closed.contains(&client.into()));
+}
