@@ -12,6 +12,7 @@
 pub mod audit;
 mod catalog_locks;
 mod copy;
+mod cursor;
 mod defaults;
 mod error;
 mod execute;
@@ -29,6 +30,8 @@ mod simple;
 mod startup;
 pub mod statement;
 mod transaction;
+mod transaction_control;
+mod utility;
 mod views;
 
 pub use catalog_locks::CatalogLocks;

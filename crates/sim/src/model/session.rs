@@ -3,9 +3,10 @@
 use super::audit::Ran;
 use super::catalog_locks::{CatalogLocks, Wait};
 use super::copy::CopyIn;
+use super::cursor::Cursor;
 use super::defaults::RoleDefault;
 use super::error::ServerError;
-use super::execute::{Cursor, Plan};
+use super::execute::Plan;
 use super::objects::{HeldCursor, Locks};
 use super::output::Output;
 use super::pace::Pace;
