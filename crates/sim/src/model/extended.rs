@@ -1,9 +1,10 @@
 //! Extended query: Parse, Bind, Describe, Execute, Close.
 
+use super::analyse::analyse;
 use super::error::ServerError;
 use super::execute::{Ran, failed_transaction, missing_statement};
 use super::expression::{Type, Value};
-use super::parser::{analyse, parse};
+use super::parser::parse;
 use super::session::{Caller, Portal, PortalState, Session};
 use super::statement::{Prepared, Statement};
 use super::transaction::{Block, Shared};

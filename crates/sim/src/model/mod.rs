@@ -9,6 +9,7 @@
 //! The model is compared with real servers by `tests/model_and_postgresql.rs` (random scripts) and by the recorded
 //! transcripts; where they differ the model is wrong.
 
+mod analyse;
 pub mod audit;
 mod catalog_locks;
 mod copy;

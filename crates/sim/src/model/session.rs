@@ -1,5 +1,6 @@
 //! One server process.
 
+use super::analyse::Catalog;
 use super::audit::Ran;
 use super::catalog_locks::{CatalogLocks, Wait};
 use super::copy::CopyIn;
@@ -10,7 +11,6 @@ use super::execute::Plan;
 use super::objects::{HeldCursor, Locks};
 use super::output::Output;
 use super::pace::Pace;
-use super::parser::Catalog;
 use super::settings::{INVALID_NAME, Settings};
 use super::simple::SimpleRun;
 use super::statement::{Prepared, Statement};

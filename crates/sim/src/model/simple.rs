@@ -1,8 +1,9 @@
 //! Simple query (`exec_simple_query`).
 
+use super::analyse::analyse;
 use super::error::ServerError;
 use super::execute::{Plan, Ran};
-use super::parser::{analyse, parse};
+use super::parser::parse;
 use super::session::{Caller, Portal, PortalState, Session};
 use super::statement::Statement;
 use super::transaction::{Block, Shared};

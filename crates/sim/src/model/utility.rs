@@ -1,10 +1,10 @@
 //! Running statements that return no rows of a cursor.
 
+use super::analyse::{analyse, analyse_select};
 use super::error::ServerError;
 use super::execute::{Plan, Ran, copy_response, missing_statement};
 use super::expression::{Expression, Value};
 use super::objects::{Announcement, HeldCursor, missing_cursor, missing_relation};
-use super::parser::{analyse, analyse_select};
 use super::session::Session;
 use super::statement::{Raise, Select, SetTo, Statement};
 use super::transaction::{Block, Shared};
