@@ -1,7 +1,7 @@
 //! Settings (GUCs) of a session.
 
 use super::error::ServerError;
-use super::session::Version;
+use super::version::Version;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

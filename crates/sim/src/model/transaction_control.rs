@@ -1,7 +1,8 @@
 //! How statements begin, end and nest transactions.
 
 use super::error::ServerError;
-use super::session::{PortalState, Session};
+use super::portal::PortalState;
+use super::session::Session;
 use super::transaction::{Block, Shared};
 
 impl Session {
