@@ -1,10 +1,11 @@
 //! From statements to the content of a prepared statement.
 
 use super::error::ServerError;
-use super::expression::{Expression, Type};
+use super::expression::Expression;
 use super::objects::{HeldCursor, Temporary, missing_relation};
 use super::settings::Settings;
 use super::statement::{Column, Prepared, Select, Source, Statement};
+use super::value::Type;
 use super::views::{CHANNELS_COLUMNS, MADE_COLUMNS, REMAINS_COLUMNS, TIES_COLUMNS};
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,12 +1,14 @@
 //! Cursors: the rows of a statement, and where each comes from.
 
 use super::error::ServerError;
-use super::expression::{Environment, Expression, Type, Value};
+use super::expression::Expression;
+use super::function::Environment;
 use super::objects::Locks;
 use super::session::Session;
 use super::settings::Settings;
 use super::statement::{Select, Source};
 use super::transaction::Shared;
+use super::value::{Type, Value};
 use std::collections::VecDeque;
 
 /// Rows to be sent.

@@ -3,10 +3,10 @@
 use super::audit;
 use super::cursor::{Cursor, Rows};
 use super::error::ServerError;
-use super::expression::Value;
 use super::session::{Caller, Phase, Session};
 use super::statement::{Column, Prepared, Statement};
 use super::transaction::{Block, Shared};
+use super::value::Value;
 use pgweir_wire::Writer;
 
 /// A statement that is ready to run.

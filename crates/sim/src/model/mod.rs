@@ -20,6 +20,7 @@ mod error;
 mod execute;
 mod expression;
 mod extended;
+mod function;
 mod function_call;
 mod lexer;
 mod objects;
@@ -35,6 +36,7 @@ pub mod statement;
 mod transaction;
 mod transaction_control;
 mod utility;
+mod value;
 mod version;
 mod views;
 

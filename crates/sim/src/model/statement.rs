@@ -36,8 +36,9 @@
 //! transactions. Internal questions about the session and about functions are known by their texts (`views.rs`).
 
 use super::error::ServerError;
-use super::expression::{Expression, Type, Value};
+use super::expression::Expression;
 use super::objects::Announcement;
+use super::value::{Type, Value};
 use super::views::elements;
 
 /// One statement.

@@ -3,11 +3,12 @@
 use super::analyse::{analyse, analyse_select};
 use super::error::ServerError;
 use super::execute::{Plan, Ran, copy_response, missing_statement};
-use super::expression::{Expression, Value};
+use super::expression::Expression;
 use super::objects::{Announcement, HeldCursor, missing_cursor, missing_relation};
 use super::session::Session;
 use super::statement::{Raise, Select, SetTo, Statement};
 use super::transaction::{Block, Shared};
+use super::value::Value;
 use std::collections::VecDeque;
 use std::rc::Rc;
 

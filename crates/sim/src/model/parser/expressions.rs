@@ -2,8 +2,10 @@
 
 use super::Parser;
 use crate::model::error::ServerError;
-use crate::model::expression::{Expression, Function, Type, Value};
+use crate::model::expression::Expression;
+use crate::model::function::Function;
 use crate::model::lexer::Kind;
+use crate::model::value::{Type, Value};
 
 impl Parser {
     pub(super) fn expression(&mut self, columns: &[&str]) -> Result<Expression, ServerError> {

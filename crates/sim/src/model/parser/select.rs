@@ -2,9 +2,11 @@
 
 use super::Parser;
 use crate::model::error::ServerError;
-use crate::model::expression::{Expression, Function, Value};
+use crate::model::expression::Expression;
+use crate::model::function::Function;
 use crate::model::lexer::Kind;
 use crate::model::statement::{Select, Source, Statement};
+use crate::model::value::Value;
 
 impl Parser {
     pub(super) fn select(&mut self) -> Result<Statement, ServerError> {
