@@ -221,9 +221,8 @@ impl Session {
                 return Ok(Some(row));
             }
             Rows::Remains => {
-                let schema = self.transaction.temporary_schema;
                 cursor.rows = Rows::End;
-                return Ok(Some(vec![(Value::Bool(schema), Type::Bool)]));
+                return Ok(Some(vec![(Value::Bool(self.transaction.temporary_schema), Type::Bool)]));
             }
             Rows::Made(names) => {
                 cursor.rows = Rows::Given(self.rows_of_settings(std::mem::take(names)));

@@ -42,6 +42,20 @@ impl Author {
         }
     }
 
+    /// What follows an Execute of COPY FROM.
+    fn copy_in(&mut self, certain: bool) {
+        if self.random.percent(20) {
+            // A Sync is ignored only if the copy-in has begun.
+            let line = if certain {
+                self.pick(&["Sync", "Flush"])
+            } else {
+                "Flush".into()
+            };
+            self.push(line);
+        }
+        self.copy_in_lines();
+    }
+
     /// Messages of a COPY that has ended or never began: servers ignore them.
     pub(super) fn stray_copy(&mut self) {
         for _ in 0..self.random.between(1, 3) {
@@ -129,16 +143,7 @@ impl Author {
         };
         self.push(format!("Execute \"{portal}\" {rows}"));
         if copies {
-            if self.random.percent(20) {
-                // A Sync is ignored only if the copy-in has begun.
-                let line = if certain {
-                    self.pick(&["Sync", "Flush"])
-                } else {
-                    "Flush".into()
-                };
-                self.push(line);
-            }
-            self.copy_in_lines();
+            self.copy_in(certain);
         }
         if self.random.percent(10) {
             self.push(format!("Execute \"{portal}\" {rows}"));

@@ -137,24 +137,30 @@ impl Author {
         bytes
     }
 
+    /// The statement that the session begins with.
+    fn first_statement(&mut self) -> Option<String> {
+        if let Some(text) = self.begins_with.take() {
+            return Some(text);
+        }
+        if !self.reserved_names {
+            return None;
+        }
+        let value = self.value();
+        Some(match self.avoids_code {
+            true => format!("set plpgsql.no_such = '{value}'"),
+            false => format!("do $$begin raise notice '{value}'; end$$"),
+        })
+    }
+
     /// The next flight.
     pub fn flight(&mut self) -> Flight {
         if self.reads {
             let count = *self.random.pick(&[1, 1, 1, 2, 4]);
             return Flight::of((0..count).map(|_| self.read()).collect());
         }
-        let is_first = !std::mem::replace(&mut self.has_begun, true);
-        if is_first && let Some(text) = self.begins_with.take() {
-            self.may_be_tied = true;
-            self.push(format!("Query \"{text}\""));
-            return Flight::of(vec![self.take_bytes()]);
-        }
-        if is_first && self.reserved_names {
-            let value = self.value();
-            let text = match self.avoids_code {
-                true => format!("set plpgsql.no_such = '{value}'"),
-                false => format!("do $$begin raise notice '{value}'; end$$"),
-            };
+        if !std::mem::replace(&mut self.has_begun, true)
+            && let Some(text) = self.first_statement()
+        {
             self.may_be_tied = true;
             self.push(format!("Query \"{text}\""));
             return Flight::of(vec![self.take_bytes()]);
