@@ -10,6 +10,8 @@
 //!
 //! [`Request::Resume`]: pgweir_core::Request::Resume
 
+mod exit;
+
 use crate::accept::Accepting;
 use crate::cancel::Cancel;
 use crate::closing::Closing;
@@ -40,9 +42,6 @@ use std::time::{Duration, Instant};
 
 /// The most events taken in one turn.
 const EVENTS_MAX: usize = 1024;
-
-/// The time that output has to be sent when the process ends.
-const EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// Everything the data plane owns.
 pub(crate) struct EventLoop {
@@ -379,31 +378,5 @@ impl EventLoop {
         self.accepting.use_tcp_settings(&settings.tcp);
         self.resolver.use_settings(&settings.dns);
         self.settings.take_changeable(settings);
-    }
-
-    /// The core asks for the end of the process.
-    pub(crate) fn exit(&mut self) {
-        self.connections.flush_all();
-        self.service_manager.stopping();
-        self.exit_at.get_or_insert(self.now + EXIT_WAIT);
-    }
-
-    /// Whether the core has asked for the end of the process.
-    pub(crate) fn is_exiting(&self) -> bool {
-        self.exit_at.is_some()
-    }
-
-    /// Ends the time of closed connections, after the core has been handed over.
-    pub(crate) fn run_closing_timers(&mut self) {
-        while let Some(timer) = self.timers.pop(self.now) {
-            if let Timer::Closing(slot) = timer {
-                self.closing.remove(slot);
-            }
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.exit_at
-            .is_some_and(|at| at <= self.now || !self.has_output_on_its_way())
     }
 }

@@ -5,6 +5,8 @@
 //! ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest moment
 //! at which its plan is known to have been good.
 
+mod doubt;
+
 use crate::base::ids::ClientId;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
@@ -118,55 +120,6 @@ impl Held {
             return self.internal.iter().any(|(s, _)| s.id == id);
         }
         self.copies.get(&id).is_some()
-    }
-
-    /// Whether the server holds this internal statement, and no client can have replaced it.
-    #[inline]
-    pub(crate) fn trusts(&self, id: u64) -> bool {
-        self.internal
-            .iter()
-            .any(|(s, good)| s.id == id && *good >= self.doubted)
-    }
-
-    /// At this moment a client may have ended any statement on the server, and prepared another one under the same
-    /// name: a DEALLOCATE or PREPARE, or code of unknown effect, may have run. It may go on running until the present
-    /// transaction ends.
-    pub(crate) fn doubt(&mut self, now: Moment) {
-        self.doubted = now;
-        self.doubts_at_end = true;
-    }
-
-    /// Whether each transaction may run in another session. Then what one transaction has prepared is doubted in the
-    /// next.
-    pub(crate) fn forgets_between_transactions(&mut self, forgets: bool) {
-        self.forgets = forgets;
-        self.doubts_at_end |= forgets;
-    }
-
-    /// The transaction has ended. Returns whether [`Held::doubt_for_good`] must follow.
-    #[inline]
-    pub(crate) fn take_doubt_at_end(&mut self) -> bool {
-        if self.forgets {
-            self.unnamed = Unnamed::Foreign;
-        }
-        std::mem::replace(&mut self.doubts_at_end, self.forgets)
-    }
-
-    /// The transaction has ended, and with it the code that [`Held::doubt`] speaks of: what was prepared before this
-    /// moment is doubted once more.
-    pub(crate) fn doubt_for_good(&mut self, now: Moment) {
-        self.doubted = now;
-    }
-
-    /// Whether a client may ever have prepared a statement under a name that it knew.
-    pub(crate) fn was_doubted(&self) -> bool {
-        self.doubted > Moment::default()
-    }
-
-    /// A copy whose plan was last good before this moment may be gone or replaced.
-    #[inline]
-    pub(crate) fn doubted(&self) -> Moment {
-        self.doubted
     }
 
     /// A client's statement that is about to be used, at this moment.

@@ -4,9 +4,11 @@
 //! under which it begins to run each of them, so that they can be checked even after the client has left.
 
 use super::execute::Plan;
-use super::expression::{Expression, Function, Value};
+use super::expression::Expression;
+use super::function::Function;
 use super::settings::Snapshot;
 use super::statement::Statement;
+use super::value::Value;
 
 /// The beginning of tokens.
 const TOKEN: &str = "tok";

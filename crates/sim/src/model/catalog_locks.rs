@@ -6,9 +6,11 @@
 
 use super::error::ServerError;
 use super::execute::Plan;
-use super::expression::{Expression, Function, Value};
+use super::expression::Expression;
+use super::function::Function;
 use super::session::Session;
 use super::settings::Settings;
+use super::value::Value;
 use super::views;
 use crate::random::Random;
 use pgweir_wire::frontend::FrontendTag;

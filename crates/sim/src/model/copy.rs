@@ -2,9 +2,9 @@
 
 use super::error::ServerError;
 use super::execute::copy_response;
-use super::expression::{Type, Value};
 use super::session::{Caller, Phase, Session};
 use super::transaction::Shared;
+use super::value::{Type, Value};
 use pgweir_wire::frontend::FrontendTag;
 
 /// Rows on their way in.

@@ -1,12 +1,14 @@
 //! Extended query: Parse, Bind, Describe, Execute, Close.
 
+use super::analyse::analyse;
 use super::error::ServerError;
 use super::execute::{Ran, failed_transaction, missing_statement};
-use super::expression::{Type, Value};
-use super::parser::{analyse, parse};
-use super::session::{Caller, Portal, PortalState, Session};
+use super::parser::parse;
+use super::portal::{Portal, PortalState};
+use super::session::{Caller, Session};
 use super::statement::{Prepared, Statement};
 use super::transaction::{Block, Shared};
+use super::value::{Type, Value};
 use super::views;
 use pgweir_wire::Reader;
 use std::rc::Rc;

@@ -2,9 +2,9 @@
 
 use super::error::ServerError;
 use super::execute::failed_transaction;
-use super::expression::{Type, Value};
 use super::session::Session;
 use super::transaction::{Block, Shared};
+use super::value::{Type, Value};
 use pgweir_wire::Reader;
 
 /// `int4pl(int4, int4)`, the one function the model knows.

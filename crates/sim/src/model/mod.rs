@@ -9,26 +9,35 @@
 //! The model is compared with real servers by `tests/model_and_postgresql` (random scripts) and by the recorded
 //! transcripts; where they differ the model is wrong.
 
+mod analyse;
 pub mod audit;
 mod catalog_locks;
+mod commands;
 mod copy;
+mod cursor;
 mod defaults;
 mod error;
 mod execute;
 mod expression;
 mod extended;
+mod function;
 mod function_call;
 mod lexer;
 mod objects;
 mod output;
 mod pace;
 mod parser;
+mod portal;
 mod session;
 mod settings;
 mod simple;
 mod startup;
 pub mod statement;
 mod transaction;
+mod transaction_control;
+mod utility;
+mod value;
+mod version;
 mod views;
 
 pub use catalog_locks::CatalogLocks;
@@ -36,6 +45,7 @@ pub use defaults::RoleDefault;
 pub use error::ServerError;
 pub use objects::Ties;
 pub use pace::Pace;
-pub use session::{Session, Version};
+pub use session::Session;
 pub use settings::Snapshot;
 pub use transaction::Shared;
+pub use version::Version;

@@ -1,10 +1,10 @@
 //! State of a session besides settings: temporary tables, held cursors, channels, advisory locks.
 
 use super::error::ServerError;
-use super::expression::{Type, Value};
 use super::session::Session;
 use super::statement::{Column, Prepared};
 use super::transaction::{Notification, Shared};
+use super::value::{Type, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 

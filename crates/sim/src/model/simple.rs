@@ -1,9 +1,11 @@
 //! Simple query (`exec_simple_query`).
 
+use super::analyse::analyse;
 use super::error::ServerError;
 use super::execute::{Plan, Ran};
-use super::parser::{analyse, parse};
-use super::session::{Caller, Portal, PortalState, Session};
+use super::parser::parse;
+use super::portal::{Portal, PortalState};
+use super::session::{Caller, Session};
 use super::statement::Statement;
 use super::transaction::{Block, Shared};
 use pgweir_wire::frontend::FrontendTag;

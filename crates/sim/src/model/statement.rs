@@ -29,15 +29,16 @@
 //! ```
 //!
 //! `kv` is `create table kv (k int primary key, v text)`, the only table that lasts. Every name may be qualified by `pg_catalog`.
-//! Settings are those of `settings.rs` and any name with a dot; under `plpgsql` none, once code has loaded PL/pgSQL.
+//! Settings are those of `settings/definitions.rs` and any name with a dot; under `plpgsql` none, once code has loaded PL/pgSQL.
 //!
 //! There are no locks between concurrent sessions: each sees what others have committed, and the last writer wins. A
 //! session that is not modelled holds the advisory locks on keys below 0. A session reads notifications between its
 //! transactions. Internal questions about the session and about functions are known by their texts (`views.rs`).
 
 use super::error::ServerError;
-use super::expression::{Expression, Type, Value};
+use super::expression::Expression;
 use super::objects::Announcement;
+use super::value::{Type, Value};
 use super::views::elements;
 
 /// One statement.

@@ -1,8 +1,8 @@
 //! Transactions: blocks, savepoints and the one table.
 
-use super::expression::Value;
 use super::objects::{Announcement, Temporary};
 use super::settings::Snapshot;
+use super::value::Value;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

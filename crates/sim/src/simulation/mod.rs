@@ -29,6 +29,7 @@
 //! A [`canary::Canary`] breaks the driver on purpose: the checkers must notice every one of them.
 
 mod actors;
+mod beginning;
 pub mod canary;
 mod checks;
 pub mod client;

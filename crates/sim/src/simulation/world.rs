@@ -5,14 +5,13 @@ use super::client::{Client, Phase, Retired};
 use super::faults::Fault;
 use super::network::Connection;
 use super::postgres::Postgres;
-use super::takeover::{Successors, TakeOvers};
+use super::takeover::Successors;
 use super::topology::Topology;
 use super::trace::Trace;
 use crate::random::Random;
-use pgweir_core::{ClientId, ConnectionId, Pooler, ServerId, Surroundings, Time, WallClock};
+use pgweir_core::{ClientId, ConnectionId, Pooler, ServerId, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
-use std::sync::Arc;
 
 /// After the faults have stopped, every client must be served within this time, microseconds.
 const SERVED_WITHIN_US: u64 = 300_000_000;
@@ -140,88 +139,6 @@ pub struct World {
 }
 
 impl World {
-    /// The world of a topology; with a canary its driver has a defect.
-    pub fn new(topology: Topology, canary: Option<Canary>, take_overs: TakeOvers, print: bool) -> Self {
-        let mut random = Random::new(topology.seed ^ 0x7e1e_0000);
-        let (ini, users) = (topology.ini(), topology.users_file());
-        let files = |name: &str| -> std::io::Result<Vec<u8>> {
-            match name {
-                "sim.ini" => Ok(ini.clone().into_bytes()),
-                "users" => Ok(users.clone().into_bytes()),
-                _ => Err(std::io::ErrorKind::NotFound.into()),
-            }
-        };
-        let config = match pgweir_config::load("sim.ini", &files) {
-            Ok(loaded) => Arc::new(loaded.config),
-            Err(problems) => panic!("the simulation's own configuration is refused: {problems:?}\n{ini}"),
-        };
-        let mut seed = [0; 32];
-        for part in seed.chunks_mut(8) {
-            part.copy_from_slice(&random.next().to_le_bytes());
-        }
-        let surroundings = Surroundings {
-            seed,
-            wall: WallClock { unix_us: 0 },
-            own_uid: 1000,
-            open_files_max: 1024,
-        };
-        let successors = Successors {
-            config: config.clone(),
-            surroundings: surroundings.clone(),
-            how_often: take_overs,
-            random: Random::new(topology.seed ^ 0x7a6e_0000),
-        };
-        let mut pooler = Pooler::new(config, surroundings, Time(0));
-        if let Some(Canary::Weak(weakness)) = canary {
-            pooler.weaken(weakness);
-        }
-        let postgres = Postgres::new(topology.version, &topology.role_defaults);
-        let mut world = World {
-            now_us: 0,
-            events: BinaryHeap::new(),
-            event_number: 0,
-            pooler,
-            postgres,
-            clients: Vec::new(),
-            retired: BTreeMap::new(),
-            connections: BTreeMap::new(),
-            by_id: HashMap::new(),
-            by_process: HashMap::new(),
-            wakes: BTreeMap::new(),
-            has_grown: false,
-            next_connection: 1,
-            next_session: 1,
-            connecting: BTreeSet::new(),
-            cancels: BTreeMap::new(),
-            doing_requests: false,
-            turn_ends: false,
-            successors,
-            canary,
-            broken: 0,
-            trace: Trace::new(print),
-            steps: 0,
-            violation: None,
-            random,
-            topology,
-        };
-        for number in 0..world.topology.clients {
-            let client = Client::new(number, world.random.split(), &world.topology);
-            world.clients.push(client);
-            let at = world.random.below(world.topology.calm_at_us / 2);
-            world.schedule(at, Event::ClientActs(number));
-        }
-        for _ in 0..world.topology.server_faults {
-            let at = world.random.below(world.topology.calm_at_us);
-            let fault = match world.random.below(4) {
-                0 => Fault::Crash(world.random.between(1_000, 400_000)),
-                1 => Fault::BreakOne,
-                _ => Fault::TerminateOne,
-            };
-            world.schedule(at, Event::Fault(fault));
-        }
-        world
-    }
-
     /// Runs to the end.
     pub fn run(mut self) -> Outcome {
         self.pooler.handle_timeout(Time(0));
@@ -268,30 +185,7 @@ impl World {
                     break;
                 }
             }
-            self.now_us = self.now_us.max(next);
-            if event_at.is_some_and(|at| at <= next) {
-                if let Some(Reverse((_, _, event))) = self.events.pop() {
-                    // A client that keeps a server without a pin does so until its next action.
-                    if matches!(event, Event::ClientActs(_)) || self.steps.is_multiple_of(PINS_CHECKED_EVERY) {
-                        self.check_pins();
-                    }
-                    self.handle(event);
-                }
-            } else {
-                self.pooler.handle_timeout(self.now());
-                self.settle();
-            }
-            self.check_limits();
-            self.perhaps_take_over();
-            if self.pooler.awaits_turn_end() && !std::mem::replace(&mut self.turn_ends, true) {
-                let at = self.now_us + self.random.below(TURN_US_MAX);
-                self.schedule(at, Event::TurnEnds);
-            }
-            if self.steps.is_multiple_of(INVARIANTS_CHECKED_EVERY)
-                && let Err(wrong) = self.pooler.check_invariants()
-            {
-                self.fail(format!("what the core keeps twice: {wrong}"));
-            }
+            self.step(event_at, next);
         }
         Outcome {
             answered: self.clients.iter().map(|c| c.answered).sum(),
@@ -302,6 +196,34 @@ impl World {
             broken: self.broken,
             ended_at_us: self.now_us,
             topology: self.topology,
+        }
+    }
+
+    /// Goes on to this time, at which an event or a timer of the pooler is due.
+    fn step(&mut self, event_at: Option<u64>, next: u64) {
+        self.now_us = self.now_us.max(next);
+        if event_at.is_some_and(|at| at <= next) {
+            if let Some(Reverse((_, _, event))) = self.events.pop() {
+                // A client that keeps a server without a pin does so until its next action.
+                if matches!(event, Event::ClientActs(_)) || self.steps.is_multiple_of(PINS_CHECKED_EVERY) {
+                    self.check_pins();
+                }
+                self.handle(event);
+            }
+        } else {
+            self.pooler.handle_timeout(self.now());
+            self.settle();
+        }
+        self.check_limits();
+        self.perhaps_take_over();
+        if self.pooler.awaits_turn_end() && !std::mem::replace(&mut self.turn_ends, true) {
+            let at = self.now_us + self.random.below(TURN_US_MAX);
+            self.schedule(at, Event::TurnEnds);
+        }
+        if self.steps.is_multiple_of(INVARIANTS_CHECKED_EVERY)
+            && let Err(wrong) = self.pooler.check_invariants()
+        {
+            self.fail(format!("what the core keeps twice: {wrong}"));
         }
     }
 

@@ -1,0 +1,93 @@
+//! A pool's part in the limit of its host, and what it is charged for the work of its servers.
+
+use crate::base::time::Time;
+use std::time::Duration;
+
+/// A pool's mean service time follows the latest so many requests.
+const MEAN_WEIGHT: u64 = 16;
+
+/// Work that takes so many times as long as the mean of its pool, and at least [`LONG_MIN`], no longer counts: those behind it
+/// do not wait for it.
+const LONG_TIMES: u64 = 20;
+const LONG_MIN: Duration = Duration::from_millis(200);
+
+/// The same in a pool in which nothing has been completed yet.
+const LONG_AT_FIRST: Duration = Duration::from_secs(5);
+
+/// The class of work whose requests are not known: nothing is learnt from it.
+pub(crate) const UNKNOWN: u32 = 0;
+
+/// The place of a [`Sizing`](super::Sizing) among all.
+pub(crate) type SizingId = u32;
+
+/// What a server does that counts for the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) struct Work {
+    pub(crate) since: Time,
+    /// Requests of one class cost about the same; [`UNKNOWN`] before the first request, and for flights, which count one by
+    /// one.
+    pub(crate) class: u32,
+    /// What its pool has been charged for it in advance, microseconds.
+    pub(super) charged_us: u64,
+    /// It takes far longer than others do, and does not count any more.
+    pub(super) is_long: bool,
+}
+
+#[cfg(any(test, feature = "weaknesses"))]
+impl Work {
+    pub(crate) fn is_long(&self) -> bool {
+        self.is_long
+    }
+}
+
+/// A pool's part in the limit of its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) struct Share {
+    pub(crate) sizing: SizingId,
+    /// Its turn among the pools of the host: service time that it has had, divided by its weight.
+    pub(super) turn: u64,
+    /// Mean service time of its requests, microseconds times [`MEAN_WEIGHT`].
+    mean: u64,
+    /// It stands among the pools that wait.
+    pub(super) is_listed: bool,
+    pub(super) weight: u32,
+}
+
+impl Share {
+    pub(super) fn new(sizing: SizingId, turn: u64, weight: u32) -> Self {
+        Share {
+            sizing,
+            turn,
+            mean: 0,
+            is_listed: false,
+            weight: weight.max(1),
+        }
+    }
+
+    /// The pool's turns come the more often the greater its weight is.
+    pub(crate) fn set_weight(&mut self, weight: u32) {
+        self.weight = weight.max(1);
+    }
+
+    /// How long work may take and still count.
+    pub(super) fn long(&self) -> Duration {
+        match self.mean {
+            0 => LONG_AT_FIRST,
+            _ => LONG_MIN.max(Duration::from_micros(LONG_TIMES * self.expected_us())),
+        }
+    }
+
+    pub(super) fn expected_us(&self) -> u64 {
+        self.mean / MEAN_WEIGHT
+    }
+
+    /// Takes back what was charged for work, and charges what it has cost.
+    pub(super) fn settle(&mut self, work: &Work, cost_us: u64) {
+        let weight = u64::from(self.weight);
+        self.turn = self.turn.saturating_sub(work.charged_us / weight) + cost_us / weight;
+        self.mean = match self.mean {
+            0 => cost_us.max(1) * MEAN_WEIGHT,
+            mean => mean - mean / MEAN_WEIGHT + cost_us,
+        };
+    }
+}

@@ -1,0 +1,110 @@
+//! The functions of expressions.
+
+use super::error::ServerError;
+use super::value::{Type, Value};
+
+/// Functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Function {
+    Repeat,
+    CurrentSetting,
+    SetConfig,
+    BackendPid,
+    NullIf,
+    Lock,
+    TryLock,
+    XactLock,
+    Unlock,
+    UnlockAll,
+}
+
+impl Function {
+    pub(super) fn named(name: &str) -> Option<Function> {
+        Some(match name {
+            "repeat" => Function::Repeat,
+            "current_setting" => Function::CurrentSetting,
+            "set_config" => Function::SetConfig,
+            "pg_backend_pid" => Function::BackendPid,
+            "nullif" => Function::NullIf,
+            "pg_advisory_lock" => Function::Lock,
+            "pg_try_advisory_lock" => Function::TryLock,
+            "pg_advisory_xact_lock" => Function::XactLock,
+            "pg_advisory_unlock" => Function::Unlock,
+            "pg_advisory_unlock_all" => Function::UnlockAll,
+            _ => return None,
+        })
+    }
+
+    /// Types of its arguments, the result, and how many arguments it needs at least.
+    pub(super) fn signature(self) -> (&'static [Type], Type, usize) {
+        match self {
+            Function::Repeat => (&[Type::Text, Type::Int4], Type::Text, 2),
+            Function::CurrentSetting => (&[Type::Text, Type::Bool], Type::Text, 1),
+            Function::SetConfig => (&[Type::Text, Type::Text, Type::Bool], Type::Text, 3),
+            Function::BackendPid => (&[], Type::Int4, 0),
+            Function::NullIf => (&[Type::Text, Type::Text], Type::Text, 2),
+            Function::Lock | Function::XactLock => (&[Type::Int4], Type::Void, 1),
+            Function::TryLock | Function::Unlock => (&[Type::Int4], Type::Bool, 1),
+            Function::UnlockAll => (&[], Type::Void, 0),
+        }
+    }
+
+    /// Its value for these arguments.
+    pub(super) fn call(self, values: &[Value], environment: &mut impl Environment) -> Result<Value, ServerError> {
+        Ok(match (self, values) {
+            (Function::Repeat, [Value::Text(text), Value::Int(count)]) => {
+                let count = usize::try_from(*count).unwrap_or(0);
+                if text.len().saturating_mul(count) > REPEAT_BYTES_MAX {
+                    return Err(ServerError::unmodelled("such long strings"));
+                }
+                Value::Text(text.repeat(count))
+            }
+            (Function::CurrentSetting, [Value::Text(name)]) => environment.current_setting(name, false)?,
+            (Function::CurrentSetting, [Value::Text(name), Value::Bool(missing_ok)]) => {
+                environment.current_setting(name, *missing_ok)?
+            }
+            (Function::SetConfig, [Value::Text(name), value, local]) => {
+                let value = match value {
+                    Value::Text(value) => Some(value.as_str()),
+                    _ => None,
+                };
+                environment.set_config(name, value, *local == Value::Bool(true))?
+            }
+            (Function::SetConfig, _) => {
+                return Err(ServerError::error("22004", "SET requires parameter name"));
+            }
+            (Function::NullIf, [value, nothing]) if value == nothing => Value::Null,
+            (Function::NullIf, [value, _]) => value.clone(),
+            (Function::Lock, [Value::Int(key)]) => {
+                if !environment.lock(*key) {
+                    return Err(ServerError::unmodelled("waiting for ever"));
+                }
+                Value::Text(String::new())
+            }
+            (Function::XactLock, [Value::Int(_)]) => Value::Text(String::new()),
+            (Function::TryLock, [Value::Int(key)]) => Value::Bool(environment.lock(*key)),
+            (Function::Unlock, [Value::Int(key)]) => Value::Bool(environment.unlock(*key)),
+            (Function::UnlockAll, []) => {
+                environment.unlock_all();
+                Value::Text(String::new())
+            }
+            (Function::BackendPid, _) => Value::Int(environment.process_id().into()),
+            _ => Value::Null,
+        })
+    }
+}
+
+/// The longest string `repeat` makes here, bytes; PostgreSQL goes to 1 GB.
+const REPEAT_BYTES_MAX: usize = 16 << 20;
+
+/// The state outside of their arguments that functions use.
+pub(super) trait Environment {
+    fn current_setting(&mut self, name: &str, missing_ok: bool) -> Result<Value, ServerError>;
+    fn set_config(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<Value, ServerError>;
+    fn process_id(&self) -> u32;
+    /// Takes an advisory lock if it is free; returns whether it was.
+    fn lock(&mut self, key: i64) -> bool;
+    /// Gives an advisory lock back; returns whether it was held.
+    fn unlock(&mut self, key: i64) -> bool;
+    fn unlock_all(&mut self);
+}

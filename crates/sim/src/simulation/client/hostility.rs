@@ -1,0 +1,125 @@
+//! What clients send that break the protocol.
+
+use super::Client;
+
+/// How long a client stays that breaks the protocol, or has stopped in the midst of a message, microseconds.
+pub const STAYS_US_MAX: u64 = 100_000;
+
+const STALLS_US_MAX: u64 = 40_000_000;
+
+impl Client {
+    /// Bytes that are not the protocol at all.
+    pub fn some_rubbish(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for _ in 0..self.random.between(1, 5) {
+            match self.random.below(4) {
+                0 => bytes.extend((0..self.random.between(1, 40)).map(|_| self.random.next() as u8)),
+                1 => {
+                    // A known tag, a right length, a malformed body.
+                    let body: Vec<u8> = (0..self.random.below(20)).map(|_| self.random.next() as u8).collect();
+                    let tag = *self.random.pick(b"QPBEDCSHFdcfXp");
+                    pgweir_wire::Writer::new(&mut bytes).message(tag, |b| b.extend_from_slice(&body));
+                }
+                2 => {
+                    // A message that is never finished.
+                    bytes.push(*self.random.pick(b"QPBd"));
+                    bytes.extend((self.random.below(1 << 20) as u32).to_be_bytes());
+                }
+                _ => {
+                    if let Some(author) = &mut self.author {
+                        bytes.extend(author.flight().stages.concat());
+                    }
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Messages of the protocol that no driver sends, and how long the client stays afterwards at most, microseconds.
+    pub fn some_hostility(&mut self) -> (Vec<u8>, u64) {
+        let mut bytes = Vec::new();
+        for _ in 0..self.random.between(1, 3) {
+            match self.random.below(3) {
+                0 => self.flood(&mut bytes),
+                1 => self.guess_names(&mut bytes),
+                _ => bytes.extend(
+                    self.author
+                        .iter_mut()
+                        .flat_map(|author| author.flight().stages.concat()),
+                ),
+            }
+        }
+        if self.has_stalled || self.random.percent(40) {
+            return (bytes, STAYS_US_MAX);
+        }
+        // It stops at a point where other clients may have to wait for it.
+        self.has_stalled = true;
+        let mut w = pgweir_wire::Writer::new(&mut bytes);
+        let mut tag = *self.random.pick(b"QPBDE");
+        match self.random.below(4) {
+            0 => w.query(b"begin"),
+            1 => {
+                w.query(b"copy kv from stdin");
+                // Another message would wait for replies that the COPY delays (seeds-that-failed.txt).
+                tag = b'd';
+            }
+            2 => w.parse(b"", b"select 1", &[0, 0]),
+            _ => {}
+        }
+        let mut message = Vec::new();
+        pgweir_wire::Writer::new(&mut message).message(tag, |b| b.resize(200, b' '));
+        let sent = self.random.below(message.len() as u64) as usize;
+        bytes.extend_from_slice(&message[..sent]);
+        (bytes, STALLS_US_MAX)
+    }
+
+    /// Hundreds of messages together.
+    fn flood(&mut self, bytes: &mut Vec<u8>) {
+        let mut w = pgweir_wire::Writer::new(bytes);
+        w.parse(b"", b"select 1", &[0, 0]);
+        let kind = self.random.below(4);
+        for _ in 0..self.random.between(100, 300) {
+            match kind {
+                0 => w.sync(),
+                1 => w.flush(),
+                2 => w.bind_text(b"", &[]),
+                _ => {
+                    w.bind_text(b"", &[]);
+                    w.execute();
+                    w.sync();
+                }
+            }
+        }
+        w.sync();
+    }
+
+    /// Names that the pooler may use for internal statements and for those of its clients.
+    fn guess_names(&mut self, bytes: &mut Vec<u8>) {
+        let mut w = pgweir_wire::Writer::new(bytes);
+        for _ in 0..self.random.between(3, 30) {
+            let number = self.random.below(48);
+            let name = match self.random.below(3) {
+                0 => format!("pgweir_{number}"),
+                1 => format!("pgweir_{number:x}"),
+                _ => format!("pgweir_{number:x}_"),
+            };
+            match self.random.below(8) {
+                0..=1 => w.close(b'S', name.as_bytes()),
+                2 => w.query(format!("deallocate {name}").as_bytes()),
+                3 => w.query(format!("do $$begin execute 'deallocate {name}'; end$$").as_bytes()),
+                4 => w.query(format!("execute {name}").as_bytes()),
+                5 => w.parse(
+                    name.as_bytes(),
+                    b"select set_config('work_mem', '64kB', false)",
+                    &[0, 0],
+                ),
+                6 => w.query(format!("prepare {name} as select set_config('app.user', 'evil', false)").as_bytes()),
+                _ => {
+                    w.bind_text(name.as_bytes(), &[]);
+                    w.execute();
+                }
+            }
+            w.sync();
+        }
+    }
+}

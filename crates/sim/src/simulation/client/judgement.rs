@@ -1,0 +1,72 @@
+//! Whether servers ran a client's statements under its settings.
+
+use super::{Client, Phase};
+use crate::model::audit::Ran;
+use crate::simulation::oracle::Oracle;
+use crate::simulation::topology::Topology;
+
+/// What is kept of a client that has left in the midst of a flight.
+#[derive(Debug)]
+pub struct Retired {
+    oracle: Oracle,
+    reported: bool,
+}
+
+impl Retired {
+    /// The error, if a server ran this statement of the client's under wrong settings.
+    pub fn judge(&self, ran: &Ran) -> Option<String> {
+        self.oracle.judge(ran, self.reported)
+    }
+}
+
+impl Client {
+    /// A server has run a statement of this session.
+    pub fn has_run(&mut self, ran: Ran) {
+        self.ran.push(ran);
+    }
+
+    /// Whether a statement of the flight changes a setting and takes long.
+    pub fn sets_and_sleeps(&self) -> bool {
+        let bytes = self.flight.stages.concat();
+        let contains = |words: &[u8]| bytes.windows(words.len()).any(|bytes| bytes == words);
+        contains(b"set ") && contains(b"'; select pg_sleep(")
+    }
+
+    /// Checks everything that servers have run of a flight that is over.
+    pub(super) fn judge_flight(&mut self, topology: &Topology) -> Result<(), String> {
+        let ran = std::mem::take(&mut self.ran);
+        let Some(oracle) = self.oracle.as_ref().filter(|_| !self.rubbish) else {
+            return Ok(());
+        };
+        let wrong = ran.iter().find_map(|ran| oracle.judge(ran, !topology.keeps_sessions));
+        match wrong {
+            Some(wrong) => Err(format!(
+                "{}: {wrong}\n    flight: {}",
+                self.label(),
+                self.describe_flight()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The client leaves. What its servers have run is checked. Returns what is needed to check the rest of its flight,
+    /// if the settings for that are certain.
+    pub fn retire(&mut self, topology: &Topology) -> Result<Option<Retired>, String> {
+        // With queue_target any of its requests may have been refused; those behind it run without it, as behind any error.
+        // Whether a server refuses a reserved name depends on what it has loaded.
+        let tells_sets = topology.queue_target_ms == 0 && !topology.reserved_names && self.sets_and_sleeps();
+        let tells_settings = self.leaves_settings || self.begins_idle && tells_sets;
+        let is_certain = tells_settings && !self.rubbish && self.phase == Phase::Busy;
+        let Some(mut oracle) = self.oracle.take().filter(|oracle| is_certain && !oracle.cancelled) else {
+            self.ran.clear();
+            return Ok(None);
+        };
+        oracle.feed_all();
+        self.oracle = Some(oracle);
+        self.judge_flight(topology)?;
+        Ok(self.oracle.take().map(|oracle| Retired {
+            oracle,
+            reported: !topology.keeps_sessions,
+        }))
+    }
+}

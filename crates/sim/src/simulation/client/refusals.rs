@@ -1,0 +1,40 @@
+//! The errors by which the pooler may refuse a client.
+
+use crate::simulation::topology::Topology;
+use pgweir_wire::ErrorFields;
+
+/// Whether an unexpected message is allowed.
+pub(super) fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
+    let faulty = topology.servers_may_die();
+    // docs/differences.md: it is not known which Syncs the server has swallowed.
+    let detail = b"DSync among the data of a copy that failed\0";
+    let copy_in_doubt = body.windows(detail.len()).any(|w| w == detail);
+    match fields.sqlstate {
+        // A client that has vanished counts until the pooler notices.
+        b"53300" => topology.max_client_conn <= topology.clients,
+        b"57014" => topology.query_wait_timeout_ms > 0 && fields.message == b"query_wait_timeout",
+        b"57P05" => topology.pin_idle_timeout_ms > 0,
+        // Several servers in a row have refused the settings.
+        b"55000" => {
+            (topology.refusal_percent > 0
+                || topology.has_unseen_limits()
+                || topology.reserved_names && is_of_reserved_name(body))
+                && fields.message == b"cannot restore the session's settings"
+        }
+        b"08006" if copy_in_doubt => true,
+        b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
+        _ => false,
+    }
+}
+
+/// Whether a message says that too many clients wait for a server (queue_target).
+pub(super) fn is_refused_early(message: &[u8]) -> bool {
+    let text = b"too many clients wait for a server";
+    message.first() == Some(&b'E') && message.windows(text.len()).any(|w| w == text)
+}
+
+/// Whether a message is about a name under a prefix that a library has reserved.
+fn is_of_reserved_name(body: &[u8]) -> bool {
+    let name = b"invalid configuration parameter name \"plpgsql.";
+    body.windows(name.len()).any(|w| w == name)
+}

@@ -1,0 +1,156 @@
+//! The messages that carry the statements.
+
+use super::Author;
+use super::statements::Place;
+use crate::simulation::topology::Mode;
+
+impl Author {
+    pub(super) fn query(&mut self) {
+        let mut text = match self.random.below(20) {
+            0..=5 if self.has_session => loop {
+                let text = self.session_statement();
+                if self.may_stand(&text, Place::Query) {
+                    break text;
+                }
+            },
+            6..=8 if self.has_session => self.use_of_session(),
+            _ => self.statement_alone(),
+        };
+        if self.random.percent(15) {
+            text = self.statement_for(Place::List);
+            for _ in 0..self.random.between(1, 2) {
+                text = format!("{text}; {}", self.statement_for(Place::List));
+            }
+        }
+        self.push(format!("Query \"{text}\""));
+    }
+
+    pub(super) fn copy_in_lines(&mut self) {
+        for _ in 0..self.random.below(4) {
+            let (key, value) = (self.key(), self.value());
+            let data = match self.random.below(8) {
+                0 => format!("{value}\\n"),
+                1 => format!("{key}\\t{value}\\n{}\\t", self.key()),
+                _ => format!("{key}\\t{value}\\n"),
+            };
+            self.push(format!("CopyData \"{data}\""));
+        }
+        if self.random.percent(80) {
+            self.push("CopyDone");
+        } else {
+            self.push("CopyFail \"enough\"");
+        }
+    }
+
+    /// What follows an Execute of COPY FROM.
+    fn copy_in(&mut self, certain: bool) {
+        if self.random.percent(20) {
+            // A Sync is ignored only if the copy-in has begun.
+            let line = if certain {
+                self.pick(&["Sync", "Flush"])
+            } else {
+                "Flush".into()
+            };
+            self.push(line);
+        }
+        self.copy_in_lines();
+    }
+
+    /// Messages of a COPY that has ended or never began: servers ignore them.
+    pub(super) fn stray_copy(&mut self) {
+        for _ in 0..self.random.between(1, 3) {
+            let value = self.value();
+            let bytes = "y".repeat(self.random.below(400) as usize);
+            match self.random.below(3) {
+                0 => self.push(format!("CopyData \"{value}{bytes}\"")),
+                1 => self.push("CopyDone"),
+                _ => self.push(format!("CopyFail \"{value}{bytes}\"")),
+            }
+        }
+    }
+
+    /// Text, types and the end of a matching Bind.
+    fn parameters(&mut self) -> (String, String, String) {
+        let (key, value) = (self.key(), self.value());
+        let (text, types, bind) = match self.random.below(8) {
+            // Texts that all clients use, so that they share statements.
+            0..=2 => ("select $1", "", format!("values \"{value}\"")),
+            3 => ("select $1", " types 25", format!("values \"{value}\" results 1")),
+            4 => ("select k, v from kv where k = $1", "", format!("values \"{key}\"")),
+            5 => (
+                "insert into kv values ($1, $2)",
+                "",
+                format!("values \"{key}\" \"{value}\""),
+            ),
+            6 => (
+                "select $1, g from generate_series(1, $2) g",
+                "",
+                format!("values \"{value}\" \"4\""),
+            ),
+            _ => ("select $1::int", "", format!("values \"{value}\"")),
+        };
+        (text.into(), types.into(), bind)
+    }
+
+    fn statement_name(&mut self) -> String {
+        if self.tracked_statements || self.mode == Mode::Session {
+            self.pick(&["", "", "a", "b", "c"])
+        } else {
+            String::new()
+        }
+    }
+
+    /// Parse, Bind, Describe, Execute, Close in many orders, without a Sync.
+    pub(super) fn extended(&mut self, certain: bool) {
+        let mut name = self.statement_name();
+        let portal = self.pick(&["", "", "", "p"]);
+        let (text, types, bind) = if self.random.percent(60) {
+            self.parameters()
+        } else {
+            (self.statement_for(Place::Execute), String::new(), String::new())
+        };
+        let named = self.tracked_statements || self.mode == Mode::Session;
+        let (text, copies) = match self.random.below(30) {
+            0 if named => ("copy kv from stdin".to_string(), true),
+            _ => (text, false),
+        };
+        if copies {
+            // A name that is not bound again: a later Bind would be asked for data.
+            name = "copy".into();
+            self.push("Close S \"copy\"");
+        }
+        let bind = if copies { String::new() } else { bind };
+        let types = if copies { String::new() } else { types };
+        if self.random.percent(10) {
+            self.push(format!("Close S \"{name}\""));
+        }
+        if copies || self.random.percent(75) {
+            self.push(format!("Parse \"{name}\" \"{text}\"{types}"));
+        }
+        if self.random.percent(20) {
+            self.push(format!("Describe S \"{name}\""));
+        }
+        if self.random.percent(95) {
+            self.push(format!("Bind \"{portal}\" \"{name}\" {bind}").trim_end().to_string());
+        }
+        if self.random.percent(30) {
+            self.push(format!("Describe P \"{portal}\""));
+        }
+        let rows = if copies {
+            0
+        } else {
+            *self.random.pick(&[0, 0, 0, 0, 1, 2])
+        };
+        self.push(format!("Execute \"{portal}\" {rows}"));
+        if copies {
+            self.copy_in(certain);
+        }
+        if self.random.percent(10) {
+            self.push(format!("Execute \"{portal}\" {rows}"));
+        }
+        if self.random.percent(10) {
+            let what = self.pick(&["S \"a\"", "S \"\"", "P \"\"", "P \"p\"", "S \"nosuch\""]);
+            self.push(format!("Close {what}"));
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What clients send.
+
+mod messages;
+mod segments;
+mod session_statements;
+mod special;
+mod statements;
+
+use crate::random::Random;
+use crate::simulation::topology::{Mode, Topology};
+use crate::transcript::frontend_from_text;
+use session_statements::ROLE;
+
+/// One exchange: bytes to send, and what answers them.
+#[derive(Debug, Default)]
+pub struct Flight {
+    /// Parts that are sent one after the other, each after all answers to the one before have come.
+    pub stages: Vec<Vec<u8>>,
+    /// Lengths of the segments: each has exactly one ReadyForQuery, unless `certain`.
+    pub segments: Vec<usize>,
+    /// No cancel may be sent: the segments may have more or less than one ReadyForQuery each.
+    pub certain: bool,
+}
+
+/// Makes the flights of one session.
+#[derive(Debug)]
+pub struct Author {
+    random: Random,
+    mode: Mode,
+    tracked_statements: bool,
+    resets_settings: bool,
+    keeps_sessions: bool,
+    startup_settings: bool,
+    /// It uses session state that outlives its transactions.
+    has_session: bool,
+    /// It only reads.
+    reads: bool,
+    /// It has prepared the statement by which it reads.
+    has_prepared: bool,
+    /// At present it uses none.
+    plain: bool,
+    /// It has used some, and may be pinned to its server.
+    may_be_tied: bool,
+    large_rows_max: u64,
+    reserved_names: bool,
+    /// It runs no code, so that its servers may stay without loaded libraries.
+    avoids_code: bool,
+    /// A setting that it sets first, and that is restored from then on.
+    begins_with: Option<String>,
+    /// It has sent its first flight.
+    has_begun: bool,
+    /// There is a connect_query.
+    connect_query: bool,
+    /// Settings for which roles and databases have defaults.
+    defaults: Vec<&'static str>,
+    /// Messages longer than 64 KiB that it may still send.
+    long_messages: u64,
+    /// It sends messages of a COPY when there is none.
+    stray_copies: bool,
+    /// The first of the keys that this session uses.
+    keys: u64,
+    token: String,
+    count: u64,
+    lines: Vec<String>,
+}
+
+/// The number of keys of one session.
+const KEYS: u64 = 10;
+
+impl Author {
+    /// For the session with this number in the whole run.
+    pub fn new(mut random: Random, topology: &Topology, session_number: u64) -> Self {
+        let defaults: Vec<&str> = topology.role_defaults.iter().map(|d| d.name).collect();
+        let begins_with = match session_number % 3 {
+            0 if defaults.contains(&ROLE) => Some("set role none".into()),
+            1 if topology.lock_percent > 0 => Some(format!(
+                "set lock_timeout = '200ms'; set app.user = 'tok{session_number}x'"
+            )),
+            _ => None,
+        };
+        let reads = topology.reader_percent > 0 && random.percent(topology.reader_percent);
+        Author {
+            reads,
+            has_prepared: false,
+            random,
+            mode: topology.mode,
+            tracked_statements: topology.max_prepared_statements > 0,
+            resets_settings: topology.keeps_sessions || !topology.startup_settings,
+            keeps_sessions: topology.keeps_sessions,
+            startup_settings: topology.startup_settings,
+            has_session: topology.has_sessions() && topology.reader_percent == 0,
+            plain: false,
+            may_be_tied: false,
+            large_rows_max: topology.large_rows_max,
+            reserved_names: topology.reserved_names,
+            avoids_code: topology.reserved_names && !session_number.is_multiple_of(3),
+            begins_with: begins_with.filter(|_| topology.has_sessions() && topology.reader_percent == 0),
+            has_begun: false,
+            connect_query: !topology.connect_settings.is_empty(),
+            defaults,
+            long_messages: if topology.long_messages { 2 } else { 0 },
+            stray_copies: topology.stray_copies,
+            keys: session_number * KEYS,
+            token: format!("tok{session_number}x"),
+            count: 0,
+            lines: Vec::new(),
+        }
+    }
+
+    /// The token that every value of this session contains.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    fn pick(&mut self, list: &[&str]) -> String {
+        self.random.pick(list).to_string()
+    }
+
+    fn value(&mut self) -> String {
+        self.count += 1;
+        format!("{}{}", self.token, self.count)
+    }
+
+    fn key(&mut self) -> u64 {
+        self.keys + self.random.below(KEYS)
+    }
+
+    fn push(&mut self, line: impl Into<String>) {
+        self.lines.push(line.into());
+    }
+
+    fn take_bytes(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for line in self.lines.drain(..) {
+            frontend_from_text(&line, &mut bytes).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
+        bytes
+    }
+
+    /// The statement that the session begins with.
+    fn first_statement(&mut self) -> Option<String> {
+        if let Some(text) = self.begins_with.take() {
+            return Some(text);
+        }
+        if !self.reserved_names {
+            return None;
+        }
+        let value = self.value();
+        Some(match self.avoids_code {
+            true => format!("set plpgsql.no_such = '{value}'"),
+            false => format!("do $$begin raise notice '{value}'; end$$"),
+        })
+    }
+
+    /// The next flight.
+    pub fn flight(&mut self) -> Flight {
+        if self.reads {
+            let count = *self.random.pick(&[1, 1, 1, 2, 4]);
+            return Flight::of((0..count).map(|_| self.read()).collect());
+        }
+        if !std::mem::replace(&mut self.has_begun, true)
+            && let Some(text) = self.first_statement()
+        {
+            self.may_be_tied = true;
+            self.push(format!("Query \"{text}\""));
+            return Flight::of(vec![self.take_bytes()]);
+        }
+        if self.long_messages > 0 && self.random.percent(25) {
+            self.long_messages -= 1;
+            return self.long_flight();
+        }
+        let transactions = self.mode != Mode::Statement;
+        if self.has_session && self.random.percent(4) {
+            return self.prepared_on_gone();
+        }
+        match self.random.below(20) {
+            0..=6 => Flight::of(vec![self.segment(true)]),
+            7..=10 => {
+                let count = self.random.between(2, 5);
+                Flight::of((0..count).map(|_| self.segment(true)).collect())
+            }
+            11..=13 if transactions => Flight::of(self.transaction()),
+            14..=16 if transactions => {
+                // The same with one round trip each: the client thinks in between, while the server waits.
+                let segments = self.transaction();
+                let mut flight = Flight::of(segments.clone());
+                flight.stages = segments;
+                flight.certain = true;
+                flight
+            }
+            17 => self.flushed(),
+            // A client that keeps its server gets PostgreSQL 18's error, as on a private server; other clients do not.
+            18 if transactions && !self.may_be_tied => self.query_without_sync(),
+            _ => {
+                // All kinds together: the number of ReadyForQuery depends on what fails.
+                for _ in 0..self.random.between(1, 4) {
+                    self.extended(true);
+                    if self.random.percent(50) {
+                        self.push("Sync");
+                    }
+                }
+                self.push("Sync");
+                let mut flight = Flight::of(vec![self.take_bytes()]);
+                flight.certain = true;
+                flight
+            }
+        }
+    }
+
+    /// The end of a session: no transaction may be open, and everything that was written must exist.
+    pub fn last_flight(&mut self) -> Flight {
+        let mut segments = Vec::new();
+        self.push("Query \"rollback\"");
+        segments.push(self.take_bytes());
+        for key in self.keys..self.keys + 3 {
+            self.push(format!("Query \"select k, v from kv where k = {key}\""));
+            segments.push(self.take_bytes());
+        }
+        let mut flight = Flight::of(segments);
+        flight.certain = true;
+        flight
+    }
+}
+
+impl Flight {
+    fn of(segments: Vec<Vec<u8>>) -> Flight {
+        Flight {
+            segments: segments.iter().map(Vec::len).collect(),
+            stages: vec![segments.concat()],
+            certain: false,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Flights that are sent for one special case each.
+
+use super::session_statements::CUSTOM;
+use super::statements::Place;
+use super::{Author, Flight};
+use crate::simulation::topology::Mode;
+
+impl Author {
+    /// A message that is too long to be kept and sets a setting, and other messages after it.
+    pub(super) fn long_flight(&mut self) -> Flight {
+        self.may_be_tied = true;
+        let (value, shown) = (self.value(), self.value());
+        let custom = self.pick(&CUSTOM);
+        let pad = "x".repeat(self.random.between(64 * 1024 - 200, 70_000) as usize);
+        let makes = match self.has_session {
+            true => self.pick(&[
+                &format!("set {custom} = '{value}'"),
+                "set work_mem = '1MB'",
+                "set TimeZone = 'Asia/Tokyo'",
+                &format!("select set_config('{custom}', '{value}', false)"),
+            ]),
+            false => "set TimeZone = 'Asia/Tokyo'".into(),
+        };
+        let mut segments = Vec::new();
+        let in_block = self.mode != Mode::Statement && self.random.percent(50);
+        if in_block {
+            self.push("Query \"begin\"");
+            segments.push(self.take_bytes());
+        }
+        match self.random.below(5) {
+            0 => self.push(format!("Query \"/* {pad} */ {makes}; select '{shown}'\"")),
+            1 => self.push(format!("Query \"{makes}; select '{shown}', nullif('{pad}', '{pad}')\"")),
+            2 => self.push(format!("Query \"select '{shown}', nullif('{pad}', '{pad}'); {makes}\"")),
+            3 => {
+                self.push(format!("Parse \"\" \"{makes} /* {pad} */\""));
+                self.push("Bind \"\" \"\"");
+                self.push("Execute \"\" 0");
+                self.push("Sync");
+            }
+            _ => {
+                let name = if self.has_session { custom } else { "TimeZone".into() };
+                let value = if self.has_session { value } else { "Asia/Tokyo".into() };
+                self.push(format!(
+                    "Parse \"\" \"select set_config('{name}', $1, false), nullif($2, $2)\""
+                ));
+                self.push(format!("Bind \"\" \"\" values \"{value}\" \"{pad}\""));
+                self.push("Execute \"\" 0");
+                self.push("Sync");
+            }
+        }
+        segments.push(self.take_bytes());
+        for _ in 0..self.random.below(3) {
+            segments.push(self.segment(true));
+        }
+        if in_block {
+            let end = self.pick(&["commit", "rollback"]);
+            self.push(format!("Query \"{end}\""));
+            segments.push(self.take_bytes());
+        }
+        Flight::of(segments)
+    }
+
+    /// Prepares a statement that cannot be prepared again on another server, because its table is gone. No text names
+    /// it among other statements: see docs/differences.md.
+    pub(super) fn prepared_on_gone(&mut self) -> Flight {
+        let value = self.value();
+        let texts = [
+            "deallocate lost",
+            "create temp table tmp_gone (v text)",
+            &format!("prepare lost as select '{value}' from tmp_gone"),
+            "drop table tmp_gone",
+        ];
+        let mut segments = Vec::new();
+        for text in texts {
+            self.push(format!("Query \"{text}\""));
+            segments.push(self.take_bytes());
+        }
+        Flight::of(segments)
+    }
+
+    /// A Query after an Execute without Sync: PostgreSQL 15 commits it, 18 does not.
+    pub(super) fn query_without_sync(&mut self) -> Flight {
+        self.plain = true;
+        let (key, value) = (self.key(), self.value());
+        let text = match self.random.below(3) {
+            0 => format!("insert into kv values ({key}, '{value}')"),
+            1 => format!("select '{value}'"),
+            _ => self.statement_for(Place::Execute),
+        };
+        // PostgreSQL 18 loses these settings with the open transaction, and does not report that.
+        let text = if text.contains("set") {
+            "select 1/0".into()
+        } else {
+            text
+        };
+        self.push(format!("Parse \"\" \"{text}\""));
+        self.push("Bind \"\" \"\"");
+        self.push("Execute \"\" 0");
+        let row = self.value();
+        self.push(format!("Query \"select '{row}'\""));
+        if self.random.percent(50) {
+            self.extended(false);
+        }
+        self.plain = false;
+        self.push("Sync");
+        let mut flight = Flight::of(vec![self.take_bytes()]);
+        flight.certain = true;
+        flight
+    }
+
+    /// An extended segment in pieces. Each ends with Flush, and the client waits for its answers.
+    pub(super) fn flushed(&mut self) -> Flight {
+        let mut stages = Vec::new();
+        for _ in 0..self.random.between(1, 3) {
+            self.extended(true);
+            self.push("Flush");
+            stages.push(self.take_bytes());
+        }
+        self.push("Sync");
+        stages.push(self.take_bytes());
+        Flight {
+            segments: vec![stages.iter().map(Vec::len).sum()],
+            stages,
+            certain: true,
+        }
+    }
+}
