@@ -310,13 +310,17 @@ impl World {
         }
     }
 
-    /// The server reads nothing of what is still on its way.
+    /// The server reads nothing of what is still on its way. The reset arrives before a cancel request that is sent at the
+    /// same time, which needs a connection first.
     fn abort(&mut self, id: ServerId) {
-        let key = self.by_id.get(&id.into());
-        if let Some(connection) = key.and_then(|key| self.connections.get_mut(key)) {
+        let key = self.by_id.get(&id.into()).copied();
+        if let Some(connection) = key.and_then(|key| self.connections.get_mut(&key)) {
             connection.pending.clear();
         }
         self.close(id.into());
+        if let Some(key) = key {
+            self.schedule(self.now_us, Event::FromPooler(key));
+        }
     }
 
     pub(super) fn resume(&mut self, id: ConnectionId) {
