@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 INSTALL ?= install
 
-.PHONY: help demo test check build install uninstall bench bench-sizing bench-fairness record fuzz simulate hunt soak conformance docs
+.PHONY: help demo test check build install uninstall bench bench-sizing bench-settling bench-fairness record fuzz simulate hunt soak conformance docs
 
 help:
 	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
@@ -19,6 +19,7 @@ help:
 	@echo 'make install   program, manual pages, systemd unit and examples into PREFIX=/usr/local, below DESTDIR'
 	@echo 'make bench     pgweir, PgBouncer, a blind relay and direct, in one table (about 20 minutes)'
 	@echo 'make bench-sizing  pools of fixed sizes beside default_pool_size = auto (about an hour)'
+	@echo 'make bench-settling  how long default_pool_size = auto needs to find its size (a quarter of an hour)'
 	@echo 'make bench-fairness  how long one client waits beside 1,000, and how weights share servers (some minutes)'
 	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
 	@echo 'make fuzz      all fuzz targets, a minute each'
@@ -81,6 +82,11 @@ bench-sizing:
 	scripts/setup --bench
 	$(CARGO) build --release -p pgweir
 	bench/sizing
+
+bench-settling:
+	scripts/setup --bench
+	$(CARGO) build --release -p pgweir
+	bench/settling
 
 bench-fairness:
 	scripts/setup --bench

@@ -67,7 +67,7 @@ pub(crate) fn is_harmless(text: &[u8]) -> bool {
     let mut before = FOLD;
     for chunk in chunks {
         let now = u64::from_le_bytes(*chunk) | FOLD;
-        if TABLE.has((before >> 32) | (now << 32)) || TABLE.has(now) {
+        if TABLE.has_either(before, now) {
             return false;
         }
         before = now;
@@ -75,7 +75,7 @@ pub(crate) fn is_harmless(text: &[u8]) -> bool {
     // The rest of the text, filled up with spaces.
     let read_bits = 8 * (8 - rest.len() as u32);
     let now = u64::from_le_bytes(*end).checked_shr(read_bits).unwrap_or(0) | FOLD;
-    if TABLE.has((before >> 32) | (now << 32)) || TABLE.has(now) {
+    if TABLE.has_either(before, now) {
         return false;
     }
     let marks = Marks::of(statement);
@@ -132,23 +132,25 @@ impl Marks {
     }
 }
 
-/// The slot of the three bytes that begin at the fourth of eight; the fourth is the lowest byte of the key. The
-/// multiplication drops the bits above the key's 24.
-const fn slot_of(bytes: u64) -> usize {
-    (((bytes >> 24) as u32).wrapping_mul(MULTIPLIER << 8) >> 22) as usize
+/// The slot of a key: three bytes, the first of which is the lowest. The multiplication drops the bits above these 24.
+const fn slot_of(key: u32) -> usize {
+    (key.wrapping_mul(MULTIPLIER << 8) >> 22) as usize
 }
 
 impl Table {
-    /// Whether eight bytes, folded, are part of a name.
+    /// Whether the eight bytes in the middle of these sixteen, or the last eight, are part of a name. They are folded, and
+    /// `before` stands before `now`.
     #[inline]
-    fn has(&self, bytes: u64) -> bool {
-        match self.slots[slot_of(bytes) & (SLOTS - 1)] {
-            0 => false,
-            number => {
-                let entry = &self.entries[usize::from(number)];
-                bytes & entry.mask == entry.value
-            }
-        }
+    fn has_either(&self, before: u64, now: u64) -> bool {
+        let middle = self.slots[slot_of((before >> 56) as u32 | (now as u32) << 8)];
+        let last = self.slots[slot_of((now >> 24) as u32)];
+        middle | last != 0 && (self.is_entry(middle, before >> 32 | now << 32) || self.is_entry(last, now))
+    }
+
+    /// Whether these bytes are what an entry stands for.
+    fn is_entry(&self, number: u8, bytes: u64) -> bool {
+        let entry = &self.entries[usize::from(number)];
+        number != 0 && bytes & entry.mask == entry.value
     }
 
     const fn new() -> Table {
@@ -213,7 +215,7 @@ impl Table {
             }
             byte += 1;
         }
-        let slot = &mut self.slots[slot_of((key as u64) << 24)];
+        let slot = &mut self.slots[slot_of(key)];
         if *slot != 0 {
             let other = self.entries[*slot as usize];
             assert!(
