@@ -7,6 +7,7 @@ import time
 import pytest
 
 from harness import wire
+from harness.saturation import ratio_of_answers
 from harness.waiting import eventually
 from harness.wire import copy_data, error_codes, first_error, query, rows_of
 
@@ -78,26 +79,9 @@ def test_users_share_server_time_by_weight(pg, make_pooler, weights):
         users={user: f"weight={weight}" for user, weight in zip(("alice", "bob"), weights, strict=True)},
         settings={"default_pool_size": 2, "fair_by": "user"},
     )
-    over, served = threading.Event(), {"alice": 0, "bob": 0}
-    lock = threading.Lock()
-
-    def work(user: str):
-        with pooler.connect(user=user) as c:
-            while not over.is_set():
-                assert error_codes(c.query("select pg_sleep(0.01)")) == []
-                with lock:
-                    served[user] += 1
-
-    threads = [threading.Thread(target=work, args=(user,)) for user in served for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    eventually(lambda: sum(served.values()) > 400, timeout=60)
-    over.set()
-    for thread in threads:
-        thread.join()
-    ratio = served["alice"] / served["bob"]
+    ratio = ratio_of_answers(pooler, [{"user": "alice"}, {"user": "bob"}], clients=5, answers=400)
     expected = weights[0] / weights[1]
-    assert 0.75 * expected < ratio < 1.33 * expected, served
+    assert 0.75 * expected < ratio < 1.33 * expected
 
 
 def test_clients_are_refused_early_where_all_would_wait_too_long(pg, make_pooler):
