@@ -100,6 +100,8 @@ plants! {
     measured_sleeps: "table: pg_sleep";
     measured_sorts: "table: sort";
     measured_noise: "table: -S, flat, as noisy as measured";
+    measured_commits: "table: TPC-B, as noisy as measured";
+    sleeps_then_noisy_selects_without_a_queue: "pg_sleep, then -S, flat, noisy, no queue";
     sharp_peak: "one server, sharp peak";
     slow_noise: "4 cores, noise of 30 %, slow";
     fast_noise: "4 cores, noise of 30 %, fast";

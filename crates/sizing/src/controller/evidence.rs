@@ -37,6 +37,8 @@ const SUSPICIOUS: f64 = 1.5;
 const CHECKS: u32 = 12;
 /// Fewer servers at work are not worth a check.
 const CHECKED_MIN: f64 = 2.0;
+/// So many servers at work are worth checks for as long as they promise something.
+const CROWDED_MIN: f64 = 12.0;
 
 /// What a window is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +76,9 @@ impl Controller {
         if self.at > self.base && active > STILL_THERE * f64::from(self.settled()) {
             return Use::Queued;
         }
-        if self.at == self.base && (self.checks > 0 || self.is_suspicious(window, active)) {
+        if self.at == self.base
+            && (self.is_suspicious(window, active) || self.checks > 0 || self.is_crowded(window, active))
+        {
             return Use::Check;
         }
         Use::Nothing
@@ -106,6 +110,16 @@ impl Controller {
         self.usual = (window.slowness, active);
         self.meter.forget_shares();
         self.map.forget(self.base);
+        true
+    }
+
+    /// Whether so many servers work that some may be in each other's way, although nobody waits. Noise can hide that from
+    /// the checks of a change, so these have no number: each must promise more than it costs.
+    fn is_crowded(&mut self, window: &Window, active: f64) -> bool {
+        if active < CROWDED_MIN {
+            return false;
+        }
+        (self.checks, self.usual) = (1, (window.slowness, active));
         true
     }
 

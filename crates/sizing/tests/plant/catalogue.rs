@@ -32,6 +32,16 @@ const FLAT: Curve = Curve::Table(&[
     (20.0, 37_200.0),
     (64.0, 30_000.0),
 ]);
+/// A transaction like TPC-B's that waits for its commit on a disk.
+const COMMITS: Curve = Curve::Table(&[
+    (1.0, 1_220.0),
+    (2.0, 2_160.0),
+    (4.0, 3_150.0),
+    (8.0, 3_710.0),
+    (16.0, 3_810.0),
+    (32.0, 3_630.0),
+    (64.0, 3_510.0),
+]);
 /// pg_sleep(0.02), 200 clients.
 const SLEEPS: Curve = Curve::Table(&[
     (1.0, 48.0),
@@ -58,6 +68,11 @@ const QUIET: Trouble = Trouble {
     weather: (0.0, 1.0),
     stalls: 0.0,
     restart: 0.0,
+};
+/// On 2 cores that pgbench shares, 50 ms at the same limit differ by 15 %, and are like those 0.1 s before.
+const NOISY: Trouble = Trouble {
+    weather: (0.15, 0.12),
+    ..QUIET
 };
 
 fn steady(name: &'static str, clients: u32, curve: Curve) -> Plant {
@@ -155,15 +170,9 @@ fn unsteady_plants() -> Vec<Plant> {
                 ..QUIET
             },
         ),
-        // On 2 cores that pgbench shares, 50 ms at the same limit differ by 15 %, and are like those 0.1 s before.
-        disturbed(
-            "table: -S, flat, as noisy as measured",
-            FLAT,
-            Trouble {
-                weather: (0.15, 0.12),
-                ..QUIET
-            },
-        ),
+        disturbed("table: -S, flat, as noisy as measured", FLAT, NOISY),
+        disturbed("table: TPC-B, as noisy as measured", COMMITS, NOISY),
+        queue_ends("pg_sleep, then -S, flat, noisy, no queue", SLEEPS, FLAT),
         disturbed("4 cores, requests vary by 150 %", cpu, Trouble { noise: 1.5, ..QUIET }),
         disturbed("4 cores, stalls", cpu, Trouble { stalls: 5.0, ..QUIET }),
         disturbed("4 cores, restart", cpu, Trouble { restart: 20.0, ..QUIET }),
@@ -246,6 +255,17 @@ fn changes(name: &'static str, clients: u32, before: Curve, after: Curve) -> Pla
         seconds: 60.0,
         phases,
         ..steady(name, clients, before)
+    }
+}
+
+/// 200 clients, then 64, which are fewer than the limit found for the 200: nobody waits from then on.
+fn queue_ends(name: &'static str, before: Curve, after: Curve) -> Plant {
+    let phases = vec![phase(0.0, 200, &[before], &[1.0]), phase(10.0, 64, &[after], &[1.0])];
+    Plant {
+        seconds: 60.0,
+        phases,
+        trouble: NOISY,
+        ..steady(name, 200, before)
     }
 }
 

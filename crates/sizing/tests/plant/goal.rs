@@ -101,7 +101,9 @@ pub fn floor(name: &str) -> Goal {
             overshoot: 25.0,
             ..usual
         },
-        "4 cores, requests vary by 150 %" | "4 cores, noise of 30 %, fast" => hidden,
+        "4 cores, requests vary by 150 %"
+        | "4 cores, noise of 30 %, fast"
+        | "pg_sleep, then -S, flat, noisy, no queue" => hidden,
         _ => usual,
     }
 }
