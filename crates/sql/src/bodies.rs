@@ -57,7 +57,8 @@ const COMMANDS: [&str; 24] = [
     "import",
 ];
 
-/// Effects that only ask. They matter at the beginning of a transaction, and there only statements are looked at.
+/// Effects of code that only asks for something. They matter only at the beginning of a transaction, where the
+/// statement is looked at, not the functions that it calls.
 const ASKS: Effects = Effects::TEMPORARY_SCHEMA.union(Effects::CURRENT_SETTING);
 
 /// What the source of a routine shows.
@@ -75,7 +76,7 @@ pub struct Body {
 pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body {
     let found = names::search(body);
     let readable = match language {
-        // The name in C is often not the name in SQL.
+        // The body is the function's name in C, which is often not its name in SQL.
         Language::Internal => return plain(found.public().without(ASKS) | internal(body)),
         // Queries only.
         Language::SqlStandard => found.public(),

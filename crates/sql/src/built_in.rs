@@ -1,8 +1,8 @@
-//! What PostgreSQL's own lists say of a name before a parenthesis.
+//! What PostgreSQL's own lists of functions and key words say about a name before a parenthesis.
 
 use crate::harmless_names::{DOUBTFUL, FUNCTIONS, KEY_WORDS};
 
-/// What PostgreSQL knows a word as: a set of the three kinds below.
+/// What a word is in PostgreSQL's lists: a set of the three kinds below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known(u16);
 

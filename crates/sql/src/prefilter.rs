@@ -1,8 +1,8 @@
 //! A quick look at the bytes of a text, which finds nearly all ordinary statements harmless.
 //!
-//! Six consecutive bytes of each name that matters are its *core*. The look reads every fourth place of the text. Three
-//! bytes there are the key into a small table. A core has four places where three of its bytes begin, and one of these
-//! is a place that is read. If the key is in the table, the bytes around it are compared with the core.
+//! Six consecutive bytes of each name that matters are its *core*. At every fourth place of the text, the look takes
+//! three bytes as the key into a small table. Three bytes of a core can begin at four places, and one of these is
+//! always among the places that are read. If the key is in the table, the bytes around it are compared with the core.
 
 use crate::calls::surely_harmless;
 use memchr::{memchr, memmem};
@@ -16,8 +16,8 @@ const CORES: [&[u8; 6]; 15] = [
 /// A key that several cores share; the bytes around it are not compared.
 const SHARED_KEY: [u8; 3] = *b"tva";
 
-/// Special case of `temp_schema` and `current_schemas`, which have no six bytes without the "em" of "temp": five bytes,
-/// and the byte before them.
+/// The cores of `temp_schema` and `current_schemas`. All six bytes of these names contain the "em" of "temp". So five
+/// bytes are the core, and the byte before them is compared, too.
 const SCHEMA: (&[u8; 6], [&[u8; 6]; 2]) = (b"_schem", [b"p_sche", b"t_sche"]);
 
 /// The bytes that may stand directly before TEMP, between it and INTO: white space, the end of a comment.
@@ -26,7 +26,7 @@ const BEFORE_TEMP: &[u8] = b" \t\n\r\x0b\x0c/";
 /// The bytes that may follow TEMP: white space, a comment, a quoted name, the rest of TEMPORARY.
 const AFTER_TEMP: &[u8] = b" \t\n\r\x0b\x0c/-\"o";
 
-/// Sets the bit that makes a capital letter a small one.
+/// The bit that turns a letter in upper case into one in lower case, in each byte.
 const FOLD: u64 = 0x2020_2020_2020_2020;
 
 const SLOTS: usize = 1024;
@@ -35,7 +35,7 @@ const SLOTS: usize = 1024;
 /// hit one.
 const MULTIPLIER: u32 = 0x006b_2f85;
 
-/// What to compare with eight bytes of the text, of which the key is the fourth to the sixth.
+/// What eight bytes of the text are compared with. Their fourth to sixth byte are the key.
 #[derive(Clone, Copy)]
 struct Entry {
     key: u32,
@@ -91,7 +91,7 @@ fn is_harmless_in_full(statement: &[u8]) -> bool {
     memchr(b';', statement).is_none() && memmem::find(statement, b"&\"").is_none()
 }
 
-/// Which bytes that matter stand in a text.
+/// Which of the bytes that matter a text contains.
 struct Marks {
     zero: bool,
     semicolon_or_ampersand: bool,
@@ -99,7 +99,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// The text has eight bytes at least. 16 of them are looked at together, because the compiler makes vectors of them.
+    /// `text` has at least eight bytes. It is read 16 bytes at a time, so that the compiler uses vector instructions.
     #[inline]
     fn of(text: &[u8]) -> Marks {
         let (chunks, _) = text.as_chunks::<16>();
@@ -107,7 +107,7 @@ impl Marks {
         for chunk in chunks {
             Marks::add(&mut seen, chunk);
         }
-        // The last bytes, some of them once more.
+        // The last 16 bytes; some of them are read again.
         let last = text.last_chunk::<16>().copied().unwrap_or_else(|| {
             let eight = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes));
             let (first, last) = (eight(text.first_chunk()), eight(text.last_chunk()));
@@ -138,8 +138,8 @@ const fn slot_of(key: u32) -> usize {
 }
 
 impl Table {
-    /// Whether the eight bytes in the middle of these sixteen, or the last eight, are part of a name. They are folded, and
-    /// `before` stands before `now`.
+    /// Whether the eight bytes in the middle of these sixteen, or the last eight, contain the core of a name. `before`
+    /// are the eight bytes before `now`; all are in lower case.
     #[inline]
     fn has_either(&self, before: u64, now: u64) -> bool {
         let middle = self.slots[slot_of((before >> 56) as u32 | (now as u32) << 8)];
@@ -147,7 +147,7 @@ impl Table {
         middle | last != 0 && (self.is_entry(middle, before >> 32 | now << 32) || self.is_entry(last, now))
     }
 
-    /// Whether these bytes are what an entry stands for.
+    /// Whether these bytes match an entry.
     fn is_entry(&self, number: u8, bytes: u64) -> bool {
         let entry = &self.entries[usize::from(number)];
         number != 0 && bytes & entry.mask == entry.value
@@ -267,7 +267,7 @@ mod tests {
             prop_assert!(!is_harmless(text.as_bytes()), "{}", text);
         }
 
-        /// Each byte is looked at, wherever it stands.
+        /// Each byte is looked at, wherever it is in the text.
         #[test]
         fn each_mark_is_seen(text in "[ -~é]{8,60}", which in prop::sample::select(vec![0, b';', b'&', b'(', b'x']), at: usize) {
             let mut bytes = text.replace([';', '&', '('], " ").into_bytes();

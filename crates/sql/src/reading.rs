@@ -1,19 +1,19 @@
-//! Statements that only read, and what class of them a text is of.
+//! Statements that only read, and the class that a text belongs to.
 //!
-//! Texts of one class differ in their constants alone: how long the statements of a class take, and how much they return,
-//! tells something of the next one.
+//! Texts of one class differ in their constants alone. So the time that the statements of a class took, and how much
+//! they returned, predict the same for the next one.
 
 use crate::lexer::{Lexer, Token};
 
-/// What a statement that only reads begins with.
+/// The first words of statements that only read.
 const READING: [&[u8]; 4] = [b"select", b"values", b"table", b"with"];
 
-/// Words behind which a statement may write, lock rows, or make a table. Their other meanings (`substring(x for 3)`) do no
-/// harm: such a statement merely counts among the others.
+/// Words after which a statement may write, lock rows, or make a table. If a word has another meaning
+/// (`substring(x for 3)`), the statement has no class either, which does no harm.
 const WRITING: [&[u8]; 6] = [b"for", b"into", b"insert", b"update", b"delete", b"merge"];
 
-/// The class of a text that is one statement which only reads rows and locks none: SELECT, VALUES, TABLE, WITH. `None`: it may
-/// do more, or it cannot be told.
+/// The class of a text that is one statement which only reads rows and locks none: SELECT, VALUES, TABLE, WITH. `None`
+/// if the text may do more, or if that cannot be told.
 ///
 /// Functions that the text calls are not looked at: see [`crate::effects`].
 pub fn class_of_read(text: &[u8]) -> Option<u64> {
@@ -41,7 +41,8 @@ pub fn class_of_read(text: &[u8]) -> Option<u64> {
 /// Tokens that [`cost_class`] reads.
 const COST_CLASS_TOKENS: usize = 48;
 
-/// A number for texts that cost about the same: those that differ in their constants alone, and behind their first tokens.
+/// A number that is equal for texts that cost about the same: they differ only in constants, or after their first
+/// [`COST_CLASS_TOKENS`] tokens.
 pub fn cost_class(text: &[u8]) -> u64 {
     let (mut lexer, mut class) = (Lexer::new(text), Hash::default());
     for _ in 0..COST_CLASS_TOKENS {
@@ -65,7 +66,7 @@ fn is_one_of(word: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|other| word.eq_ignore_ascii_case(other))
 }
 
-/// FNV-1a: who makes texts of one hash gets their classes mixed, and nothing else.
+/// FNV-1a. If a client makes different texts with the same hash, they are in one class, and nothing else happens.
 struct Hash(u64);
 
 impl Default for Hash {
@@ -138,7 +139,7 @@ mod tests {
         ] {
             assert_eq!(class(text), None, "{text}");
         }
-        // How long its constant is depends on a setting.
+        // Where the constant ends depends on a setting.
         assert_eq!(class("select 'a\\', '; delete from t; --'"), None);
         for text in [
             "values (1), (2)",

@@ -11,7 +11,7 @@ pub enum Returns {
     AllButWho,
     /// The setting of this name. It may be one that a client cannot give at startup.
     One(Box<[u8]>),
-    /// The settings that these changes, in order, leave reset: the statements of one Query.
+    /// The settings that are reset after these changes, which the statements of one Query make in this order.
     Among(#[freeze(cycle)] Vec<Change>),
 }
 

@@ -13,7 +13,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// The statement that gives the answer in its place.
+    /// The statement that is sent in place of the call. It returns what the call would return.
     pub fn answer(self) -> &'static [u8] {
         match self {
             Signal::Terminate => b"SELECT true AS pg_terminate_backend",

@@ -62,8 +62,8 @@ pub enum Statement {
 }
 
 /// The longest text that is recognised, bytes, except for PREPARE and EXECUTE: a DEALLOCATE with a long quoted name,
-/// and room for comments. A longer text is [`Statement::Other`], or one of the two. So a caller that treats these two
-/// like any other statement need not wait for the rest of a longer message.
+/// and room for comments. A longer text is [`Statement::Other`], PREPARE or EXECUTE. So a caller that treats PREPARE
+/// and EXECUTE like any other statement need not wait for the rest of a longer message.
 pub const STATEMENT_BYTES_MAX: usize = 512;
 
 /// Classifies a text. For ordinary statements only the first letters are read.

@@ -1,4 +1,4 @@
-//! Random bytes, and statements with others in front of them and behind.
+//! Random bytes, and statements with others before and after them.
 
 use super::*;
 use proptest::prelude::*;

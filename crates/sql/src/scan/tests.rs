@@ -8,7 +8,7 @@ fn check(cases: &[(&str, Effects)]) {
     }
 }
 
-/// Guards against a statement that the pooler acts on itself being sent to a server as one of many.
+/// Guards against a statement that needs an action of the pooler being sent to a server like any other.
 #[test]
 fn nothing_that_is_more_than_rows_is_plain() {
     for text in [
