@@ -81,7 +81,7 @@ impl Accepting {
         self.listeners.clear();
     }
 
-    /// While this is set, clients wait in the kernel's queue.
+    /// While `is_held` is true, no client is accepted: clients wait in the kernel's queue.
     pub(crate) fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
     }

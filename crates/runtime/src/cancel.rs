@@ -213,7 +213,7 @@ impl Cancel {
         }
     }
 
-    /// Begins to open a connection to the next of the addresses. An error is that of the last one.
+    /// Begins to open a connection to the next address for which that succeeds. The error is that of the last address.
     fn begin(&mut self) -> io::Result<()> {
         let mut error = Errno::NOTCONN.into();
         self.talk = None;
@@ -249,7 +249,7 @@ impl EventLoop {
         self.begin_cancel(slot, address.into_iter().collect());
     }
 
-    /// A request is to be sent, which may take 10 seconds.
+    /// Adds a request to be sent, and sets the timer that ends it.
     pub(crate) fn add_cancel(&mut self, cancel: Cancel) -> Slot {
         let slot = self.cancels.insert(cancel);
         self.timers.set(self.now, Timer::Cancel(slot));

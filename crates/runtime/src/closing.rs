@@ -98,7 +98,7 @@ impl EventLoop {
             return;
         }
         if let Some(mut tls) = tls {
-            // Without it, OpenSSL takes the end of the connection for an attack.
+            // Without the alert that ends TLS, OpenSSL takes the end of the connection for an attack.
             let mut end = Vec::new();
             tls.close(&mut end);
             if pending.is_empty() && !facts.has(Facts::SPOKE_LAST) {
@@ -129,7 +129,7 @@ impl EventLoop {
         }
     }
 
-    /// The core has given up a server, which must run nothing more.
+    /// The core has given up a server connection. The server must not run what it has not read yet.
     pub(crate) fn abort(&mut self, id: ServerId) {
         self.connecting.remove(&id);
         if let Some(mut connection) = self.connections.remove(id.into()) {

@@ -47,7 +47,7 @@ impl Facts {
     pub(crate) const UNIX: Facts = Facts(1 << 8);
     /// The connection has a [`TlsSession`].
     pub(crate) const TLS: Facts = Facts(1 << 9);
-    /// Output is not simply sent.
+    /// Output is not sent as it is: it is discarded or encrypted.
     pub(crate) const WRITES_OTHERWISE: Facts = Facts(Self::WRITE_FAILED.0 | Self::TLS.0);
 
     /// Whether one of these facts is known.
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// One read of the socket, where no TLS is.
+    /// One read of the socket of a connection without TLS.
     #[inline(always)]
     pub(crate) fn receive(&mut self, into: &mut [u8]) -> Input {
         match self.transport.receive(into) {

@@ -37,7 +37,7 @@ pub(crate) struct Connections {
     sealed: Vec<u8>,
     /// Connections to read although no event will come for them.
     pub(crate) ready: Vec<ConnectionId>,
-    /// How many of them have output that their socket has not taken.
+    /// The number of connections with output that their socket has not taken.
     congested: usize,
     /// Clients that have more output waiting than the core allows for a client that only listens.
     pub(crate) behind: Vec<ClientId>,
@@ -205,7 +205,7 @@ impl Connections {
         self.sent_in_part(to, bytes, sent);
     }
 
-    /// Bytes that come behind others which the socket has not taken.
+    /// Keeps bytes for later, because bytes before them still wait for the socket.
     #[cold]
     fn write_later(&mut self, to: ConnectionId, bytes: &[u8]) {
         if let Some(connection) = self.get(to) {
@@ -214,7 +214,7 @@ impl Connections {
         }
     }
 
-    /// What a socket has not taken waits.
+    /// Keeps the bytes that a socket has not taken.
     #[cold]
     fn sent_in_part(&mut self, to: ConnectionId, bytes: &[u8], sent: Sent) {
         let Some(connection) = self.get(to) else { return };
@@ -296,7 +296,7 @@ impl Connections {
         }
     }
 
-    /// Records a client that does not read its output.
+    /// Adds a client that does not read its output to [`Connections::behind`].
     fn look_how_far_behind(&mut self, id: ConnectionId) {
         if let ConnectionId::Client(client) = id
             && self.pending_bytes(id) > UNHEARD_BYTES_MAX

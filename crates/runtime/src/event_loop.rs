@@ -315,7 +315,7 @@ impl EventLoop {
         self.does_requests = false;
     }
 
-    /// All that clients have sent has been read.
+    /// Tells the core, if it waits for this, that all input of this turn has been read.
     fn end_turn(&mut self) {
         while self.pooler.awaits_turn_end() {
             self.pooler.handle_turn_end(self.now);

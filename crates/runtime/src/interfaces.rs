@@ -3,8 +3,8 @@
 use pgweir_config::hba::{Interface, Machine};
 use std::net::IpAddr;
 
-/// The addresses of all interfaces. If the system does not tell them there are none, and
-/// `samehost` and `samenet` match no client.
+/// The addresses of all interfaces. If the system does not tell them, there are none, and `samehost` and `samenet`
+/// match no client.
 pub(crate) fn machine() -> Machine {
     let Ok(found) = nix::ifaddrs::getifaddrs() else {
         return Machine::default();

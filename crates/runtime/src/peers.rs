@@ -19,8 +19,7 @@ pub(crate) struct Unresolved {
     port: u16,
 }
 
-/// Whether to use TLS with a peer: as with servers. Because a request is sent only once, `allow` means no
-/// TLS.
+/// Whether to use TLS with a peer: as with servers. Because a request is sent only once, `allow` means no TLS.
 fn speech(endpoint: &Endpoint, sslmode: SslMode) -> Speech {
     match endpoint {
         Endpoint::Tcp { host, .. } if sslmode >= SslMode::Prefer => Speech::Tls {

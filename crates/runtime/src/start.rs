@@ -191,8 +191,8 @@ fn replaced_pidfile(settings: &Settings, log: &mut Log) -> Option<PidFile> {
     })
 }
 
-/// The listening sockets: those of the service manager, which the earlier process may have; or those of the earlier
-/// process, and those that are missing.
+/// The listening sockets. If a service manager has opened some (for this process, or for the earlier one), only these
+/// are used. Otherwise those of the earlier process are used, and the missing ones are opened.
 fn listeners(settings: &Settings, beginning: &mut Beginning) -> Result<Vec<Listener>, StartError> {
     let given = match beginning.is_take_over() {
         true => beginning.listeners().extract_if(.., |l| l.is_given).collect(),
@@ -220,7 +220,7 @@ fn announce(places: &[String], is_daemon: bool, log: &mut Log) -> Result<(), Sta
     Ok(())
 }
 
-/// Waits for a process that will replace this one. If that is not possible, everything else works.
+/// Opens the socket for a process that will replace this one. If that is not possible, everything else still works.
 fn succession(settings: &Settings, beginning: &mut Beginning, registry: &mio::Registry, log: &mut Log) -> Succession {
     let Some(dir) = &settings.listen.unix_socket_dir else {
         return Succession::default();

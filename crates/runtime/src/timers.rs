@@ -41,7 +41,7 @@ impl Timer {
     }
 }
 
-/// Timers that are set. If the object of a timer is gone, its id finds nothing.
+/// Timers that are set. A timer whose object is gone does nothing when it is due.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     due: BinaryHeap<Reverse<(Time, Timer)>>,

@@ -96,8 +96,8 @@ impl Transport {
         }
     }
 
-    /// Makes the end of the connection a reset: the peer gets nothing more of what it has not read, and its next write fails.
-    /// A Unix-domain socket has no reset; there the peer's next write fails in any case.
+    /// Makes the end of the connection a reset: the peer can no longer read bytes that it has not read yet, and its
+    /// next write fails. A Unix-domain socket has no reset; there the peer's next write fails in any case.
     pub(crate) fn reset(&mut self) {
         let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }

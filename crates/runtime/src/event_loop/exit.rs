@@ -4,7 +4,7 @@ use super::EventLoop;
 use crate::timers::Timer;
 use std::time::Duration;
 
-/// The time that output has to be sent when the process ends.
+/// How long the process waits for its output to be sent before it ends.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
 
 impl EventLoop {
@@ -20,7 +20,7 @@ impl EventLoop {
         self.exit_at.is_some()
     }
 
-    /// Ends the time of closed connections, after the core has been handed over.
+    /// Drops the closed connections whose time for their last output is over, after the core has been handed over.
     pub(crate) fn run_closing_timers(&mut self) {
         while let Some(timer) = self.timers.pop(self.now) {
             if let Timer::Closing(slot) = timer {

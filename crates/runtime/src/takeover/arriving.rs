@@ -94,8 +94,8 @@ impl Predecessor {
         Ok(inherited)
     }
 
-    /// All preparations are done. When this returns without an error, the old process uses nothing of it any more. If
-    /// the old process has died meanwhile, this one goes on.
+    /// Tells the old process that this one is ready. When this returns without an error, the old process no longer uses
+    /// what it has handed over. If the old process has died meanwhile, this one goes on.
     pub(crate) fn take_place(&mut self, with_connections: bool) -> io::Result<()> {
         let kind = match with_connections {
             true => Kind::Ready,
@@ -110,7 +110,7 @@ impl Predecessor {
         }
     }
 
-    /// Whether the old process has ended, or is about to.
+    /// Whether the old process has ended, or ends within [`END_WAIT`]. Blocks that long.
     pub(crate) fn has_died(&self) -> bool {
         let Some(pid) = self.pid else { return false };
         let asked = Instant::now();

@@ -180,7 +180,7 @@ impl Begun {
         unwatched
     }
 
-    /// What the core must know first.
+    /// What the core must know before it can go on: the old process, and the connections that have come from it.
     pub(crate) fn predecessor(&mut self) -> Option<(pgweir_core::Predecessor, HashSet<ConnectionId>)> {
         let ids = self.sockets.iter().map(|(record, _)| record.id).collect();
         self.predecessor.take().map(|predecessor| (predecessor, ids))

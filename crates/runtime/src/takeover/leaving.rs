@@ -29,7 +29,7 @@ const HANDSHAKE_WAIT: Duration = Duration::from_secs(1);
 /// How long cancel requests and a RELOAD may take to end. After that, the process that wants to take over is refused.
 const REST_WAIT: Duration = Duration::from_secs(5);
 
-/// Time between two checks of this.
+/// Time between two checks whether all of these have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// How long the other process may take to receive everything. No client is served meanwhile.
@@ -107,7 +107,7 @@ impl Succession {
         })
     }
 
-    /// When to check again whether everything has ended.
+    /// When to check again whether handshakes, cancel requests and RELOADs have ended.
     pub(crate) fn next(&self, now: Time) -> Option<Time> {
         self.successor.as_ref().map(|_| now + LOOK_AGAIN)
     }

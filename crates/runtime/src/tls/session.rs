@@ -50,7 +50,7 @@ pub(crate) struct TlsSession {
     is_secured: bool,
     /// The other side has ended TLS or broken it: further bytes are not read.
     is_over: bool,
-    /// See [`TlsFacts::end_point`]; for the pooler's certificate.
+    /// [`TlsFacts::end_point`] of the pooler's certificate.
     end_point: Option<Arc<[u8]>>,
     /// Whether the other side's certificate was verified, so that its names are reported.
     reports_peer: bool,

@@ -26,8 +26,7 @@ pub(super) fn advance<Data>(
                 Some(Err(e)) => break Err(e),
                 Some(Ok(record)) => {
                     discard += record.discard;
-                    // The payload is never longer than its records, for which there was
-                    // room.
+                    // The payload is never longer than its records, for which there was room.
                     into[*filled..*filled + record.payload.len()].copy_from_slice(record.payload);
                     *filled += record.payload.len();
                 }
