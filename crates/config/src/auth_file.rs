@@ -71,7 +71,7 @@ fn entry(bytes: &[u8]) -> Result<AuthEntry, String> {
     let line_end = bytes.iter().position(|b| *b == b'\n').unwrap_or(bytes.len());
     let (user, user_bytes) = quoted(&bytes[..line_end], "the user name")?;
     let after = &bytes[user_bytes..];
-    // Here PgBouncer would continue with the next lines, and take another user's name for the secret.
+    // The search stops at the end of the line. PgBouncer would go on, and take another user's name for the secret.
     let gap = after
         .iter()
         .position(|b| *b == b'"' || *b == b'\n')

@@ -36,7 +36,7 @@ pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &m
     checks.peers();
 }
 
-/// Demands of the file that cannot be met and must not be ignored: setting, message, hint.
+/// Settings of the file that ask for something that pgweir cannot do and must not ignore: setting, message, hint.
 pub(crate) fn unmet_demands(config: &Config) -> Vec<(&'static str, String, &'static str)> {
     let global = &config.global;
     let mut demands = Vec::new();

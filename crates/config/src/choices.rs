@@ -1,4 +1,4 @@
-//! The settings that are one of a few words.
+//! The settings whose value is one of a few words.
 
 use crate::value::{Kind, Mismatch, SettingValue, parse_choice};
 

@@ -184,12 +184,12 @@ impl Config {
             .unwrap_or(self.global.client_idle_timeout))
     }
 
-    /// The share of a client user's clients in servers that others wait for, too.
+    /// The weight of a client user's clients among those that wait for a server.
     pub fn user_weight(&self, client_user: &str) -> u32 {
         self.user(client_user, |user| user.weight).unwrap_or(1)
     }
 
-    /// The share of a pool in servers that other pools need, too: the database's weight times the user's.
+    /// The weight of a pool among the pools that share a limit: the database's weight times the user's.
     pub fn pool_weight(&self, database: &DatabaseSettings, pool_user: &str) -> u32 {
         database.weight.unwrap_or(1) * self.user_weight(pool_user)
     }

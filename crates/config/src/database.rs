@@ -64,7 +64,7 @@ pub struct DatabaseSettings {
     pub pool_mode: Option<PoolMode>,
     /// Run on each new server connection before a client gets it.
     pub connect_query: Option<String>,
-    /// The share of the database's pools in servers that other pools need, too.
+    /// The weight of the database's pools among the pools that share a limit.
     pub weight: Option<u32>,
 }
 

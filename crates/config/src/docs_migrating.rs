@@ -1,4 +1,4 @@
-//! The tables of `docs/migrating-from-pgbouncer.md` about settings: what each is in PgBouncer 1.26 and here.
+//! The tables of `docs/migrating-from-pgbouncer.md` about settings: how each compares with PgBouncer 1.26.
 
 use crate::catalogue::CATALOGUE;
 use crate::docs::line_sections;

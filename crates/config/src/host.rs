@@ -37,7 +37,7 @@ impl Host {
     }
 }
 
-/// The text of the configuration file for it.
+/// The host as the configuration file spells it.
 impl std::fmt::Display for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -31,7 +31,7 @@ pub(crate) struct Key<T> {
     pub set: fn(&mut T, &str, &mut Notes) -> Result<(), Mismatch>,
 }
 
-/// Oddities of a value that was accepted nevertheless.
+/// What is odd about a value that was accepted nevertheless.
 #[derive(Default)]
 pub(crate) struct Notes {
     /// Message and hint.

@@ -114,9 +114,8 @@ impl Config {
     /// `auth_file` has no user any more although the running configuration has some: either would lock out all users,
     /// administrators included.
     ///
-    /// A setting that needs a restart keeps its running value, with a warning
-    /// if the file has another one. `auth_type` keeps its running value if the file no longer names it. Changes by SET
-    /// are undone.
+    /// A setting that needs a restart keeps its running value, with a warning if the file has another one. `auth_type`
+    /// keeps its running value if the file no longer names it. Changes by SET are undone.
     pub fn reload(&self, mut new: Config) -> Result<Reload, Vec<Problem>> {
         let lost = self.lost_in(&new);
         if !lost.is_empty() {
@@ -205,7 +204,7 @@ fn database_changes(
         .collect()
 }
 
-/// Whether a server connection that was opened under one is also right under the other.
+/// Whether a server connection that was opened under one of the two settings is also right under the other.
 fn reaches_the_same(old: &DatabaseSettings, new: &DatabaseSettings) -> bool {
     let connection = |d: &DatabaseSettings| {
         let copy = d.clone();
@@ -225,7 +224,7 @@ fn reaches_the_same(old: &DatabaseSettings, new: &DatabaseSettings) -> bool {
     connection(old) == connection(new)
 }
 
-/// The keys that only one side has, or for which the sides differ.
+/// The keys that only one of the two maps has, or whose values differ.
 fn differing<K: Ord + Clone, V: PartialEq>(old: &BTreeMap<K, V>, new: &BTreeMap<K, V>) -> BTreeSet<K> {
     old.keys()
         .chain(new.keys())

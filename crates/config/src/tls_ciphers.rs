@@ -116,7 +116,7 @@ impl SettingValue for TlsCiphers {
 }
 
 impl Suite {
-    /// Whether all of these words, joined by `+`, include it.
+    /// Whether all words in `names`, which are joined by `+`, include this suite.
     fn is_named(&self, names: &str) -> bool {
         names.split('+').all(|name| {
             let name = name.to_ascii_lowercase();

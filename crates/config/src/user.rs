@@ -29,7 +29,7 @@ pub struct UserSettings {
     pub query_wait_timeout: Option<Duration>,
     /// Overrides `client_idle_timeout`; never zero.
     pub client_idle_timeout: Option<Duration>,
-    /// The share of the user's clients in servers that others wait for, too.
+    /// The weight of the user's clients among those that wait for a server.
     pub weight: Option<u32>,
 }
 
