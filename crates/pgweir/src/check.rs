@@ -29,7 +29,7 @@ fn text(file: &str, verdict: &str, problems: &[Problem]) -> String {
     format!("{file}: {verdict}{}\n{problem_lines}", counted(problems))
 }
 
-/// What would be better, although nothing is wrong.
+/// Advice on a configuration in which nothing is wrong.
 fn advice(config: &Config) -> String {
     let is_loopback = |host: &Host| match host {
         Host::Address(address) => address.is_loopback(),
