@@ -31,7 +31,7 @@ pub(crate) enum Addressee {
 #[derive(Debug, Clone)]
 pub(crate) enum Speech {
     Plain,
-    /// With TLS. The host is that of the configuration. `or_plain`: without TLS if the other end does not support it.
+    /// With TLS. The host is that of the configuration. `or_plain`: without TLS if the other side does not support it.
     Tls {
         host: String,
         or_plain: bool,
@@ -66,7 +66,7 @@ enum Stage {
     AwaitsAnswer,
     /// A handshake is under way.
     Securing(Box<TlsSession>),
-    /// The packet has been sent; the other end has not closed the connection.
+    /// The packet has been sent; the other side has not closed the connection.
     Sent,
 }
 
@@ -131,7 +131,7 @@ impl Talk {
         }
     }
 
-    /// Reads the one byte that answers an SSLRequest. Bytes behind it are part of the handshake. If the other end does
+    /// Reads the one byte that answers an SSLRequest. Bytes behind it are part of the handshake. If the other side does
     /// not support TLS and must, nothing is sent, because everybody on the way could read the key.
     fn read_answer(&mut self, packet: &[u8], speech: &Speech, tls: &TlsContexts) -> Progress {
         let Speech::Tls { host, or_plain } = speech else {
@@ -311,7 +311,7 @@ impl EventLoop {
         }
     }
 
-    /// The other end has closed the connection, or the time for the request is over.
+    /// The other side has closed the connection, or the time for the request is over.
     pub(crate) fn finish_cancel(&mut self, slot: Slot) {
         if let Some(cancel) = self.cancels.remove(slot) {
             self.tell_cancel_finished(cancel.addressee);

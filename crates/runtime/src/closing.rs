@@ -1,8 +1,8 @@
-//! Closing a connection so that the peer can still read the last message.
+//! Closing a connection so that the other side can still read the last message.
 //!
-//! If a TCP socket is closed with unread input, the kernel sends a reset, and the peer may lose the error message that
-//! explains the end. So after a last message to a client, only the sending side is closed. Further input is read and
-//! thrown away until the client closes its side, up to a limit of time and bytes.
+//! If a TCP socket is closed with unread input, the kernel sends a reset, and the client may lose the error message
+//! that explains the end. So after a last message to a client, only the sending side is closed. Further input is read
+//! and thrown away until the client closes its side, up to a limit of time and bytes.
 
 use crate::connection::{Connection, Facts};
 use crate::event_loop::EventLoop;

@@ -28,22 +28,22 @@ impl Facts {
     /// The socket may hold bytes that were not received: set by an event, cleared by a read that returned fewer bytes
     /// than there was room for.
     pub(crate) const READABLE: Facts = Facts(1);
-    /// The peer has closed its side. After a short read there is still an end-of-file to be read.
+    /// The other side sends no more. After a short read there is still an end-of-file to be read.
     pub(crate) const READ_CLOSED: Facts = Facts(1 << 1);
     /// Both sides are closed or the connection broke.
     pub(crate) const HUNG_UP: Facts = Facts(1 << 2);
     /// The event loop reports room for output. It is asked to do so after the first short write.
     pub(crate) const WATCHES_ROOM: Facts = Facts(1 << 3);
-    /// A write failed. Further output is discarded, but the peer's last messages are still read.
+    /// A write failed. Further output is discarded, but the other side's last messages are still read.
     pub(crate) const WRITE_FAILED: Facts = Facts(1 << 4);
     /// The connection is in the ready list.
     pub(crate) const IN_READY: Facts = Facts(1 << 5);
     /// The connection is in the list of those that are not read until another connection's output has drained.
     pub(crate) const IN_HELD_BACK: Facts = Facts(1 << 6);
-    /// Output was the last thing that happened: the peer may not have read it yet.
+    /// Output was the last thing that happened: the other side may not have read it yet.
     pub(crate) const SPOKE_LAST: Facts = Facts(1 << 7);
 
-    /// A Unix-domain socket: its kernel reports room after each read of the peer, even if not asked to.
+    /// A Unix-domain socket: the kernel reports room after each read of the other side, even if not asked to.
     pub(crate) const UNIX: Facts = Facts(1 << 8);
     /// The connection has a [`TlsSession`].
     pub(crate) const TLS: Facts = Facts(1 << 9);
@@ -83,7 +83,7 @@ pub(crate) enum Input {
     Bytes(usize, AfterRead),
     /// No bytes are there now.
     Nothing,
-    /// The peer closed the connection, or it broke.
+    /// The other side closed the connection, or it broke.
     Closed,
 }
 

@@ -338,7 +338,7 @@ impl Connections {
         }
     }
 
-    /// The peer is gone, but its last message (a server's FATAL) may still be there to read.
+    /// The other side is gone, but its last message (a server's FATAL) may still be there to read.
     fn write_failed(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
         let was_congested = !connection.pending.is_empty();

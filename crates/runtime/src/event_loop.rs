@@ -1,12 +1,14 @@
 //! The data plane: one thread that waits for events and carries bytes between sockets and the core.
 //!
 //! One turn of the loop: wait for events; read the clock once; handle every event; read the connections that are ready
-//! although no event will come for them; run the timers that are due; read again connections whose peer has taken its
-//! output. Each step ends in [`EventLoop::settle`], which writes the core's outbox and carries out its requests.
+//! although no event will come for them; run the timers that are due; read again connections that were held back until
+//! output drained. Each step ends in [`EventLoop::settle`], which writes the core's outbox and carries out its
+//! requests.
 //!
 //! Registration is edge-triggered, so each event comes once. It is kept as [`Facts`] until a read returns fewer bytes
-//! than there was room for. A connection that may not be read now (the core paused it, or the other end of its link has
-//! too much output waiting) keeps the fact. It is looked at again at [`Request::Resume`] or at the end of a turn.
+//! than there was room for. A connection that may not be read now (the core paused it, or the connection that it is
+//! linked to has too much output waiting) keeps the fact. It is looked at again at [`Request::Resume`] or at the end of
+//! a turn.
 //!
 //! [`Request::Resume`]: pgweir_core::Request::Resume
 

@@ -11,7 +11,7 @@ pub(crate) const READ_BYTES: usize = 64 * 1024;
 /// Full reads from one connection before other connections get their turn.
 const READS_PER_TURN_MAX: usize = 4;
 
-/// A connection is not read while more than this many bytes wait for the other end of its link.
+/// A connection is not read while more than this many bytes wait for the connection that it is linked to.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
 impl EventLoop {
@@ -176,8 +176,8 @@ impl EventLoop {
         }
     }
 
-    /// Back-pressure: whether too much output waits for the other end of the link, or for the connection itself if it
-    /// has no link.
+    /// Back-pressure: whether too much output waits for the connection that this one is linked to, or for this one
+    /// itself if it has no link.
     #[inline]
     fn is_held_back(&mut self, id: ConnectionId) -> bool {
         let behind = self.pooler.linked(id).unwrap_or(id);
@@ -226,8 +226,8 @@ impl EventLoop {
         }
     }
 
-    /// Reads connections again if the peer has taken its output, is gone, or is no longer linked to them. Links may
-    /// change in any step of the core, so all of these connections are looked at.
+    /// Reads a held-back connection again if the connection that it is linked to has taken its output, or if it is no
+    /// longer linked to that one. Links may change in any step of the core, so all held-back connections are looked at.
     pub(crate) fn release_held_back(&mut self) {
         let mut i = 0;
         while i < self.held_back.len() {

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The core has asked for TLS although the settings have switched it off.
 const NO_CONTEXT: &str = "TLS is off";
 
-/// The address at the other end.
+/// The address of the other side.
 pub(crate) fn peer_address(transport: &Transport) -> IpAddr {
     match SocketAddress::of_peer(transport.socket()) {
         Ok(SocketAddress::Tcp(address)) => address.ip(),

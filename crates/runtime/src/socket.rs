@@ -30,7 +30,7 @@ impl SocketAddress {
         Ok(SocketAddress::Unix(address))
     }
 
-    /// The address of the peer of a connected socket.
+    /// The address of the other side of a connected socket.
     pub(crate) fn of_peer(socket: impl AsFd) -> io::Result<Self> {
         let any = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
         Self::of(any).ok_or_else(|| io::Error::from(Errno::AFNOSUPPORT))

@@ -19,7 +19,7 @@ pub(crate) enum Received {
     Bytes(usize),
     /// No bytes are there now. An event reports when there are.
     WouldBlock,
-    /// The peer closed the connection, or it broke: no more bytes will come.
+    /// The other side closed the connection, or it broke: no more bytes will come.
     Closed,
 }
 
@@ -62,7 +62,7 @@ impl Transport {
         }
     }
 
-    /// Whether the peer has closed or broken the connection, and all its bytes have been received.
+    /// Whether the other side has closed or broken the connection, and all its bytes have been received.
     pub(crate) fn is_at_end(&mut self) -> bool {
         !matches!(
             rustix::net::recv(&self.socket, &mut [0u8; 1][..], RecvFlags::PEEK),
@@ -96,13 +96,13 @@ impl Transport {
         }
     }
 
-    /// Makes the end of the connection a reset: the peer can no longer read bytes that it has not read yet, and its
-    /// next write fails. A Unix-domain socket has no reset; there the peer's next write fails in any case.
+    /// Makes the end of the connection a reset: the other side can no longer read bytes that it has not read yet, and
+    /// its next write fails. A Unix-domain socket has no reset; there the other side's next write fails in any case.
     pub(crate) fn reset(&mut self) {
         let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 
-    /// Tells the peer that nothing more will be sent.
+    /// Tells the other side that nothing more will be sent.
     pub(crate) fn finish_sending(&mut self) {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
     }

@@ -25,8 +25,8 @@ impl Connections {
         }
     }
 
-    /// Stops watching for room on a Unix-domain socket, which would wake the event loop after each read of its peer. A
-    /// TCP socket reports room only after it had none, so its watch stays.
+    /// Stops watching for room on a Unix-domain socket, which would wake the event loop after each read of the other
+    /// side. A TCP socket reports room only after it had none, so its watch stays.
     pub(super) fn unwatch_room(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
         if connection.facts.has(Facts::UNIX) && connection.facts.has(Facts::WATCHES_ROOM) {

@@ -1,4 +1,4 @@
-//! The old process: it hands everything over, or goes on as if nobody had asked.
+//! The old process: it hands everything over, or goes on as if no process had asked.
 
 use super::channel::{Channel, Kind};
 use super::relay::Relay;
