@@ -1,8 +1,8 @@
 //! What the functions of a database do to sessions, and which tables and views run them: derived from its catalog.
 //!
-//! A [`Draft`] collects the rows of [`crate::statements::catalog_query`]: functions with their source, and what runs
-//! what. The source is judged like any text ([`pgweir_sql::judge_body`]). An object has the effects of everything that
-//! it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
+//! A [`Draft`] collects the rows of [`crate::statements::catalog_query`]: functions with their source, and which object
+//! runs which. The source is judged like any text ([`pgweir_sql::judge_body`]). An object has the effects of everything
+//! that it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
 
 use crate::catalog::runs::{Kind, Node, Run, pass_on_effects};
 use foldhash::fast::RandomState;
@@ -17,16 +17,17 @@ pub(crate) const RUNS_MAX: usize = 500_000;
 /// The most bytes of source. In a database with more, every statement counts as code.
 pub(crate) const SOURCE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// The most settings of functions that a probe asks for, of those that `pg_settings` does not show.
+/// A probe asks for at most this many settings that functions set and `pg_settings` does not show. One more is kept: it
+/// pins the client.
 const SETTINGS_MAX: usize = 256;
 
-/// What statements that mention a name may do.
+/// What a statement may do because of the names that it mentions.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Catalog {
     pub(crate) names: KnownNames,
     /// Settings that functions set and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
-    /// Names of all routines. A routine that a text calls and that is not among them was made after the reading.
+    /// Names of all routines. A routine that a text calls and that is not among them was created after the reading.
     routines: HashSet<Box<[u8]>, RandomState>,
     /// Identifies this database, whatever address leads to it.
     pub(crate) identity: Option<Box<[u8]>>,
@@ -61,7 +62,7 @@ const DEFINING: [&str; 8] = [
 ];
 
 impl Draft {
-    /// A row of one of the two statements of [`crate::statements::catalog_query`]; `false` if it is not valid.
+    /// Adds a row of one of the two statements of [`crate::statements::catalog_query`]; `false` if it is not valid.
     pub(crate) fn add_row(&mut self, row: &[Option<&[u8]>]) -> bool {
         match *row {
             [Some([kind]), Some(oid), name, Some(of)] if !kind.is_ascii_digit() => match (oid_of(oid), oid_of(of)) {
@@ -157,7 +158,7 @@ impl Draft {
         self.runs.push(Run { who, what, on_write });
     }
 
-    /// The place for all statements that change the catalog.
+    /// The place that stands for all statements that change the catalog.
     fn definition(&mut self) -> u32 {
         let known = self.by_oid.contains_key(&(Kind::Definition, 0));
         let place = self.node(Kind::Definition, 0, b"");
@@ -167,7 +168,7 @@ impl Draft {
         place
     }
 
-    /// The source of a routine; all names have come before. `None`: it is too long.
+    /// Adds the source of a routine, after all names have come. `None`: the source is too long.
     fn add_source(&mut self, oid: u32, language: u8, source: Option<&[u8]>, parameters: &[u8]) -> bool {
         let language = match language {
             b's' => Language::Sql,
@@ -176,7 +177,7 @@ impl Draft {
             b'i' => Language::Internal,
             _ => return false,
         };
-        // It was made after the names had been read; the next reading finds it.
+        // The routine was created after the names had been read; the next reading finds it.
         let Some(&who) = self.by_oid.get(&(Kind::Routine, oid)) else {
             return true;
         };
@@ -217,7 +218,7 @@ impl Draft {
             self.mentions(who, unreadable);
         }
         if draws {
-            // Usually currval() then asks for the function's own value.
+            // A currval() in such a function usually asks for a value that the function itself has drawn.
             effects = effects.without(Effects::SEQUENCE);
         }
         if source.windows(2).any(|pair| pair == b"&\"") {

@@ -186,8 +186,8 @@ fn rows_of_another_shape_are_refused() {
     assert!(!draft.add_row(&[Some(b"1"), Some(b"?"), None, None]));
 }
 
-/// Guards against failed conversions, if the client's encoding lacks letters of a source: the rows are
-/// ASCII, and are decoded.
+/// Guards against failed conversions when the client's encoding lacks letters of a source: the rows are ASCII, and the
+/// pooler decodes them.
 #[test]
 fn names_and_sources_come_escaped() {
     assert_eq!(*unescaped(b"a\\\\b\\303\\244c\\8\\"), *b"a\\b\xc3\xa4c\\8\\");

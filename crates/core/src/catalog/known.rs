@@ -11,14 +11,14 @@ use std::sync::Arc;
 /// The most verdicts on prepared statements that a pool keeps. When there are more, it forgets all of them.
 pub(crate) const VERDICTS_MAX: usize = 4096;
 
-/// What a routine may do that is not in the catalog.
+/// What a routine that is not in the catalog may do.
 pub(crate) const UNKNOWN: Effects = pgweir_sql::UNREAD.union(Effects::ROUTINES);
 
 /// What a pool knows of its database's catalog.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Known {
     pub(crate) catalog: Arc<Catalog>,
-    /// Whether it is up to date.
+    /// Whether `catalog` is up to date.
     pub(crate) holds: bool,
     /// Verdicts on prepared statements, by id.
     pub(crate) verdicts: HashMap<u64, Effects, RandomState>,

@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Word,
     /// Operators and casts: they are run without their name in the text.
     Nameless,
-    /// Event triggers: any statement that changes the catalog.
+    /// All statements that change the catalog: they run event triggers.
     Definition,
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The shortest pause between two readings of a database: a migration changes functions one by one.
+/// The shortest pause between two readings of one catalog: a migration changes functions one by one.
 pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(250);
 
 /// A pause is this many times as long as the reading before it, up to [`AGE_MAX`](crate::session::catalogs).
@@ -40,11 +40,11 @@ pub(crate) struct State {
     pub(crate) reader: Option<ServerId>,
     /// When the latest reading ended, with or without success.
     pub(crate) tried_at: Option<Time>,
-    /// The pause after it. It does not apply if the catalog is only old.
+    /// The pause after the latest reading. It does not apply if the catalog is only old.
     pub(crate) pause: Duration,
     /// When the next reading is due.
     pub(crate) due: Option<Time>,
-    /// Since when the reading has been delayed by waiting clients.
+    /// Since when waiting clients have delayed the reading.
     pub(crate) put_off: Option<Time>,
     /// Number of failed readings in a row.
     pub(crate) failures: u32,
@@ -81,7 +81,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The server has refused one of its statements. The first reason is kept.
+    /// The server has refused one of the reading's statements. The first reason is kept.
     pub(crate) fn fails(&mut self, sqlstate: &[u8], message: &[u8]) {
         let text = |bytes| String::from_utf8_lossy(bytes).into();
         self.failed.get_or_insert_with(|| (text(sqlstate), text(message)));
