@@ -119,7 +119,7 @@ pub(crate) const SOCKET_BUFFERS: usize = 7;
 /// The columns of SHOW CLIENTS and SHOW SERVERS.
 const SOCKETS_BEFORE_BUFFERS: usize = SOCKETS.len() - SOCKET_BUFFERS;
 
-/// SHOW SERVERS EXTENDED: those of SHOW SERVERS, and one of pgweir's own.
+/// SHOW SERVERS EXTENDED: the columns of SHOW SERVERS, and one of the pooler's own.
 const SERVERS_EXTENDED: &[Column] = &{
     let mut all = [int4("flights"); SOCKETS_BEFORE_BUFFERS + 1];
     let mut at = 0;

@@ -30,7 +30,7 @@ pub(crate) enum Show {
     Pools,
     /// SHOW POOLS EXTENDED: with columns that PgBouncer does not have.
     PoolsExtended,
-    /// SHOW SERVERS EXTENDED: the same.
+    /// SHOW SERVERS EXTENDED: with a column that PgBouncer does not have.
     ServersExtended,
     Servers,
     /// The session of one client; the number is its id in SHOW CLIENTS.
@@ -119,7 +119,6 @@ pub(crate) enum Shutdown {
     WaitForServers,
 }
 
-/// A command.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Command {
     /// Only blanks, comments and a semicolon: drivers send such texts as pings.
@@ -310,7 +309,8 @@ fn set(rest: &[Token]) -> Option<Command> {
         }
         [Token::Word(key) | Token::Quoted(key), separator, values @ ..] if separates(separator) => {
             let key = key.to_ascii_lowercase();
-            // A name that is a setting of both is taken for the pooler's, unless SESSION or LOCAL comes before it.
+            // A name of settings of both the pooler and PostgreSQL means the pooler's, unless SESSION or LOCAL comes
+            // before it.
             let is_session = SESSION_SETTINGS.contains(&&*key) && (scoped || Setting::find(&key).is_none());
             if is_session && !values.is_empty() {
                 return Some(Command::SetSession);

@@ -41,7 +41,6 @@ pub(crate) struct Orders {
     pub(crate) waiters: Vec<ClientId>,
     /// `Pooler::pause_progress` is running. It closes servers, which calls it again.
     pub(crate) progressing: bool,
-    /// Counters of the console.
     pub(crate) console_stats: Stats,
     pub(crate) periods: Periods,
 }
@@ -101,8 +100,8 @@ impl Orders {
         Ok(())
     }
 
-    /// RESUME: undoes PAUSE, KILL and SUSPEND. Without a database it undoes the commands given without one. If there
-    /// were none, it resumes every database.
+    /// RESUME: undoes PAUSE, KILL and SUSPEND. Without a database it ends the PAUSE or SUSPEND that was given without
+    /// one. If none is in force, it resumes every database.
     pub(crate) fn resume(&mut self, databases: &mut Databases, database: Option<&str>) -> Result<(), Refusal> {
         if self.ending != Ending::No {
             return Err(Refusal::not_in_state("pooler is shutting down"));

@@ -60,7 +60,7 @@ pub(crate) const fn bytea(name: &'static str) -> Column {
     }
 }
 
-/// A value. Numbers that do not fit their column's type print as its largest.
+/// A value. A number too large for its column's type is sent as the largest value of the type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Null,
@@ -255,7 +255,7 @@ mod tests {
         let as_binary = row(&[1], &values);
         assert_eq!(as_binary[1].as_deref(), Some(&[0, 0, 0, 7][..]));
         assert_eq!(as_binary[2].as_deref(), Some(&[0, 0, 0, 0, 0, 0, 0, 8][..]));
-        // One digit of 10,000s: 1 at weight 2, then 2000 at weight 1; the zeros below are not written.
+        // Two digits to the base 10,000: 1 at weight 2, then 2000 at weight 1; the zeros below are not written.
         let numeric = [0, 2, 0, 2, 0, 0, 0, 0, 0, 1, 0x07, 0xd0];
         assert_eq!(as_binary[3].as_deref(), Some(&numeric[..]));
         let mixed = row(&[0, 1, 0, 0, 0], &values);

@@ -9,7 +9,7 @@ use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, ReadError, Reader, Transact
 /// The longest message that the console reads, bytes.
 const MESSAGE_BYTES_MAX: u32 = 64 * 1024;
 
-/// The protocol of its latest command.
+/// The protocol of a client's latest command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Protocol {
     /// By Query: ReadyForQuery follows each command.
@@ -28,7 +28,7 @@ pub(crate) struct ConsoleState {
     pub(crate) application_name: String,
     /// The status that ReadyForQuery reports. The console has no transactions.
     status: TransactionStatus,
-    /// The command whose end it waits for; nothing is read from it meanwhile.
+    /// The command whose end the client waits for; nothing is read from the client meanwhile.
     waits: Option<Waits>,
     protocol: Protocol,
     pub(crate) portals: Portals,
@@ -55,7 +55,7 @@ impl ConsoleState {
         self.access
     }
 
-    /// Whether it waits for the end of a command; nothing is read from it meanwhile.
+    /// Whether the client waits for the end of a command; nothing is read from it meanwhile.
     pub(crate) fn is_busy(&self) -> bool {
         self.waits.is_some()
     }
@@ -135,7 +135,6 @@ pub(crate) fn message(input: &[u8]) -> Result<Option<(FrontendTag, usize)>, Stri
     Ok((got as usize <= input.len()).then_some((tag, got as usize)))
 }
 
-/// The text of a Query.
 pub(crate) fn query_text(body: &[u8]) -> Result<String, Refusal> {
     let read = |mut reader: Reader<'_>| -> Result<Vec<u8>, ReadError> {
         let text = reader.cstr()?.to_vec();
@@ -146,7 +145,6 @@ pub(crate) fn query_text(body: &[u8]) -> Result<String, Refusal> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The body of a message.
 pub(crate) fn body(message: &[u8]) -> &[u8] {
     &message[HEADER_BYTES..]
 }
