@@ -29,7 +29,8 @@ const CONCERNS_LISTENING: [&[u8]; 7] = [
 ];
 
 impl Listening<'_> {
-    /// Looks at a message of a client that has a listener, before the message goes to the server. `Some`: it must wait.
+    /// Looks at a message of a client that has a listener, before the message goes to the server. `Some`: it is not
+    /// sent now.
     pub(crate) fn mind_channels(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Option<Step> {
         let channels = self.clients.get(id.0)?.channels.as_ref()?;
         let nothing_moves = matches!(channels.moving, Moving::No | Moving::Stays | Moving::GivenUp);
@@ -46,8 +47,8 @@ impl Listening<'_> {
             && server.conversation.intake != Intake::CopyIn
         {
             // Notifications that the previous request sent to the client itself come before the reply to this one. A
-            // message of a copy waits, too, until the copy has begun: ReadyForQuery is not held back while half of a
-            // stray copy message has been forwarded.
+            // copy message waits, too, until the copy has begun: if half of a stray one had been forwarded,
+            // ReadyForQuery could not be held back.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
@@ -59,8 +60,8 @@ impl Listening<'_> {
             CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.at(server_id).names_listen(&text);
         let notifies = contains(&text, b"notify");
         if (concerns || notifies) && replies_are_due {
-            // Its meaning depends on the results of the requests before it, and its notifications must not be delivered
-            // with theirs.
+            // The meaning of this text depends on the results of the requests before it, and its notifications must not
+            // be delivered together with theirs.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }

@@ -1,7 +1,7 @@
 //! Moving a client's channels from its server to a listener connection, and back.
 //!
-//! LISTEN runs on the client's own server, as it was sent, in any transaction. So PostgreSQL itself decides about its
-//! effect (commit, rollback, savepoints) and its time. While a server listens for its client, the client is pinned to
+//! LISTEN runs on the client's own server, as it was sent, in any transaction. So PostgreSQL itself decides whether it
+//! takes effect (commit, rollback, savepoints) and when. While a server listens for its client, the client is pinned to
 //! it. *Away*: the channels move to the listener connection of the client's pool, and the server is free. *Back*:
 //! before a statement that asks for or changes the client's channels, they move to the server that the client has, and
 //! PostgreSQL itself answers.
@@ -28,8 +28,8 @@ use crate::notify::hub::ListenerId;
 use crate::notify::moving::{Moving, Progress};
 
 impl Listening<'_> {
-    /// The client is between transactions and its server listens for it: takes the next step of the move to the
-    /// listener.
+    /// Takes the next step of the move to the listener, if the client is between transactions and its server listens
+    /// for it.
     pub(crate) fn move_on(&mut self, server_id: ServerId) {
         let Some(server) = self.servers.get(server_id.0) else {
             return;
@@ -43,7 +43,8 @@ impl Listening<'_> {
             return;
         }
         let client = self.client_mut(id);
-        // Half of a copy message, which the server ignores, may have been forwarded: the next try comes after the rest.
+        // Half of a copy message, which the server ignores, may have been forwarded: the next try comes after the other
+        // half.
         if client.waiting != Waiting::No
             || client.passing != Passing::None
             || !client.session.pins.contains(PinReason::Listening)
@@ -130,7 +131,8 @@ impl Listening<'_> {
         self.at(server_id).end_internal_segment();
     }
 
-    /// Moves the client's channels to its server, which is clean. Without a listener there is nothing to take over.
+    /// Moves the client's channels to its server, which is clean. If there is no listener,
+    /// [`Listening::move_without_listener`] must follow.
     pub(crate) fn move_back(&mut self, id: ClientId, server_id: ServerId, text: &[u8]) {
         let mark = self.listeners.new_mark(id);
         let process_id = self.process_id_of(server_id);
@@ -159,7 +161,7 @@ impl Listening<'_> {
         self.at(server_id).internal_command(&notify);
     }
 
-    /// The server has answered a step of a move; `failed`: with an error.
+    /// The server has answered a step of a move, perhaps with an error.
     pub(crate) fn move_answered(&mut self, server_id: ServerId) {
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return;
@@ -204,7 +206,7 @@ impl Listening<'_> {
                     let server = self.server_mut(server_id);
                     server.close_reason.get_or_insert(CloseReason::ChannelsUnknown);
                 }
-                // The caller decides about the server.
+                // The caller decides whether the server is released.
                 self.moved(id);
             }
             _ => {}
@@ -233,9 +235,9 @@ impl Listening<'_> {
         }
     }
 
-    /// The listener has passed the mark, or there is no listener that could. The client's channels at the listener
-    /// change when the server has passed the mark, too: until then they decide who delivers the notifications that the
-    /// server receives.
+    /// The listener has passed the mark, or there is no listener that could. The list of the channels that the listener
+    /// hears for the client changes only when the server has passed the mark, too: until then the list decides which of
+    /// the two delivers a notification that the server receives.
     pub(crate) fn listener_has_passed(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let Some(at) = channels.moving.progress_mut() else {

@@ -2,7 +2,7 @@
 //!
 //! A listener is a server connection that serves no client. It listens to every channel of the clients with its
 //! database, user and encoding, and delivers notifications to each of them. It is opened for the first such client, and
-//! closed when none has listened for [`UNUSED_TIME_MAX`]. It counts for `max_db_connections` and
+//! closed when no client has listened for [`UNUSED_TIME_MAX`]. It counts for `max_db_connections` and
 //! `max_user_connections`, not for the pool's size. If there is no place for it, clients that listen keep their
 //! servers.
 //!
@@ -27,13 +27,13 @@ use std::time::Duration;
 /// How long a listener is kept when nobody listens.
 pub(crate) const UNUSED_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Time limits of the user or the database must not end a connection that only listens. `WHERE`: the settings that this
-/// version of PostgreSQL has.
+/// Time limits of the user or the database must not end a connection that only listens. The WHERE clause selects those
+/// settings that this version of PostgreSQL has.
 const FOR_GOOD: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
     WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
 
 impl Listening<'_> {
-    /// The listener for a client, if it is logged in; otherwise one is being opened.
+    /// The listener for a client, if that listener is logged in; otherwise it is being opened.
     pub(crate) fn listener_of(&mut self, id: ClientId) -> Option<ListenerId> {
         let client = self.clients.get(id.0)?;
         let encoding = client.session.shape.get("client_encoding")?.value.clone();
@@ -44,8 +44,8 @@ impl Listening<'_> {
         listener.unused_since = self.now;
         let (up, server) = (listener.up, listener.server);
         let channels = self.channels_mut(id)?;
-        // A listener that the client still uses is that of its former encoding: its channels move back to the server
-        // before that changes.
+        // A listener that the client still uses belongs to the client's former encoding. The channels move back to the
+        // server before the client gets another listener.
         if channels.heard.is_empty() {
             channels.listener = Some(at);
         }
@@ -56,7 +56,6 @@ impl Listening<'_> {
         usable.then_some(at)
     }
 
-    /// It has logged in.
     pub(crate) fn listener_logged_in(&mut self, server_id: ServerId) {
         let Some(at) = self.listeners.of_server(server_id) else {
             return self.deeds.push(Deed::Close(server_id, "nobody listens any more"));
@@ -89,7 +88,7 @@ impl Listening<'_> {
         true
     }
 
-    /// It has answered a request with ReadyForQuery.
+    /// A listener has answered a request with ReadyForQuery.
     pub(crate) fn listener_answered(&mut self, server_id: ServerId) {
         let Some(at) = self.listeners.of_server(server_id) else {
             return;
@@ -113,7 +112,7 @@ impl Listening<'_> {
         }
     }
 
-    /// It has refused a request; ReadyForQuery follows.
+    /// A listener has refused a request; ReadyForQuery follows.
     pub(crate) fn listener_refuses(&mut self, server_id: ServerId, message: &[u8]) {
         let text = format!("{server_id}: a listener: {}", String::from_utf8_lossy(message));
         self.shared.log(LogLevel::Warning, text);
@@ -184,7 +183,7 @@ impl Listening<'_> {
         self.stop_hearing(at, id, names);
     }
 
-    /// A NotificationResponse for a listener.
+    /// A listener has received a NotificationResponse.
     pub(crate) fn listener_hears(&mut self, server_id: ServerId, message: &[u8]) {
         let Ok(notification) = Notification::read(&message[HEADER_BYTES..]) else {
             return;

@@ -9,7 +9,8 @@ use crate::server::Server;
 use pgweir_wire::{HEADER_BYTES, TransactionStatus, Writer};
 
 impl Listening<'_> {
-    /// A notification or notice for a client; `later`: after the notifications from the channels' former place.
+    /// Queues a notification or notice for a client; `later`: it comes after the notifications from the channels'
+    /// former place.
     pub(crate) fn tell(&mut self, id: ClientId, message: &Told, later: bool) {
         let Some(channels) = self.channels_mut(id) else { return };
         let queue = if later {
@@ -98,7 +99,7 @@ impl Listening<'_> {
         let own = self.is_own_server(id, notification.process_id);
         if let Some(channels) = self.channels_mut(id) {
             let later = channels.moving.is_back_and_passed();
-            // The listener receives it, too.
+            // The listener receives this notification, too, and delivers it.
             if !later && (channels.hears(notification.channel) || channels.moving.server_has_done()) {
                 return false;
             }
@@ -130,7 +131,7 @@ impl Listening<'_> {
         server.is_some_and(|s| s.cancels.key.as_ref().is_some_and(|k| k.process_id == process_id))
     }
 
-    /// A notification as a client gets it: one that the client may have sent itself comes from the process id that the
+    /// A notification as a client gets it: if the client may have sent it itself, it names the process id that the
     /// client was told.
     pub(crate) fn told_to(&self, id: ClientId, process_id: u32, message: &Told) -> Told {
         let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
@@ -142,8 +143,8 @@ impl Listening<'_> {
         }
     }
 
-    /// A client's transaction has ended, and its ReadyForQuery is due. Returns whether that is held back until the
-    /// listener has received the notifications that the transaction may have sent to its own client.
+    /// A client's transaction has ended, and its ReadyForQuery is due. Returns whether ReadyForQuery is held back until
+    /// the listener has received the notifications that the transaction may have sent to its own client.
     pub(crate) fn transaction_ended(&mut self, id: ClientId, server_id: ServerId) -> bool {
         self.apply_unlistened(id);
         self.say_unheard(id);
