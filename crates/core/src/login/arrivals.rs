@@ -1,6 +1,6 @@
 //! Connections that are not authenticated yet.
 //!
-//! They count, too: as many may exist as there are free places under `max_client_conn`, and a few more
+//! These connections count, too: as many may exist as there are free places under `max_client_conn`, and a few more
 //! ([`ARRIVALS_RESERVE`]), so that administrators and cancel requests get in when all places are taken. If there are
 //! still more, the oldest is closed, so silent connections keep nobody out.
 
@@ -41,7 +41,7 @@ impl Arrivals {
         std::iter::from_fn(|| self.queue.pop_front()).find(|id| is_arriving(*id))
     }
 
-    /// A connection has been authenticated, or is about to be closed without.
+    /// A connection has been authenticated, or is about to be closed without authentication.
     pub(crate) fn has_arrived(&mut self) {
         self.count -= 1;
     }

@@ -6,7 +6,7 @@
 use crate::base::pool_id::StartupValue;
 use crate::login::spelling::canonical;
 
-/// Their names: those whose `pg_settings.context` is `backend` or `superuser-backend`.
+/// The names of these settings: those whose `pg_settings.context` is `backend` or `superuser-backend`.
 const NAMES: [&str; 7] = [
     "ignore_system_indexes",
     "jit_debugging_support",
@@ -17,7 +17,7 @@ const NAMES: [&str; 7] = [
     "post_auth_delay",
 ];
 
-/// Those whose values are not booleans.
+/// The settings among them whose values are not booleans.
 const NOT_BOOLEAN: [&str; 2] = ["local_preload_libraries", "post_auth_delay"];
 
 /// Removes these settings from those that a client asks for, and returns them. The last value of each counts. They are

@@ -1,7 +1,7 @@
 //! The keys by which clients cancel their queries, and what they tell the peers of this process.
 //!
-//! The keys of a process with a `peer_id` tell its peers where to pass a request on. The format is PgBouncer's, so that
-//! both can be peers. A key has eight bytes, first the process id and then the secret:
+//! The keys of a process with a `peer_id` tell its peers where to pass a cancel request on. The format is PgBouncer's,
+//! so that both can be peers. A key has eight bytes, first the process id and then the secret:
 //!
 //! ```text
 //!   0      1      2      3      4      5      6      7
@@ -19,8 +19,8 @@ pub(crate) const SECRET_BYTES_V3_0: usize = 4;
 /// Bytes of the secret under protocol 3.2.
 pub(crate) const SECRET_BYTES_V3_2: usize = 32;
 
-/// The bits of a secret's last byte that say how often a request may still be passed on. A client's key has all of them
-/// set.
+/// The bits of a secret's last byte that say how often a cancel request may still be passed on. A client's key has all
+/// of them set.
 const HOPS_MASK: u8 = 0x03;
 
 /// The format of a client's key.
@@ -30,7 +30,8 @@ pub(crate) enum KeyForm {
     Short,
     /// Protocol 3.2.
     Long,
-    /// It names this process to its peers. Under protocol 3.2 it is short, too, because PgBouncer accepts no other.
+    /// The key names this process to its peers. Under protocol 3.2 it is short, too, because PgBouncer accepts no
+    /// other.
     Peered,
 }
 
@@ -47,7 +48,7 @@ impl KeyForm {
         secret.into()
     }
 
-    /// The secret of a request as the client got it: the request may have been passed on.
+    /// The secret of a cancel request as the client was told it: the request may have been passed on.
     pub(crate) fn as_told(self, secret: &[u8]) -> Box<[u8]> {
         let mut secret = secret.to_vec();
         if self == KeyForm::Peered {
@@ -74,14 +75,14 @@ pub(crate) fn peered_process_id(peer_id: u32, own: u32) -> u32 {
 /// The number of process ids for one peer.
 pub(crate) const PEERED_IDS: u32 = 127 * 256;
 
-/// What becomes of a request whose key belongs to no client of this process.
+/// What becomes of a cancel request whose key belongs to no client of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// Nothing: the key names this process or nobody.
+    /// The request is dropped: the key names this process or nobody.
     Nowhere,
-    /// It has been passed on too often.
+    /// The request has been passed on too often.
     Exhausted,
-    /// It is passed on to this peer, with this key.
+    /// The request is passed on to this peer, with this key.
     Peer(u32, CancelKey),
 }
 
@@ -127,7 +128,8 @@ mod tests {
         assert!(*ids.first().unwrap() >= 1 << 24 && *ids.last().unwrap() <= i32::MAX as u32);
     }
 
-    /// Guards against loops: two peers that each take the key for the other's pass it on three times, and no more.
+    /// Guards against loops: two peers that each take the key for the other's pass the request on three times, and no
+    /// more.
     #[test]
     fn a_request_is_passed_on_three_times() {
         let mut request = key([5, 0x34, 0x12, 6, 1, 2, 3, 0xff]);

@@ -27,22 +27,22 @@ pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 66_000;
 /// The state of a login.
 #[derive(pgweir_freeze::Freeze)]
 enum Stage {
-    /// It has named its user and database.
+    /// The client has named its user and database.
     New,
-    /// It has been asked a question; its next message is the answer.
+    /// The client has been asked a question; its next message is the answer.
     Answering(Box<ClientAuth>),
-    /// The driver looks up the name of its system user. This map, if given, says whether that user may be the database
-    /// user.
+    /// The driver looks up the name of the client's system user. This map, if given, says whether that user may be the
+    /// database user.
     SystemUser(Option<Box<str>>),
-    /// PAM or a directory checks its password.
+    /// PAM or a directory checks the client's password.
     Judging(Box<ClientAuth>),
-    /// auth_query is looking up its secret; this is what it has found so far.
+    /// auth_query is looking up the user's secret; this is what it has found so far.
     LookingUp(Box<ClientAuth>, Lookup),
-    /// It is authenticated.
+    /// The client is authenticated.
     Proven,
-    /// A server must answer before it can be welcomed.
+    /// A server must answer before the client can be welcomed.
     Trial(Trial),
-    /// It is being closed.
+    /// The client is being closed.
     Over,
 }
 
@@ -55,7 +55,6 @@ enum Lookup {
     User(Option<Secret>),
 }
 
-/// A login in progress.
 #[derive(pgweir_freeze::Freeze)]
 pub(crate) struct Login {
     pub(crate) wishes: Wishes,
@@ -91,7 +90,7 @@ impl Login {
         }
     }
 
-    /// Whether its client's next message may be read.
+    /// Whether the client's next message may be read.
     pub(crate) fn reads(&self) -> bool {
         matches!(self.stage, Stage::Answering(_))
     }
@@ -123,7 +122,7 @@ impl Login {
         found.map(|(_, value)| &**value)
     }
 
-    /// The pool that it asks for. This removes the settings with which the servers must be started from the login.
+    /// The pool that the client asks for. Removes from the login the settings with which the servers must be started.
     pub(crate) fn destination(&mut self) -> Destination {
         let start = match self.wishes.kind.is_replication() {
             true => backend_start::take_all(&mut self.wishes.settings),
@@ -147,7 +146,6 @@ impl Login {
         self.found.as_ref()
     }
 
-    /// Begins the exchange.
     pub(crate) fn begin(&mut self, auth: ClientAuth, secret: SecretSource) -> LoginStep {
         let auth = Box::new(auth);
         match secret {
@@ -159,12 +157,12 @@ impl Login {
         }
     }
 
-    /// The driver has been asked for its system user.
+    /// The driver has been asked for the client's system user.
     pub(crate) fn await_system_user(&mut self, map: Option<Box<str>>) {
         self.stage = Stage::SystemUser(map);
     }
 
-    /// Whether the driver's answer about its system user is awaited.
+    /// Whether the driver's answer about the client's system user is awaited.
     pub(crate) fn awaits_system_user(&self) -> bool {
         matches!(self.stage, Stage::SystemUser(_))
     }
@@ -197,12 +195,11 @@ impl Login {
         }
     }
 
-    /// Keys have been derived.
     pub(crate) fn keys_derived(&mut self, derived: ScramKeys, keys: &mut ScramKeyCache) -> Option<LoginStep> {
         self.goes_on(|auth| auth.handle_keys(derived, keys))
     }
 
-    /// PAM or a directory has checked its password.
+    /// PAM or a directory has checked the client's password.
     pub(crate) fn password_judged(&mut self, verdict: Result<(), String>) -> Option<LoginStep> {
         self.goes_on(|auth| auth.handle_verdict(verdict))
     }
@@ -252,7 +249,7 @@ impl Login {
         }
     }
 
-    /// Handles the next message of the client, if it has arrived. Returns how many bytes it had, too.
+    /// Handles the next message of the client, if it has arrived. Returns the number of its bytes, too.
     pub(crate) fn handle_bytes(&mut self, input: &[u8], keys: &mut ScramKeyCache) -> (usize, LoginStep) {
         let Stage::Answering(_) = &self.stage else {
             return (0, LoginStep::Wait);
@@ -269,8 +266,8 @@ impl Login {
         (bytes, self.judged(auth, step))
     }
 
-    /// Handles a message of a server that answers auth_query. A row is user name and secret; the first one about this
-    /// user counts.
+    /// Handles a message of a server that answers auth_query. A row holds the user name and the secret; the first row
+    /// about this user counts.
     pub(crate) fn handle_lookup_message(&mut self, message: &[u8]) {
         let Stage::LookingUp(_, found @ Lookup::Nothing) = &mut self.stage else {
             return;
@@ -337,7 +334,7 @@ impl Login {
         }
     }
 
-    /// It has been given a server.
+    /// What the login does with a server that it has been given.
     pub(crate) fn server_use(&self) -> ServerUse<'_> {
         match &self.stage {
             Stage::LookingUp(..) => ServerUse::AskSecret {

@@ -16,7 +16,7 @@ pub(crate) enum SecretSource {
 /// What must be done next for a login.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LoginStep {
-    /// Nothing: it waits for more bytes of its client, or for an answer.
+    /// Nothing: the login waits for more bytes of its client, or for an answer.
     Wait,
     /// Send this to the client. The client's next message is the answer.
     Ask(AuthRequest),
@@ -24,7 +24,7 @@ pub(crate) enum LoginStep {
     Judge(Password),
     /// Have these keys derived.
     Derive(Derivation),
-    /// Get the client a server on which auth_query looks up its secret.
+    /// Get the client a server on which auth_query looks up the user's secret.
     LookUp,
     /// The client is authenticated.
     Accept(Learned),
@@ -39,9 +39,9 @@ pub(crate) enum LoginStep {
 /// What a login does with a server that it has been given.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ServerUse<'a> {
-    /// It looks up the secret of this user by auth_query.
+    /// The login looks up the secret of this user by auth_query.
     AskSecret { user: &'a str, database: &'a str },
-    /// It asks for the server's answer to these startup parameters.
+    /// The login asks for the server's answer to these startup parameters.
     TryValues,
     /// Nothing: the settings of a new server are known by now.
     Nothing,

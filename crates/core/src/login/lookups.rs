@@ -9,9 +9,9 @@ use pgweir_auth::{MockKey, MockSecret, Secret};
 use pgweir_config::{CONSOLE_DATABASE, Config};
 use std::collections::HashMap;
 
-/// Clients may name databases that are covered by `*` before they are authenticated. This many of them may be kept,
-/// counting those that no server has confirmed and those that the server does not have. New names beyond this number
-/// are refused.
+/// Clients that are not authenticated may name databases that are covered by `*`. The pooler keeps at most this many of
+/// them, counting those that no server has confirmed and those that the server does not have. Further names are
+/// refused.
 const UNPROVEN_DATABASES_MAX: usize = 32;
 
 /// PostgreSQL's answer to a database that does not exist.
@@ -87,7 +87,7 @@ impl AskedAt {
         })
     }
 
-    /// The reason why it cannot be used, if it is not the database that the client asks for.
+    /// The reason why the database of auth_query cannot be used, if it is not the database that the client asks for.
     pub(crate) fn fault(&self, config: &Config, is_disabled: bool, asked_for: &str) -> Option<BadAuthDatabase> {
         if self.database == asked_for {
             return None;
@@ -159,8 +159,8 @@ impl Lookups {
         }
     }
 
-    /// The kind of secret that a user who does not exist seems to have: each kind is as frequent as among real users,
-    /// and always the same for the same name.
+    /// The kind of secret that a user who does not exist seems to have. Each kind is as frequent as among real users,
+    /// and a name always has the same kind.
     pub(crate) fn mock_secret(&self, config: &Config, key: &MockKey, user: &str, by_query: bool) -> MockSecret {
         let users = &config.auth_users;
         let is_scram = |s: &&pgweir_config::Secret| matches!(s, pgweir_config::Secret::Scram(_));
@@ -182,7 +182,8 @@ impl Lookups {
 }
 
 impl Pool {
-    /// Whether a client that is not authenticated has caused it, and no server has confirmed that its database exists.
+    /// Whether a client that is not authenticated has caused this pool, and no server has confirmed that its database
+    /// exists.
     pub(crate) fn is_unproven(&self) -> bool {
         self.key.kind == PoolKind::AuthQuery && self.auto && self.welcome.is_none()
     }

@@ -55,9 +55,9 @@ impl Judge {
 pub(crate) enum Way {
     /// By the questions of this method. The judge checks the passwords of methods `ldap` and `pam`.
     Exchange(ClientAuthMethod, Option<Judge>),
-    /// By its system user, which must have this id; or the map must allow that user to be the database user.
+    /// By the client's system user, who has this id: that user must be the database user, or the map must allow it.
     BeSystemUser { uid: u32, map: Option<Box<str>> },
-    /// It is refused. The second text is for the log.
+    /// The client is refused. The second text is for the log.
     Refused(Rejection, String),
 }
 

@@ -77,8 +77,8 @@ pub(crate) enum Hope {
 }
 
 impl Pool {
-    /// Whether it has as many servers as its size allows. `beside`: servers of other pools that count together with its own.
-    /// `reserve`: the reserve pool may be used.
+    /// Whether the pool has as many servers as its size allows. `beside`: servers of other pools that count together
+    /// with its own. `reserve`: the reserve pool may be used.
     #[inline]
     pub(crate) fn is_full(&self, beside: u32, reserve: bool) -> bool {
         let settings = &self.settings;
@@ -134,7 +134,6 @@ impl Pool {
         lifetime - Duration::from_micros(if jitter > 0 { random() % jitter } else { 0 })
     }
 
-    /// The startup packet for its servers.
     pub(crate) fn startup_packet(&self) -> Vec<u8> {
         let settings = &self.settings;
         let mut parameters: Vec<(&[u8], &[u8])> = vec![

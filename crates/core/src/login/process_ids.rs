@@ -1,11 +1,11 @@
 //! The process ids that clients are told at login.
 //!
-//! They count up, and are used again only after all others, because pools in drivers tell connections apart by them.
-//! They begin above every process id on Linux, so that a number in SQL is either a client's or a server's.
+//! Process ids count up, and are used again only after all others, because pools in drivers tell connections apart by
+//! them. They begin above every process id on Linux, so that a number in SQL is either a client's or a server's.
 //!
-//! If the process has peers, its `peer_id` is part of them, which leaves [`crate::login::cancel_keys::PEERED_IDS`].
-//! With more clients than that, several have one process id: their secrets tell them apart, and SQL functions do not
-//! act on it.
+//! If the process has peers, its `peer_id` is part of them, which leaves [`crate::login::cancel_keys::PEERED_IDS`]
+//! different ones. With more clients than that, several clients share one: their secrets tell them apart, and SQL
+//! functions do not act on a shared one.
 
 use crate::base::ids::CLIENT_IDS_FROM;
 use crate::login::cancel_keys::peered_process_id;
@@ -33,7 +33,7 @@ impl ProcessIds {
         }
     }
 
-    /// After a take-over: the process ids of the clients at these places, and the next one.
+    /// After a take-over: the clients at these places have these process ids, and `next` comes next.
     pub(crate) fn again(next: u32, told: &[(u32, u32)]) -> Self {
         let ids: HashMap<u32, u32> = told.iter().copied().collect();
         let mut places = HashTable::new();
@@ -121,8 +121,8 @@ mod tests {
         assert_eq!(ids.give(1, 0, |place| told[place as usize]), CLIENT_IDS_FROM + 2);
     }
 
-    /// Guards against cancels that hit the wrong client: with more clients than process ids, each is found by its
-    /// secret.
+    /// Guards against cancel requests that hit the wrong client: with more clients than process ids, each client is
+    /// found by its secret.
     #[test]
     fn clients_share_process_ids_when_a_peer_has_no_more() {
         let mut ids = ProcessIds::new(7);

@@ -94,7 +94,7 @@ impl Rejection {
         Self::new(Trouble::TooManyClients, message, hint).with_detail(format!("max_client_conn is {max_client_conn}"))
     }
 
-    /// It was the oldest connection when too many were logging in: see [`crate::login::arrivals`].
+    /// The connection was the oldest when too many were logging in: see [`crate::login::arrivals`].
     pub(crate) fn too_slow() -> Self {
         let message = "no more connections allowed (max_client_conn)";
         let hint = "Log in without delay, or raise max_client_conn.";

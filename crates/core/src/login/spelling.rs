@@ -1,6 +1,7 @@
 //! Values of settings, as PostgreSQL reads them: equal spellings of a value are one value.
 
-/// A boolean in any case, abbreviated as far as it is unambiguous; `None` if the text is none.
+/// Reads a boolean in any case of letters, abbreviated as far as it is unambiguous; `None` if the text is not a
+/// boolean.
 pub(crate) fn boolean(text: &str) -> Option<bool> {
     let text = text.to_ascii_lowercase();
     let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);

@@ -43,7 +43,7 @@ pub(crate) enum FirstPacket<'a> {
 }
 
 impl<'a> FirstPacket<'a> {
-    /// Reads it from the bytes that have arrived.
+    /// Reads the first packet from the bytes that have arrived.
     pub(crate) fn read(input: &'a [u8]) -> Self {
         Self::try_read(input).unwrap_or_else(|error| match error {
             StartupError::Version { .. } => {
@@ -78,8 +78,8 @@ impl<'a> FirstPacket<'a> {
     }
 }
 
-/// Writes NegotiateProtocolVersion if the client asks for more than is supported: the newest version that suits it, and
-/// the protocol options that are not known.
+/// The contents of NegotiateProtocolVersion, if the client asks for more than is supported: the newest version that
+/// suits it, and the protocol options that are not known.
 pub(crate) fn negotiation<'a>(
     version: ProtocolVersion,
     parameters: &[(&'a [u8], &'a [u8])],
@@ -97,7 +97,7 @@ pub(crate) struct Wishes {
     pub(crate) database: String,
     /// Settings in the order of the packet, those of `options` included.
     pub(crate) settings: Vec<(String, String)>,
-    /// The kind of pool that it needs: `replication=...` has a kind of its own.
+    /// The kind of pool that the client needs: `replication=...` has a kind of its own.
     pub(crate) kind: PoolKind,
 }
 
@@ -167,7 +167,7 @@ impl Wishes {
         }
     }
 
-    /// Whether it is a walsender's connection without a database.
+    /// Whether the client asks for a walsender without a database.
     pub(crate) fn is_physical_replication(&self) -> bool {
         self.kind == PoolKind::Replication { physical: true }
     }

@@ -55,16 +55,16 @@ impl Trial {
         is_needed.then_some(Trial { values, progress })
     }
 
-    /// Whether it needs a server without traces of other sessions.
+    /// Whether the trial needs a server without traces of other sessions.
     pub(crate) fn minds_traces(&self) -> bool {
         self.values
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case(TEMP_BUFFERS))
     }
 
-    /// A server with the settings `shape` is to try the values. Returns what it is sent first: the settings of a new
-    /// server, because the answer must not depend on the server's earlier clients. For example, a role may be refused
-    /// to another session authorization, and `DateStyle = ISO` keeps the order of day and month.
+    /// A server with the settings `shape` is to try the values. Returns what the server is sent first: the settings of
+    /// a new server, because the answer must not depend on the server's earlier clients. For example, a role may be
+    /// refused to another session authorization, and `DateStyle = ISO` keeps the order of day and month.
     pub(crate) fn begin_on(&mut self, shape: &Arc<Shape>, base: &Arc<Shape>) -> Vec<Change> {
         let way = difference(shape, base);
         if way.is_empty() {

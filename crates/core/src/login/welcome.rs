@@ -17,7 +17,7 @@ pub(crate) struct Welcome<'a> {
 }
 
 impl Welcome<'_> {
-    /// Writes it, with these settings as ParameterStatus.
+    /// Writes the messages, with these settings as ParameterStatus.
     pub(crate) fn write<'p>(&self, w: &mut Writer<'_>, parameters: impl IntoIterator<Item = (&'p str, &'p str)>) {
         if let Some(closing) = self.closing {
             w.authentication(closing);
