@@ -30,22 +30,23 @@ pub(crate) type Told = Arc<[u8]>;
 /// The channels of a client that has used LISTEN.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Channels {
-    /// Its listener.
+    /// The client's listener.
     pub(crate) listener: Option<ListenerId>,
-    /// The channels that its listener hears for it; channels on its own server are not in this list.
+    /// The channels that the listener hears for the client; channels on the client's own server are not in this list.
     pub(crate) heard: Vec<ChannelName>,
     pub(crate) moving: Moving,
-    /// Notifications that it has not been sent yet.
+    /// Notifications that have not been sent to the client yet.
     pub(crate) unheard: VecDeque<Told>,
-    /// Notifications that must come after those that the former place of its channels still has to deliver.
+    /// Notifications that must come after those that the former place of the channels still has to deliver.
     pub(crate) later: VecDeque<Told>,
     /// Bytes in `unheard` and `later`.
     pub(crate) unheard_bytes: usize,
-    /// It may have sent a notification, perhaps to itself, in its present transaction.
+    /// The client may have sent a notification, perhaps to itself, in its present transaction.
     pub(crate) notifies: bool,
-    /// Its ReadyForQuery waits until the listener has heard the notifications of its own transaction (recording E17).
+    /// The client's ReadyForQuery waits until the listener has heard the notifications of its transaction (recording
+    /// E17).
     pub(crate) holds_ready: bool,
-    /// UNLISTEN inside a transaction, on a server that does not listen for it: the channel, or all.
+    /// Channels of UNLISTEN in the present transaction, on a server that does not listen for the client; `None`: all.
     pub(crate) unlistened: Vec<Option<Box<[u8]>>>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) const LISTENER_NAME: &str = "pgweir listener";
 /// A listener's place in the table.
 pub(crate) type ListenerId = usize;
 
-/// A request to a listener that it has not answered, in order.
+/// A request to a listener that the listener has not answered yet.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum Asked {
     /// Settings.
@@ -42,25 +42,23 @@ pub(crate) struct Hearer {
     pub(crate) told: bool,
 }
 
-/// One listener.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listener {
     pub(crate) database: Arc<str>,
     pub(crate) user: Arc<str>,
     pub(crate) encoding: Arc<str>,
     pub(crate) server: Option<ServerId>,
-    /// It listens to all its channels.
+    /// The listener listens to all its channels.
     pub(crate) up: bool,
-    /// It was lost: when it is up again, its clients get a NOTICE about the gap.
+    /// The listener was lost: when it is up again, its clients get a NOTICE about the gap.
     pub(crate) gap: bool,
     pub(crate) channels: HashMap<ChannelName, Vec<Hearer>, RandomState>,
     pub(crate) asked: VecDeque<Asked>,
-    /// Its latest request has failed.
+    /// The latest request to the listener has failed.
     pub(crate) refused: bool,
     pub(crate) unused_since: Time,
 }
 
-/// All listeners.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Option<Listener>>,
@@ -88,7 +86,7 @@ impl Listeners {
         }
     }
 
-    /// The listener for clients with this database, user and encoding; made if there is none.
+    /// The listener for clients with this database, user and encoding. If there is none, one is made.
     pub(crate) fn find_or_make(
         &mut self,
         now: Time,
@@ -159,7 +157,7 @@ impl Listeners {
         self.all.get_mut(id)?.as_mut()
     }
 
-    /// Whether a client's channels are on this server.
+    /// Whether this server belongs to a listener that hears channels for clients.
     pub(crate) fn is_heard(&self, server_id: ServerId) -> bool {
         let listener = self.of_server(server_id).and_then(|at| self.get(at));
         listener.is_some_and(|listener| !listener.channels.is_empty())
@@ -171,8 +169,7 @@ impl Listeners {
             .position(|l| l.as_ref().is_some_and(|l| l.server == Some(server)))
     }
 
-    /// Database, user, encoding, server, number of channels and of clients of each, for
-    /// the console.
+    /// For the console: database, user, encoding, server, number of channels and number of clients of each listener.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &str, Option<ServerId>, usize, usize)> {
         self.all.iter().flatten().map(|l| {
             let server = l.server.filter(|_| l.up);
@@ -214,8 +211,8 @@ impl Listener {
         text
     }
 
-    /// A client's own server listens to these channels, and the listener is to listen to them, too. Returns the text
-    /// of LISTEN. It names also channels that the listener listens to already: if an earlier LISTEN is refused, this
+    /// A client's own server listens to these channels, and the listener is to listen to them, too. Returns the text of
+    /// LISTEN. The text also names channels that the listener listens to already: if an earlier LISTEN is refused, this
     /// one is refused, too.
     pub(crate) fn begin_hearing(&mut self, client: ClientId, names: &[ChannelName]) -> Vec<u8> {
         let mut text = Vec::new();
@@ -260,7 +257,7 @@ impl Listener {
         names
     }
 
-    /// Its connection is gone. Returns whether it listened, and the requests that it has not answered.
+    /// The listener's connection is gone. Returns whether it listened, and the requests that it has not answered.
     pub(crate) fn is_lost(&mut self) -> (bool, VecDeque<Asked>) {
         self.server = None;
         self.refused = false;
@@ -269,7 +266,7 @@ impl Listener {
         (was_up, std::mem::take(&mut self.asked))
     }
 
-    /// All its clients, each once.
+    /// All clients of the listener, each once.
     pub(crate) fn clients(&self) -> Vec<ClientId> {
         let mut clients: Vec<ClientId> = self.channels.values().flatten().map(|h| h.client).collect();
         clients.sort_unstable();

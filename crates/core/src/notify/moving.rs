@@ -11,7 +11,7 @@ pub(crate) enum Moving {
     /// The server is asked for its channels.
     Asking {
         names: Vec<ChannelName>,
-        /// A request was sent after the question that may change the answer.
+        /// After the question a request was sent that may change the answer.
         stale: bool,
     },
     /// The listener has been asked to listen; `listens`: it does now.
@@ -32,7 +32,6 @@ pub(crate) enum Moving {
     GivenUp,
 }
 
-/// The progress of a move.
 #[derive(Debug, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Progress {
     pub(crate) mark: u64,
@@ -48,12 +47,12 @@ pub(crate) struct Progress {
 }
 
 impl Moving {
-    /// From now on the client gets the listener's notifications.
+    /// Whether the client gets the listener's notifications, because the server has passed the mark.
     pub(crate) fn server_has_done(&self) -> bool {
         matches!(self, Moving::Away { at, .. } if at.server_passed)
     }
 
-    /// From now on the client gets the server's notifications.
+    /// Whether the client gets the server's notifications again, because the server has passed the mark.
     pub(crate) fn is_back_and_passed(&self) -> bool {
         matches!(self, Moving::Back(at) if at.server_passed)
     }
