@@ -11,7 +11,7 @@ use crate::console::orders::Ending;
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// A signal.
+    /// Runs the command of a signal.
     pub(crate) fn run_command(&mut self, now: Time, command: Command) {
         let ending = self.admin.ending != Ending::No;
         let say = |pooler: &mut Pooler, text: &str| pooler.log(LogLevel::Log, text.into());

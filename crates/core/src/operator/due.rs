@@ -12,10 +12,10 @@ use crate::server::Server;
 use crate::upstream::phase::{Intake, ServerPhase};
 use std::time::Duration;
 
-/// How long a server whose client has left may take to end its work, before it is closed.
+/// How long a server may take to end its client's last work, or internal work, before it is closed.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Usually a server is opened within this time. After it, other hosts are tried, too.
+/// Usually a server is opened within this time. If it takes longer, other hosts are tried, too.
 const OPENS_IN_TIME: Duration = Duration::from_secs(1);
 
 fn is_over(limit: Option<Duration>, now: Time, since: Time) -> bool {
@@ -34,9 +34,9 @@ pub(super) enum ServerDue {
     Close(&'static str),
     /// It is being drained: its query is cancelled again.
     CancelAgain,
-    /// Clients wait behind another's flight that takes long.
+    /// Clients wait behind another client's flight, which takes long.
     LetRidersGo,
-    /// Its client's flight takes long, and nobody waits behind it.
+    /// The flight of its client takes long, and no client waits behind it.
     EndFlight,
     /// A time limit of its client may be exceeded: see [`limit_over`].
     LookAtClient(ClientId),
@@ -125,7 +125,7 @@ const IDLE_TRANSACTION_TIMEOUT: Exceeded = Exceeded {
 
 /// The time limit that a linked client has exceeded, if any.
 ///
-/// While the server works on a request, query_timeout applies, also if only a part of the request has been sent and the
+/// While the server works on a request, query_timeout applies, even if only a part of the request has been sent and the
 /// client must send the rest. A client that owes the next message (a COMMIT, a Sync or the rest of a message) is idle
 /// in a transaction: idle_transaction_timeout applies. transaction_timeout counts both.
 pub(super) fn limit_over(
@@ -266,7 +266,8 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
     }
 }
 
-/// Notes since when a server has had nothing to do in a segment that its client has not ended. No ReadyForQuery tells.
+/// Notes since when a server has had nothing to do in a segment that its client has not ended. No ReadyForQuery marks
+/// this moment.
 pub(super) fn note_quiet(now: Time, server: &mut Server) {
     let waits = server.conversation.queue.is_empty() && !server.is_clean();
     let talk = &mut server.conversation;

@@ -15,15 +15,14 @@ const PLACE_BITS: u32 = 20;
 /// Bits of the generation in the column `id`, which must fit a positive int4.
 const GENERATION_BITS: u32 = 31 - PLACE_BITS - 1;
 
-/// The column `id`. No two open connections have the same, up to a million connections. When a place is used again its
-/// id changes, so that KILL_CLIENT does not hit the new client.
+/// The column `id`. Up to a million open connections, no two have the same id. When a place is used again its id
+/// changes, so that KILL_CLIENT does not hit the new client.
 pub(super) fn number(slot: Slot, is_server: bool) -> u32 {
     let place = (slot.index + 1) & ((1 << PLACE_BITS) - 1);
     let generation = slot.generation & ((1 << GENERATION_BITS) - 1);
     generation << (PLACE_BITS + 1) | place << 1 | u32::from(is_server)
 }
 
-/// The client with this number.
 pub(super) fn client_by_number(clients: &Slab<Client>, wanted: u32) -> Option<ClientId> {
     let place = (wanted >> 1) & ((1 << PLACE_BITS) - 1);
     let (slot, _) = clients.at_index(place.checked_sub(1)?)?;

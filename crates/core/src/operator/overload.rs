@@ -1,7 +1,8 @@
 //! `queue_target`: where clients would wait for too long, some are refused early instead of all late.
 //!
-//! This follows CoDel: a queue that empties now and then is only a burst, and is left alone. A queue that stays too long for a
-//! whole interval does not shrink by itself; then some clients are refused, and more of them in each further interval.
+//! This follows CoDel: a queue that empties now and then is only a burst, and is left alone. A queue that stays too
+//! long for a whole interval does not shrink by itself; then some clients are refused, and more of them in each further
+//! interval.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
@@ -15,8 +16,8 @@ use std::time::Duration;
 /// The most clients that are refused in one round of the timers.
 const REFUSED_MAX: usize = 1024;
 
-/// Whether an error can end a client's wait, and its connection goes on: it waits at the beginning of a request, outside a
-/// transaction.
+/// Whether an error can end a client's wait without ending its connection: the client waits at the beginning of a
+/// request, outside a transaction.
 fn may_be_refused(client: &Client) -> bool {
     let has_flown = client.flight.as_ref().is_some_and(|f| f.runs_again || f.has_moved);
     client.is_session()
@@ -59,8 +60,8 @@ impl Pooler {
         }
     }
 
-    /// Refuses so many clients, each time the one that is served last of those of the heaviest group, as far as they may be
-    /// refused.
+    /// Refuses up to `count` clients that may be refused: each time the client that would be served last in the group
+    /// with the most waiting clients for its weight.
     fn refuse_last(&mut self, now: Time, pool_id: PoolId, count: usize) {
         let may = |id: ClientId| self.clients.get(id.0).is_some_and(may_be_refused);
         for id in self.pool(pool_id).waiting.last(count, may) {

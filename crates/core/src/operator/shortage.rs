@@ -17,8 +17,8 @@ pub(super) fn pinned_servers(servers: &Slab<Server>, clients: &Slab<Client>, poo
     clients.filter(|c| c.session.pinned.is_some()).count()
 }
 
-/// Why a client has waited too long for a server: detail and hint of its error. `pinned` of the pool's servers are kept
-/// by sessions.
+/// Why a client has waited too long for a server: detail and hint of its error. `pinned` is the number of the pool's
+/// servers that sessions keep.
 pub(super) fn why_it_waited(pool: &Pool, pinned: usize) -> (String, String) {
     let failure = pool.failure.as_ref().filter(|_| pool.servers == pool.connecting);
     let hint = match pinned {
@@ -41,9 +41,9 @@ pub(super) fn use_of_reserve(label: &str, pinned: usize) -> String {
     format!("{label} taking connection from reserve_pool{why}")
 }
 
-/// A pool gets no server, because other pools hold all that a shared limit allows. The largest of these gives up one
-/// server, when one is free: this one. A listener is closed only if there is no other choice, because notifications may
-/// be lost with it.
+/// Returns the server that makes room for a pool that gets none because other pools hold all that a shared limit
+/// allows: a server of the largest of these pools, to be closed when it is free. Only one such server at a time is
+/// chosen. A listener is closed only if there is no other choice, because notifications may be lost with it.
 pub(super) fn gives_way(pools: &[Option<Pool>], servers: &Slab<Server>, starved: PoolId) -> Option<ServerId> {
     let key = &pool::of(pools, starved).key;
     let (largest, _) = pool::live(pools)

@@ -65,7 +65,8 @@ impl Pooler {
 
     fn time_server(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
-        // A long transaction is charged while it runs, so that its client's group does not get further servers meanwhile.
+        // A long transaction is charged while it runs, so that its client's group does not get further servers
+        // meanwhile.
         if matches!(server.phase, ServerPhase::Linked) && now - server.since >= ROUND {
             self.charge(now, id);
         }

@@ -68,7 +68,6 @@ impl Pooler {
 }
 
 impl<'a> View<'a> {
-    /// The pool of a connection.
     pub(super) fn pool(&self, id: PoolId) -> &'a Pool {
         pool::of(self.pools, id)
     }

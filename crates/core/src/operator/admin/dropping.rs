@@ -82,7 +82,7 @@ impl Pooler {
         }
     }
 
-    /// The next servers may have another database, or functions may have been changed without pgweir.
+    /// The next servers may have another database, or functions may have been changed without the pooler.
     fn doubt_catalogs(&mut self, now: Time, of: Choice<'_>) {
         for pool_id in pool::ids(&self.pools) {
             if of.includes(&self.pools, pool_id) {

@@ -15,14 +15,12 @@ use crate::server::Server;
 const PAUSE_MODE: &str = "pause mode";
 
 impl Pooler {
-    /// PAUSE.
     pub(crate) fn pause(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
         self.admin.pause(&mut self.databases, database)?;
         self.pause_progress(now);
         Ok(())
     }
 
-    /// RESUME.
     pub(crate) fn resume(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
         let was_suspended = self.admin.is_suspended();
         self.admin.resume(&mut self.databases, database)?;

@@ -1,8 +1,8 @@
 //! The admin console: database `pgbouncer`.
 //!
 //! It speaks the simple and the extended protocol, so any driver can use it. It has no transactions, but acknowledges
-//! BEGIN and similar statements. While a command waits
-//! ([`crate::console::waiting::Waits`]), nothing is read from its client.
+//! BEGIN and similar statements. While a command waits ([`crate::console::waiting::Waits`]), nothing is read from its
+//! client.
 
 mod orders;
 mod show;
@@ -32,7 +32,7 @@ use talk::{Asked, Talk};
 /// The version in SHOW VERSION and server_version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The parameters that the console reports at login, because drivers need them.
+/// The settings that the console reports at login, because drivers need them.
 fn parameters(access: Access) -> [(&'static str, String); 8] {
     let superuser = if access == Access::Admin { "on" } else { "off" };
     [

@@ -98,7 +98,8 @@ impl View<'_> {
             .collect()
     }
 
-    /// The number for a size: for `auto` the present limit of the database's host, or else what it can be at most.
+    /// The number for a size: for `auto` the present limit of the database's host, or `pool_size_max` if there is none
+    /// yet.
     fn size_of(&self, database: &str, size: PoolSize) -> u32 {
         size.fixed().unwrap_or_else(|| {
             let mut pools = self.live_pools().filter(|(_, pool)| &*pool.key.database == database);
@@ -151,7 +152,7 @@ impl View<'_> {
         }
     }
 
-    /// The requests that are passed on to each peer. A connection to a peer logs in nowhere.
+    /// The cancel requests that are passed on to each peer. A connection to a peer has no login.
     pub(super) fn show_peer_pools(&self, rows: &mut Rows<'_>) {
         for (peer, pool) in self.peers.iter() {
             rows.push(&[

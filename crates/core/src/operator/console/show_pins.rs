@@ -60,7 +60,7 @@ impl View<'_> {
         }
     }
 
-    /// A row for each listener. The server is null while it is being opened.
+    /// A row for each listener. The column for the server is empty while the server is being opened.
     pub(super) fn show_listeners(&self, rows: &mut Rows<'_>) {
         for (database, user, encoding, server, channels, clients) in self.listeners.rows() {
             rows.push(&[

@@ -106,7 +106,7 @@ impl View<'_> {
         }
     }
 
-    /// Rows of SHOW POOLS.
+    /// The number of rows of SHOW POOLS.
     pub(super) fn pool_rows(&self) -> usize {
         let keys: std::collections::BTreeSet<_> = self.live_pools().map(|(_, pool)| row_key(pool)).collect();
         keys.len() + 1
@@ -177,7 +177,7 @@ impl View<'_> {
     }
 }
 
-/// PgBouncer shows it only for databases with several hosts.
+/// The column load_balance_hosts: like PgBouncer, only for databases with several hosts.
 pub(super) fn load_balance_hosts(config: &Config, database: &str) -> Option<&'static str> {
     let entry = config.database(database)?;
     let several = entry.hosts.len() > 1;

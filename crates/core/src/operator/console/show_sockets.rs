@@ -1,4 +1,5 @@
-//! SHOW CLIENTS, SHOW SERVERS, SHOW SERVERS EXTENDED, SHOW SOCKETS, SHOW ACTIVE_SOCKETS, and the ids that KILL_CLIENT takes.
+//! SHOW CLIENTS, SHOW SERVERS, SHOW SERVERS EXTENDED, SHOW SOCKETS, SHOW ACTIVE_SOCKETS, and the ids that KILL_CLIENT
+//! takes.
 
 use crate::base::ids::{ClientId, ServerId, Slot};
 use crate::base::pool_id::PoolKind;

@@ -42,9 +42,9 @@ const HELP: &str = "
 pub(super) enum Asked {
     /// Nothing: the message has been answered.
     Nothing,
-    /// Its connection is closed, as it wishes.
+    /// The connection is closed, as the client wishes.
     Close,
-    /// Its connection is closed with this error, because the protocol does not allow the message.
+    /// The connection is closed with this error, because the protocol does not allow the message.
     Fail(&'static str),
     /// A table, for this Execute or for a Query.
     Table {
@@ -57,7 +57,7 @@ pub(super) enum Asked {
     Order(Command),
 }
 
-/// A client of the console in the handling of one message. No other connection can be reached from here.
+/// A client of the console while one message is handled. No other connection can be reached from here.
 #[derive(Debug)]
 pub(super) struct Talk<'a> {
     pub(super) id: ClientId,
