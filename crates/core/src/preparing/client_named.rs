@@ -66,8 +66,8 @@ impl ServerSide<'_> {
         self.pool.lends = true;
     }
 
-    /// Closes what the server holds under a client's name that has ended or has no meaning. It may be the empty
-    /// statement of a DEALLOCATE that failed.
+    /// Closes the statement that the server holds under a client's name that has ended or has no meaning. That may be
+    /// the empty statement of a DEALLOCATE that failed.
     pub(crate) fn close_client_named(&mut self, name: &[u8]) {
         if let Some(named) = self.server.held.client_named(name) {
             self.close_held(&named);
@@ -104,7 +104,8 @@ impl Exchange<'_> {
 
     /// Whether a text must wait before names are lent for it. Lent names are prepared in internal segments. Behind an
     /// unanswered segment of the client's, such a segment could run in a failed transaction, or be taken for the data
-    /// of a copy. Names that are lent behind a savepoint also wait until the BEGIN of the block has been answered.
+    /// of a copy. Names that are lent behind a savepoint also wait until the BEGIN of the transaction block has been
+    /// answered.
     pub(crate) fn waits_to_lend(&mut self, effects: Effects, text: &[u8]) -> Option<Step> {
         let server = &*self.server;
         let begins = server.conversation.is_beginning();
@@ -232,7 +233,7 @@ impl Exchange<'_> {
         let suspicion = client.session.suspicion.as_ref();
         let probe = self.server.session.probe.as_ref();
         client.session.pins.contains(PinReason::PreparedStatements)
-            // The probe that could have answered this has not answered.
+            // The probe that could have answered this has failed.
             || client.session.pins.contains(PinReason::UnknownState)
             || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
             || probe.is_some_and(|p| p.prepares)
@@ -288,7 +289,7 @@ impl Exchange<'_> {
 
     /// Prepares an empty statement under a client's name.
     fn make_empty(&mut self, name: &[u8]) -> Arc<Statement> {
-        // A cancel that hits this Parse must not skip the Query behind it.
+        // A cancel request that hits this Parse must not skip the Query behind it.
         let goes_apart =
             !self.server.conversation.queue.segment_open() && !self.server.conversation.queried_in_pipeline;
         let settings = self.client.session.shape.parse_settings().clone();
@@ -300,8 +301,8 @@ impl Exchange<'_> {
         // If the server ignores these messages, it still holds the earlier statement of that name.
         self.to().close_client_named(name);
         self.to().lends();
-        // No transaction status makes the server refuse these two. But a cancel may hit them, or the server ignores
-        // them.
+        // No transaction status makes the server refuse these two. But a cancel request may hit them, or the server may
+        // ignore them.
         self.to().close_name(name);
         let made = Effect {
             server_gains: Some(empty.clone()),

@@ -33,8 +33,8 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Whether the statements that a text with these effects only may use are lent behind a savepoint. A statement
-    /// whose table is gone cannot be prepared again, and must not fail the client's transaction.
+    /// Whether statements are lent behind a savepoint because a text with these effects perhaps does not use them. A
+    /// statement whose table is gone cannot be prepared again, and must not fail the client's transaction.
     pub(super) fn lends_behind_savepoint(&self, effects: Effects) -> bool {
         let server = &*self.server;
         only_may_use(effects)

@@ -1,9 +1,9 @@
 //! Preparing a client's statement again where the server does not hold it.
 //!
 //! An internal Parse goes before the message that needs the statement. If the server refuses it, the client gets that
-//! error for its message. If settings must be set for the Parse, it gets a segment of its own, unless the client's
-//! segment has begun. Otherwise the internal Execute would make the client's segment a pipeline, in which SET LOCAL
-//! needs no transaction block and VACUUM is refused.
+//! error for its message. If settings must be set for the Parse, the Parse gets a segment of its own, unless the
+//! client's segment has begun. Otherwise the internal Execute would make the client's segment a pipeline, in which SET
+//! LOCAL needs no transaction block and VACUUM is refused.
 
 use crate::base::message::Step;
 use crate::base::settings::PoolMode;
@@ -65,7 +65,7 @@ impl ServerSide<'_> {
     }
 
     /// Before a Parse of a statement that the server does not hold: closes the statement that a client may have
-    /// prepared under its name, if it knew that name.
+    /// prepared under its name, if the client knew that name.
     pub(crate) fn close_if_doubted(&mut self, statement: &Statement) {
         // A name of the client's is closed in any case.
         if !statement.is_client_named() && self.server.held.was_doubted() {
@@ -85,8 +85,8 @@ impl ServerSide<'_> {
         self.prepare_missing(statement, types, open);
     }
 
-    /// Prepares a statement that the server does not hold. `open` is whether a segment had begun before the Close messages
-    /// that belong to this.
+    /// Prepares a statement that the server does not hold. `open` is whether a segment had begun before the Close
+    /// messages that belong to this.
     fn prepare_missing(&mut self, statement: &Arc<Statement>, types: Option<&Types>, open: bool) {
         if statement.id > INTERNAL_ID_MAX && !statement.is_client_named() {
             self.make_room();
@@ -121,8 +121,8 @@ impl ServerSide<'_> {
         (!settings.is_empty() || statement.is_client_named()) && !open && !self.server.conversation.queried_in_pipeline
     }
 
-    /// Whether a statement would get a segment of its own behind an unanswered segment of the client's. A cancel that
-    /// is meant for the client's segment could hit the other one.
+    /// Whether a statement would get a segment of its own behind an unanswered segment of the client's. A cancel
+    /// request that is meant for the client's segment could hit the other one.
     #[cold]
     pub(crate) fn would_go_apart_too_early(&mut self, statement: &Statement) -> bool {
         let queue = &self.server.conversation.queue;
@@ -138,7 +138,8 @@ impl ServerSide<'_> {
         let then = self.settings_to_parse_under(statement);
         let apart = self.goes_apart(statement, &then, open);
         if !then.is_empty() {
-            // It is prepared before the Parse, which may fail: the messages that follow in the same write rely on it.
+            // `set_back` is prepared before the Parse, which may fail: the messages that follow in the same write rely
+            // on it.
             let set_back = self.shared.internal.set_back.clone();
             self.prepare(&set_back);
         }
@@ -163,7 +164,7 @@ impl ServerSide<'_> {
         self.asks(To::Skip, |r| r.using(statement.id).sync());
     }
 
-    /// Closes whatever the server may hold under this name, as an empty statement whose DEALLOCATE did not run.
+    /// Closes whatever the server may hold under this name, such as an empty statement whose DEALLOCATE did not run.
     pub(crate) fn close_name(&mut self, name: &[u8]) {
         self.asks(To::Skip, |r| r.close(b'S', name));
     }

@@ -53,7 +53,7 @@ pub(crate) enum Need {
     Replan,
     /// The parameters have other types than the client's.
     Retype,
-    /// The server must parse it for this client and tell the types of its parameters.
+    /// The server must parse the statement for this client and tell the types of its parameters.
     Types,
     /// The server must answer first.
     Answer,
@@ -116,7 +116,7 @@ impl ServerSide<'_> {
                     copy.outdated = true;
                 }
             }
-            // A function has deallocated it, and the pooler could not see that.
+            // A function has deallocated the statement, and the pooler could not see that.
             b"26000" if !replaced => server.held.outdate_all(),
             _ => {}
         }
@@ -140,7 +140,7 @@ impl ServerSide<'_> {
         self.server.held.doubt(now);
     }
 
-    /// A client's name is about to come to a server. If it could be an internal name, the statement that it means is
+    /// A client's name is about to come to a server. If it could be an internal name, the server's statements are
     /// doubted.
     #[inline]
     pub(crate) fn client_name_comes(&mut self, name: &[u8]) {
@@ -150,7 +150,7 @@ impl ServerSide<'_> {
     }
 }
 
-/// The rows that a client expects of what a Bind binds: `None` if it asks for them behind it.
+/// The rows that a client expects of the portal of a Bind; `None` if the next message asks for them.
 #[inline]
 pub(crate) fn expected_rows(meaning: &Meaning, message: &Message<'_>, portal: &[u8]) -> Option<Rows> {
     // Describe tells the client whatever the rows are.
@@ -215,7 +215,8 @@ impl Exchange<'_> {
             Need::Nothing => Use::GoesOn,
             Need::Refusal => Use::Refused,
             Need::Answer => self.use_waits(),
-            // PostgreSQL does not plan it again, and describing it without its cursor would end the server.
+            // PostgreSQL does not plan such a statement again, and describing a FETCH without its cursor would end the
+            // server.
             Need::Check if pgweir_sql::belongs_to_session(&statement.query) => Use::GoesOn,
             Need::Check if self.to().may_check() => {
                 self.to().check_plan(&statement);
@@ -238,8 +239,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// The client's Parse was answered without a server, and left types open: this server parses the statement now, and is
-    /// asked for the types.
+    /// The client's Parse was answered without a server, and left types open: this server parses the statement now, and
+    /// is asked for the types.
     #[cold]
     fn infer_types(&mut self, name: &[u8], statement: &Arc<Statement>) {
         let mut server = self.to();

@@ -1,4 +1,5 @@
-//! Asks for the types of parameters on behalf of a client that does not: see [`crate::statements::parameter_types`].
+//! Asks for the types of parameters on behalf of a client that does not ask itself: see
+//! [`crate::statements::parameter_types`].
 
 use crate::base::message::Message;
 use crate::reply::Reply;
