@@ -1,4 +1,4 @@
-//! Prepared statements on their way to a server: what a Bind may do to the session, by the statement and its parameters.
+//! What a Bind of a prepared statement may do to the session, by the statement and the values of its parameters.
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::{Exchange, Wish};

@@ -25,12 +25,12 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 impl ServerSide<'_> {
-    /// A statement calls a routine that the catalog does not know: somebody may have made it without pgweir.
+    /// A statement calls a routine that the catalog does not know: it may have been created without the pooler.
     #[cold]
     pub(crate) fn catalog_may_be_old(&mut self, now: Time) {
         let database = self.pool.catalog_key();
         if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
-            // A call of a name that does not exist may be repeated; not each one causes a reading.
+            // Calls of a name that does not exist may come often: not each of them causes a reading.
             if state.due.is_none()
                 && state.reader.is_none()
                 && state.tried_at.is_none_or(|at| now - at > UNKNOWN_AGE_MAX)

@@ -1,9 +1,9 @@
 //! When a database's catalog is read, and by which server (see [`crate::catalog::code`]).
 //!
 //! The first server of a database reads the catalog before it serves a client. Later readings are done by a server that
-//! has become free, after the clients that wait for one. While the catalog is not known, or no longer, every statement
-//! of the database counts as unknown code: its transaction is followed by a probe. So only the statements that the
-//! first server of a database would serve wait for a reading.
+//! has become free; clients that wait for a server come first. While the catalog is not known, or no longer valid,
+//! every statement of the database counts as unknown code: its transaction is followed by a probe. So only the
+//! statements that the first server of a database would serve wait for a reading.
 //!
 //! A catalog belongs to a database of a server, however many entries of \[databases\] lead there.
 //!
@@ -29,15 +29,14 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 /// How long a reading that is due lets waiting clients go first.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many readings in a row may fail before the last known catalog must do.
+/// How many readings in a row may fail before the pooler goes on with the last known catalog.
 const FAILURES_MAX: u32 = 3;
 
 /// SQLSTATEs, or classes of them, after which another try cannot succeed: no privilege, no such table or function, a
 /// server that is not PostgreSQL.
 const HOPELESS: [&str; 2] = ["42", "0A"];
 
-/// How long a reading that is due does not use a server that is claimed by its last client: see
-/// [`crate::session::sequences`].
+/// How long a due reading leaves alone a server that its last client claims: see [`crate::session::sequences`].
 const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
 
 /// Whether a reading is due and a free server of this pool may do it; `claimed`: the client that had the server last
@@ -91,8 +90,8 @@ impl CatalogNews<'_> {
         }
     }
 
-    /// Whether a server without a client is to read the catalog now. The server does it then. Returns the version that
-    /// it reads.
+    /// Lets a server without a client read the catalog now, if a reading is due. Returns the version that the server
+    /// reads.
     pub(crate) fn begin_reading(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> Option<u64> {
         let pool = pool::of(self.pools, pool_id);
         let (database, anyone_waits) = (pool.catalog_key(), !pool.waiting.is_empty());
@@ -178,7 +177,7 @@ impl CatalogNews<'_> {
         }
     }
 
-    /// Tells the pools of a database that a message has shown: too little of its catalog is known.
+    /// Tells the pools of a database that a reading is due, because a message has shown that too little is known.
     pub(crate) fn tell_untold(&mut self) {
         if let Some(database) = self.shared.catalogs.untold.take() {
             self.tell_pools(&database);

@@ -13,7 +13,7 @@ use crate::upstream::entry::{Entry, Ready};
 use pgweir_sql::Returns;
 use pgweir_sql::{Condensed, Effects};
 
-/// The longest custom setting's name that is looked for among parameters, bytes.
+/// The longest name of a custom setting that is looked for among constants and values, bytes.
 const SETTING_NAME_BYTES_MAX: usize = 128;
 
 /// The most constants of a text that are taken for names of settings.
@@ -103,7 +103,7 @@ impl Exchange<'_> {
     #[cold]
     pub(crate) fn inspect_long(&mut self, message: &Message<'_>) -> Result<Effects, Step> {
         if self.keeps_session() {
-            // Whether it calls currval() or lastval() is known only after it has passed.
+            // Whether the text calls currval() or lastval() is known only after it has passed.
             if let Some(step) = self.uses_sequences(Effects::CODE, message) {
                 return Err(step);
             }
@@ -136,7 +136,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// `Some`: the text is not passed on now. Usually it is inspected again later, maybe on another server.
+    /// `Some`: the text is not passed on now. Usually it is inspected again later, perhaps on another server.
     #[cold]
     fn inspect_effects(
         &mut self,
@@ -173,7 +173,8 @@ impl Exchange<'_> {
         let mut effects = self.to().before_text(effects | mentioned.effects, None);
         let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
         if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
-            // The text contains a PREPARE among other statements. Nobody follows the values that an EXECUTE gives it.
+            // The text contains a PREPARE among other statements. The pooler does not follow the values that an EXECUTE
+            // gives it.
             effects |= Effects::UNTOLD;
         }
         if effects.intersects(Effects::PASSES) {
@@ -229,8 +230,8 @@ impl Exchange<'_> {
         self.uses_sequences(effects, message)
     }
 
-    /// What an EXECUTE may do if the pooler does not know its statement, because the statement was not made by a
-    /// PREPARE of the client's that it follows.
+    /// What an EXECUTE may do if the pooler does not know its statement, because the pooler did not follow the PREPARE
+    /// that made the statement.
     pub(super) fn effects_of_unknown(&self, effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Execute, Prepare};
         if !effects.intersects(Effects::PREPARE) || !self.keeps_session() {

@@ -31,7 +31,7 @@ impl ServerSide<'_> {
             .unwrap_or_default()
     }
 
-    /// A prepared statement is going to be executed.
+    /// A prepared statement is about to be executed.
     pub(crate) fn runs_names_in(&mut self, statement: &Statement) {
         if let Some(known) = self.known_by() {
             let found = known.effects_of_prepared(statement);
@@ -46,13 +46,13 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Whether a text that does nothing by itself mentions nothing that does, as far as the catalog is known.
+    /// Whether a text without effects of its own mentions no name with effects, as far as an up-to-date catalog shows.
     pub(crate) fn mentions_nothing(&mut self, text: &[u8]) -> bool {
         let is_nothing = |known: &mut Known| known.holds && known.effects_of(text, Effects::NONE).is_empty();
         !self.knows_names() || self.known_by().is_none_or(is_nothing)
     }
 
-    /// The same of a prepared statement.
+    /// Like [`ServerSide::mentions_nothing`], for a prepared statement.
     pub(crate) fn mentions_nothing_in(&mut self, statement: &Statement) -> bool {
         let is_nothing = |known: &mut Known| known.holds && known.effects_of_prepared(statement).is_empty();
         !self.knows_names() || self.known_by().is_none_or(is_nothing)
@@ -85,7 +85,7 @@ impl Exchange<'_> {
         (own | self.shared.mentioned(found, effects) | any).without(Effects::ROUTINES)
     }
 
-    /// A text calls a routine that the catalog does not know: it was made after the reading.
+    /// A text calls a routine that the catalog does not know: the routine was created after the reading.
     fn meets_unknown(&mut self, found: Effects) {
         if found.contains(UNKNOWN) {
             let now = self.now;

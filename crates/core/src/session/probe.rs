@@ -2,8 +2,8 @@
 //!
 //! The text of a statement says only what it *may* do ([`pgweir_sql::Effects`]). Only the server knows whether a SET
 //! took effect, whether a temporary table was rolled back, and whether a lock is still held. So when such a transaction
-//! has ended and the server owes no other reply, the pooler asks it, after the ReadyForQuery that the client already
-//! has. It releases the server only if the answer contains no reason for a pin.
+//! has ended and the server owes no other reply, the pooler asks the server, after the ReadyForQuery that the client
+//! already has. The pooler releases the server only if the answer contains no reason for a pin.
 //!
 //! A probe is a segment of internal prepared statements. Every name in them is qualified, so the client's search_path,
 //! role and unnamed statement do not matter. It runs without a statement timeout and under no deferrable default
@@ -29,8 +29,8 @@ const LIMITS: [(&str, u32); 3] = [
 ];
 
 impl ServerSide<'_> {
-    /// `locks`: whether to read pg_locks, which visits every backend; `None` asks for no pins. `hidden`
-    /// are names of settings that `pg_settings` does not show; `None` asks for no settings.
+    /// `locks`: whether to read pg_locks, which visits every backend; `None` asks for no pins. `hidden` are names of
+    /// settings that `pg_settings` does not show; `None` asks for no settings.
     fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion) {
         let (pins, settings, set_config) = (
             self.shared.internal.probe_pins.clone(),
@@ -70,7 +70,7 @@ impl ServerSide<'_> {
             self.commit_internal();
         }
         if matches!(self.server.phase, ServerPhase::ConnectQuery) {
-            // It is closed because many servers are never asked again.
+            // The statement is closed because many servers are never asked again.
             self.close_held(&settings);
         }
         self.asks(To::Probe, |r| r.sync());
@@ -136,8 +136,8 @@ impl ServerSide<'_> {
         self.probe_with(&commit, &[]);
     }
 
-    /// Follows the Sync of a transaction that [`ServerSide::begin_internal`] began on a client's server. The client may have
-    /// sent its next request, which must not meet a failed internal transaction.
+    /// Sends ROLLBACK after the Sync of a transaction that [`ServerSide::begin_internal`] began on a client's server.
+    /// The client may have sent its next request, which must not meet a failed internal transaction.
     pub(crate) fn rollback_internal(&mut self) {
         if matches!(self.server.phase, ServerPhase::Linked) {
             self.query_for_nothing(b"ROLLBACK");
@@ -183,7 +183,7 @@ impl Exchange<'_> {
             self.client.waiting = Waiting::ForProbe;
         }
         if self.server.cancels.in_flight > 0 && !self.shared.is_weak(Weakness::AsksUnderCancel) {
-            // The cancel would hit the probe. When the cancel has ended, this function is called again.
+            // The cancel request would hit the probe. When it has ended, this function is called again.
             self.client.session.suspicion = Some(Box::new(about));
             return true;
         }

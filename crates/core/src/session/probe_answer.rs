@@ -18,11 +18,11 @@ use pgweir_sql::Effects;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, backend};
 
 /// After this many failed probes in a row the client keeps its server until it leaves, because the state of the session
-/// is not known. It is asked for again, once, after each new text that may change it.
+/// is not known. After each new text that may change the state, the server is asked once more.
 const PROBES_FAILED_MAX: u8 = 3;
 
 impl ServerSide<'_> {
-    /// The server refused a probe.
+    /// The server has refused a statement of a probe, of a catalog reading or of a move of channels.
     pub(crate) fn probe_failed(&mut self, fields: &ErrorFields<'_>) {
         let server = &mut *self.server;
         if let Some(probe) = &mut server.session.probe {
@@ -36,7 +36,7 @@ impl ServerSide<'_> {
 }
 
 impl Reply<'_> {
-    /// A row of a probe's answer.
+    /// A row of the answer to a probe, to a catalog reading or to the question for the server's channels.
     pub(crate) fn probe_row(&mut self, message: &[u8]) {
         if let Some(reading) = &mut self.server.reading {
             return reading.row(message);
@@ -119,7 +119,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// See [`Client::pin_by`].
+    /// See [`crate::state::client_session::ClientSession::pin_by`].
     pub(crate) fn pin_by(&mut self, reason: PinReason, statement: &[u8]) {
         let stats = &mut self.shared.state_stats;
         self.client.session.pin_by(self.now, reason, statement, stats);
@@ -162,8 +162,8 @@ impl Exchange<'_> {
 
     /// Handles a failed probe. The reason need not be the session, so the probe is sent again. After the last failure
     /// the client keeps the server, and no other client gets it afterwards. What the probe was about stays suspected.
-    /// Without it a later answer would be misread: a role of `none` that the client has set is told as one that was
-    /// reset is.
+    /// Without it a later answer would be misread: the server reports a role of `none` that the client has set like a
+    /// role that was reset.
     fn probe_was_in_vain(&mut self, mut about: Suspicion, failed: &str) {
         let text = format!("{}: cannot tell the state of the session: {failed}", self.server_id);
         self.shared.log(LogLevel::Warning, text);

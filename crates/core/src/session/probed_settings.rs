@@ -55,8 +55,8 @@ impl Exchange<'_> {
     }
 
     /// Whether a role of `none` is a setting. It is the same as no setting, unless the server has logged in with a
-    /// role, or the client has given up the role of its startup packet. A RESET ROLE that was rolled back made the
-    /// client have that role in between.
+    /// role, or the client has given up the role of its startup packet. A RESET ROLE that was rolled back gave that
+    /// role to the client for a while.
     fn tells_no_role(&self, before: &Shape, about: &Suspicion) -> bool {
         let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
         let had_none = is_none(before) || is_none(&self.client.session.shape);
@@ -108,7 +108,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Tells the client the values that its session has returned to, where the server's differ.
+    /// Tells the client the values that its session has returned to, where the server's values differ.
     fn tell_returned(&mut self, server_shape: &Shape, client_shape: &Shape) {
         let reported = client_shape.settings().iter().filter(|s| s.reported);
         for setting in reported.filter(|s| server_shape.get(&s.name).is_none_or(|r| r.value != s.value)) {

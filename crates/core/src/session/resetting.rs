@@ -17,8 +17,8 @@ use pgweir_sql::Returns;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
-    /// Prepares the statement that sets a setting, and returns it. An unanswered message may be a DEALLOCATE ALL, or
-    /// one that would be if it did not fail: then a statement is prepared for this use alone.
+    /// Prepares the statement that sets a setting, and returns it. An unanswered message may be a DEALLOCATE ALL, which
+    /// may run or fail: then a statement is prepared for this use alone.
     fn prepare_set_config(&mut self) -> Arc<prepared::Statement> {
         let statement = self.shared.internal.set_config.clone();
         if !self.server.conversation.queue.segment_outstanding() {
@@ -57,9 +57,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// A segment in which DISCARD ALL has run has failed, maybe because of a cancel, and so have the client's startup
-    /// values that were set behind it. They are set again in a segment of their own. This is not needed where a probe
-    /// follows, and not possible if the client has already sent more, which runs without them.
+    /// A segment in which DISCARD ALL has run has failed, perhaps because of a cancel request, and with it the client's
+    /// startup values that were set after DISCARD ALL. They are set again in a segment of their own. This is not needed
+    /// where a probe follows, and not possible if the client has already sent more, which runs without them.
     #[cold]
     pub(crate) fn makes_startup_values_later(&mut self) {
         let sent_more = !self.server.conversation.queue.is_one_whole_segment();
@@ -109,8 +109,8 @@ impl Exchange<'_> {
         });
     }
 
-    /// A Query has ended whose answer decides. Returns whether the client's startup values are set again now, so that
-    /// the ReadyForQuery of that segment goes to the client.
+    /// A Query whose answer decides about a reset has ended. Returns whether the client's startup values are set again
+    /// now, so that the ReadyForQuery of that segment goes to the client.
     pub(crate) fn decide_on_reset(&mut self, undone: bool) -> bool {
         if !undone {
             self.make_what_was_reset();
@@ -123,7 +123,8 @@ impl Exchange<'_> {
     }
 
     /// Sets a client's startup values again, after the server has reset them. The client's messages wait until the
-    /// server has confirmed them. If a cancel that could hit these settings is on its way, they wait, too.
+    /// server has confirmed the values. If a cancel request that could hit these settings is on its way, they wait,
+    /// too.
     pub(crate) fn make_what_was_reset(&mut self) {
         let may_be_hit = self.server.cancels.in_flight > 0 || !self.server.conversation.queue.is_empty();
         if may_be_hit {

@@ -100,7 +100,7 @@ impl Reply<'_> {
         let Ok((name, value)) = backend::parameter_status(body) else {
             return Passed::Forward;
         };
-        // Names and values of settings are ASCII or, in a database of another encoding, opaque: kept lossily, never sent.
+        // A name or value that is not UTF-8, in a database of another encoding, goes to the client and is not kept.
         let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
             return Passed::Forward;
         };

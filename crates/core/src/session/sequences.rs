@@ -51,8 +51,8 @@ impl ServerSide<'_> {
         }
     }
 
-    /// A client was just linked to a server: discards the values of other clients if it may meet them. What is sent
-    /// begins a restoration's segment, which the caller ends.
+    /// A client was just linked to a server: discards the values of other clients if the client may meet them. What is
+    /// sent begins a restoration's segment, which the caller ends.
     pub(crate) fn sequences_on_link(&mut self) {
         let server = &mut *self.server;
         let pool = &*self.pool;

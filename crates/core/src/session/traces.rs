@@ -28,7 +28,7 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
-    /// A client sets a custom setting, or tries to.
+    /// A client sets a custom setting, or tries to set one.
     pub(crate) fn note_custom_setting(&mut self, name: &str) {
         if !name.contains('.') || !self.keeps_session() {
             return;
