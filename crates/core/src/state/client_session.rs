@@ -17,29 +17,30 @@ use std::sync::Arc;
 pub(crate) struct ClientSession {
     /// The virtual session's settings, as last told to the client.
     pub(crate) shape: Arc<Shape>,
-    /// Its settings after its login, to which RESET returns.
+    /// The settings after the client's login, to which RESET returns.
     pub(crate) base: Arc<Shape>,
-    /// The reasons why it keeps its server.
+    /// The reasons why the client keeps its server.
     pub(crate) pins: Pins,
-    /// Since when, if the reason is in the session.
+    /// When and by what the client was pinned, if the reason is in the session.
     pub(crate) pinned: Option<Box<Pinned>>,
-    /// What its transactions may have done to the session since the last probe.
+    /// What the client's transactions may have done to the session since the last probe.
     pub(crate) suspicion: Option<Box<Suspicion>>,
-    /// It has used its server since the last probe.
+    /// The client has used its server since the last probe.
     pub(crate) used_server: bool,
     /// A BEGIN that has not been sent to a server.
     pub(crate) deferred_begin: Option<DeferredBegin>,
-    /// Custom settings that its session has set or tried to set.
+    /// Custom settings that the session has set or tried to set.
     pub(crate) custom_names: Vec<Box<str>>,
-    /// Its session has had temporary objects, and so a schema for them.
+    /// The session has had temporary objects, and so a schema for them.
     pub(crate) had_temporary: bool,
-    /// It waits for a server without traces of other sessions: see [`crate::session::traces`].
+    /// The client waits for a server without traces of other sessions: see [`crate::session::traces`].
     pub(crate) minds_traces: bool,
-    /// How many servers in a row have refused its settings.
+    /// How many servers in a row have refused the client's settings.
     pub(crate) servers_refused: u8,
-    /// It has lost a server before the server got any of its messages, and has not been linked to another one since.
+    /// The client has lost a server before that server got any of its messages, and has not been linked to another one
+    /// since.
     pub(crate) went_elsewhere: bool,
-    /// How often it has been linked to another server than the time before; see [`ServerSession::last_visit`].
+    /// How often the client was linked to another server than the time before; see [`ServerSession::last_visit`].
     ///
     /// [`ServerSession::last_visit`]: crate::state::server_session::ServerSession::last_visit
     pub(crate) visits: u32,
@@ -73,7 +74,7 @@ impl ClientSession {
         }
     }
 
-    /// Pins it to its server. `statement` is the beginning of the text that is the cause.
+    /// Pins the client to its server. `statement` is the beginning of the text that is the cause.
     pub(crate) fn pin_by(&mut self, now: Time, reason: PinReason, statement: &[u8], stats: &mut StateStats) {
         if self.pinned.is_none() && reason != PinReason::SessionPooling {
             self.pinned = Some(Box::new(Pinned {

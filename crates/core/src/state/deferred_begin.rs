@@ -2,7 +2,6 @@
 
 use crate::base::time::Time;
 
-/// A BEGIN that has not been sent to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct DeferredBegin {
     /// When the client sent it.
@@ -10,7 +9,7 @@ pub(crate) struct DeferredBegin {
     pub(crate) by: By,
     /// The transaction has failed: a statement in it was cancelled while it waited for a server.
     pub(crate) failed: bool,
-    /// It is sent because `deferred_begin` has passed, not because the client has sent another message.
+    /// The BEGIN is sent because `deferred_begin` has passed, not because the client has sent another message.
     pub(crate) expired: bool,
 }
 

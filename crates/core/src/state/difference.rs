@@ -25,8 +25,8 @@ pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<C
     }
     // client_encoding comes first, because the server reads the other values in it.
     set.sort_by_key(|(name, _)| !name.eq_ignore_ascii_case("client_encoding"));
-    // Role and session authorization are reset first and set last, so that the servers' own user sets the other
-    // settings.
+    // Role and session authorization are reset first and set last, so that the user whom the server logged in as sets
+    // the other settings.
     let (from, to) = (server.who(home), client.who(home));
     if from == to && set.is_empty() {
         return set;
@@ -48,7 +48,7 @@ pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<C
     all
 }
 
-/// The same settings; time limits are lifted before them and set after them. A time limit is for the client's
+/// The changes in `set`, with time limits lifted before them and set after them. A time limit is for the client's
 /// statements, not for the locks that a restoration may wait for.
 pub(crate) fn unhurried(server: &Shape, client: &Shape, set: Vec<Change>) -> Vec<Change> {
     let is_limit = |name: &str| LIMITS.iter().any(|limit| limit.eq_ignore_ascii_case(name));

@@ -9,23 +9,23 @@ use std::sync::Arc;
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Suspicion {
     pub(crate) effects: Effects,
-    /// Settings that its texts name and `pg_settings` does not show.
+    /// Settings that the texts name and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
-    /// The number of texts that it comes from and that the server has not refused.
+    /// The number of texts that have caused the suspicion and that the server has not refused.
     pub(crate) texts: u32,
-    /// The last of them is one statement.
+    /// The last of these texts is one statement.
     pub(crate) single: bool,
-    /// The beginning of the first text that it comes from.
+    /// The beginning of the first of these texts.
     pub(crate) statement: Box<str>,
-    /// The session's settings before it.
+    /// The session's settings before the first of these texts.
     pub(crate) before: Option<Arc<Shape>>,
-    /// The last text that names the role: `true` if it sets the role, `false` if it resets it to that
-    /// of the startup packet.
+    /// The last text that names the role: `true` if it sets the role, `false` if it resets the role to that of the
+    /// startup packet.
     pub(crate) sets_role: Option<bool>,
-    /// The number of probes about it that have failed.
+    /// The number of probes about these texts that have failed.
     pub(crate) probes_failed: u8,
-    /// So many have failed that the next one waits for a new text. What is suspected is not forgotten: the next answer
-    /// cannot be read without it.
+    /// So many probes have failed that the next one waits for a new text. What is suspected is not forgotten: the next
+    /// answer cannot be read without it.
     pub(crate) waits_for_text: bool,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct Probe {
     pub(crate) value: Option<Box<str>>,
     /// The session has a schema for temporary objects.
     pub(crate) temporary_schema: bool,
-    /// A name or value was not UTF-8.
+    /// A name or value was not UTF-8, or a row was too long to be kept.
     pub(crate) unreadable: bool,
-    /// The message of the error with which it failed.
+    /// The message of the error with which the probe failed.
     pub(crate) failed: Option<Box<str>>,
-    /// What it asks about.
+    /// What the probe asks about.
     pub(crate) about: Suspicion,
 }
 

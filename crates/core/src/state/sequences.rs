@@ -1,6 +1,5 @@
 //! How the clients of a pool use sequences.
 
-/// How the clients of a pool use sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Sequences {
     /// No text has named a sequence function.

@@ -20,16 +20,16 @@ const MAY_SET_LOCALLY: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(E
 /// A server's session: its settings by its own reports, and what clients may have left there.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ServerSession {
-    /// Its settings, by its own reports.
+    /// The server's settings, by its own reports.
     pub(crate) shape: Arc<Shape>,
-    /// Its settings after its login, to which RESET returns.
+    /// The server's settings after its login, to which RESET returns.
     pub(crate) base: Arc<Shape>,
     /// Something that may change settings was sent, and the ReadyForQuery that reports them has not come.
     pub(crate) settings_in_doubt: bool,
     /// The present transaction may have set a setting that no ReadyForQuery reports before the transaction ends: by SET
     /// LOCAL, by code, or a setting that is never reported. Statements parsed meanwhile are not shared.
     pub(crate) local_in_doubt: bool,
-    /// Its settings before the first SET LOCAL of the present transaction.
+    /// The server's settings before the first SET LOCAL of the present transaction.
     pub(crate) before_local: Option<Arc<Shape>>,
     /// The segment of restored settings at the front of the queue. ParameterStatus in its reply is not for the client.
     pub(crate) restoration: Option<Box<Restoration>>,
@@ -37,26 +37,27 @@ pub(crate) struct ServerSession {
     pub(crate) probe: Option<Box<Probe>>,
     /// A step of moving channels has failed (see `listening/handover`); its ReadyForQuery follows.
     pub(crate) move_failed: bool,
-    /// A request that was sent to it may change what code the database runs.
+    /// A request that was sent to the server may change what code the database runs.
     pub(crate) defines: bool,
-    /// The cleanup that it needs before another client gets it.
+    /// The cleanup that the server needs before another client gets it.
     pub(crate) cleanup: Cleanup,
-    /// The client that had it last.
+    /// The client that had the server last.
     pub(crate) last_client: Option<ClientId>,
     /// That client's number of visits at that time. If the number has grown since, the client has been on other
     /// servers, and what it has left here is old.
     pub(crate) last_visit: u32,
-    /// Its present client had another server before.
+    /// The present client had another server before.
     pub(crate) visited_anew: bool,
     pub(crate) remembered: Remembered,
-    /// It is reserved for its last client because of that client's values of sequences: see
+    /// The server is reserved for its last client because of that client's values of sequences: see
     /// [`crate::session::sequences`].
     pub(crate) claimed: bool,
-    /// Custom settings that sessions have set or tried to set on it. From then on they are empty on it, not unknown.
+    /// Custom settings that sessions have set or tried to set on the server. Since then they are empty there, not
+    /// unknown.
     pub(crate) custom_names: HashSet<Box<str>, RandomState>,
-    /// It has a schema for temporary objects, since a client made some: see [`crate::preparing::replanning`].
+    /// The server has a schema for temporary objects, since a client made some: see [`crate::preparing::replanning`].
     pub(crate) temporary_schema: bool,
-    /// In session pooling: its client has left state that only the end of the connection undoes.
+    /// In session pooling: the client has left state that only the end of the connection undoes.
     pub(crate) leaves_traces: bool,
 }
 
@@ -103,7 +104,8 @@ impl ServerSession {
         }
     }
 
-    /// A client gets it, whose number of visits this is. Who had it before, if that is not known to be the client.
+    /// A client gets the server; `visits` counts the client's visits. Returns the client that had the server before,
+    /// unless the same client had it and has been on no other server since.
     #[inline(always)]
     pub(crate) fn visit(&mut self, id: ClientId, visits: &mut u32) -> Option<ClientId> {
         self.visited_anew = !self.was_last_visited_by(id, *visits);
@@ -119,25 +121,25 @@ impl ServerSession {
         before
     }
 
-    /// Whether this client had it last and has been on no other server since.
+    /// Whether this client had the server last and has been on no other server since.
     #[inline]
     pub(crate) fn was_last_visited_by(&self, id: ClientId, visits: u32) -> bool {
         self.last_client == Some(id) && self.last_visit == visits
     }
 
-    /// Whether it may remember values of sequences that are not its client's.
+    /// Whether the server may remember values of sequences that are not its client's.
     #[inline]
     pub(crate) fn is_stranger(&self) -> bool {
         self.remembered != Remembered::OfClient
     }
 
-    /// Whether a client may notice on it that it has served other sessions.
+    /// Whether a client may notice that the server has served other sessions.
     #[inline]
     pub(crate) fn has_traces(&self) -> bool {
         self.temporary_schema || !self.custom_names.is_empty()
     }
 
-    /// Its session sets a custom setting of this name.
+    /// The session sets a custom setting of this name.
     pub(crate) fn note_custom_setting(&mut self, name: &str) {
         if !self.custom_names.contains(name) && self.custom_names.len() < CUSTOM_NAMES_MAX {
             self.custom_names.insert(name.into());

@@ -20,7 +20,7 @@ pub(crate) const SETTINGS_MAX: usize = 256;
 /// The setting that a server refuses once it has used temporary tables.
 pub(crate) const TEMP_BUFFERS: &str = "temp_buffers";
 
-/// A setting's value.
+/// A setting and its value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) struct Setting {
     /// The name, in the server's spelling if the server reports it, otherwise in lower case.
@@ -143,7 +143,7 @@ impl Shape {
         &self.parse
     }
 
-    /// Whether `pg_temp` is in its search_path: objects created without a schema may be temporary.
+    /// Whether `pg_temp` is in the search_path: objects created without a schema may be temporary.
     #[inline]
     pub(crate) fn creates_temporary(&self) -> bool {
         self.creates_temporary
@@ -169,7 +169,7 @@ impl Shape {
         self.get(limit).is_some_and(|s| &*s.value != "0")
     }
 
-    /// Role and session authorization, if they differ from the user who logged in.
+    /// The role, if one is set, and the session authorization, if it differs from the user who logged in.
     pub(super) fn who(&self, home: &str) -> [Option<Arc<str>>; 2] {
         let away = |(at, name): (usize, &&str)| {
             let setting = self.get(name)?;

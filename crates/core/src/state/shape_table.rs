@@ -44,7 +44,6 @@ impl hashbrown::Equivalent<ByContent> for Vec<Setting> {
     }
 }
 
-/// All shapes in use.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ShapeTable {
     shapes: hashbrown::HashSet<ByContent, RandomState>,
