@@ -1,5 +1,5 @@
 //! The two statements that read a catalog (see [`crate::catalog::code`]). They run with `search_path = pg_catalog,
-//! pg_temp`, so that no operator of a client's takes part.
+//! pg_temp`, so that no operator that a client has made is used.
 //!
 //! Names and sources come in the encoding of the database, as `encode(.., 'escape')` writes them: a conversion to the
 //! session's encoding could fail.

@@ -15,7 +15,7 @@ pub(crate) type StatementName = Box<[u8]>;
 #[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Meaning {
     pub(crate) statement: Arc<Statement>,
-    /// The later of two moments: the client prepared it, the client was last told its rows.
+    /// The later of two moments: when the client prepared it, and when the client was last told its rows.
     pub(crate) since: Moment,
     /// When the client prepared it.
     pub(crate) made: Moment,
@@ -26,8 +26,8 @@ pub(crate) struct Meaning {
     /// A Describe of a portal has told the rows. Some drivers describe each portal; others rely on the first
     /// description.
     pub(crate) told_by_portal: bool,
-    /// No server has parsed it for this client yet, and it may mean something else than when another client prepared it: a
-    /// server parses it before its first use.
+    /// No server has parsed the statement for this client yet, and its text may mean something else than when another
+    /// client prepared it: a server parses it before its first use.
     pub(crate) is_unparsed: bool,
     /// The statement that servers hold under this name, if SQL has named it.
     pub(crate) client_named: Option<Arc<Statement>>,
@@ -166,7 +166,6 @@ impl Names {
         by_sql.map(|(name, _)| name.clone()).collect()
     }
 
-    /// All names.
     pub(crate) fn all(&self) -> Vec<Box<[u8]>> {
         self.names.keys().cloned().collect()
     }

@@ -1,9 +1,9 @@
 //! The prepared statements that one server holds, and how old their plans are.
 //!
-//! PostgreSQL refuses a plan whose rows DDL has changed since its Parse (0A000, "cached plan must not change result type").
-//! A client that shares a statement must get that error only if its own Parse came before the DDL. So a logical clock
-//! ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest moment
-//! at which its plan is known to have been good.
+//! PostgreSQL refuses a plan whose rows DDL has changed since its Parse (0A000, "cached plan must not change result
+//! type"). A client that shares a statement must get that error only if its own Parse came before the DDL. So a logical
+//! clock ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest
+//! moment at which its plan is known to have been good.
 
 mod doubt;
 
@@ -24,25 +24,26 @@ pub(crate) struct Moment(pub(crate) u64);
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct HeldStatement {
     pub(crate) statement: Arc<Statement>,
-    /// The latest moment at which its plan is known to give the statement's rows.
+    /// The latest moment at which the plan is known to give the statement's rows.
     pub(crate) good: Moment,
-    /// When it was last used. When the server has answered that use without an error, `good` may become this moment.
+    /// When the copy was last used. When the server has answered that use without an error, `good` may become this
+    /// moment.
     used: Moment,
-    /// When it was prepared.
+    /// When the copy was prepared.
     parsed: Moment,
     /// The types of its parameters, if its statement leaves one open and they are known.
     types: Option<Types>,
     pub(crate) rows: Option<Rows>,
-    /// It must be closed and prepared again before its next use.
+    /// The copy must be closed and prepared again before its next use.
     pub(crate) outdated: bool,
-    /// An internal Describe of it has not been answered.
+    /// An internal Describe of the copy has not been answered.
     pub(crate) asked: bool,
-    /// It was prepared while its client had temporary objects, and may refer to them.
+    /// The copy was prepared while its client had temporary objects, and may refer to them.
     beside_temporary: bool,
 }
 
 impl HeldStatement {
-    /// Whether a client that relies on these types may use it; `None` if they are not known.
+    /// Whether a client that relies on these types may use the copy; `None` if the copy's types are not known.
     #[inline]
     pub(crate) fn has_types(&self, types: &Types) -> Option<bool> {
         match &self.types {
@@ -63,7 +64,7 @@ pub(crate) struct Held {
     client_named: HashMap<Box<[u8]>, u64, RandomState>,
     /// Everything that was sent before this moment has been answered.
     answered: Moment,
-    /// The latest error.
+    /// The moment of the latest error.
     erred: Moment,
     /// The copies whose `good` was set in the present transaction.
     provisional: Vec<u64>,
@@ -75,18 +76,18 @@ pub(crate) struct Held {
     doubts_at_end: bool,
     /// Each transaction may run in another session, so no statement is relied on beyond its transaction.
     forgets: bool,
-    /// Its client has temporary objects, or may have.
+    /// The server's client has temporary objects, or may have.
     temporary: bool,
     /// There was an error since the server was last idle.
     failed: bool,
     /// There was an error since the latest ReadyForQuery.
     segment_failed: bool,
-    /// A part of the present transaction has been undone, maybe DDL that plans rely on.
+    /// A part of the present transaction has been undone, perhaps DDL that plans rely on.
     pub(crate) rolled_back: bool,
     /// The latest command tag was COMMIT.
     pub(crate) committed: bool,
     pub(crate) unnamed: Unnamed,
-    /// The client under whose names it may hold statements.
+    /// The client under whose names the server may hold statements.
     pub(crate) lends_to: Option<ClientId>,
 }
 
@@ -113,7 +114,7 @@ impl Held {
         }
     }
 
-    /// Whether the server holds it. If it does, it becomes the most recently used.
+    /// Whether the server holds this statement. If it does, the statement becomes the most recently used.
     #[inline]
     pub(crate) fn touch(&mut self, id: u64) -> bool {
         if id <= INTERNAL_ID_MAX {
@@ -140,14 +141,14 @@ impl Held {
         self.copies.peek_mut(&id)
     }
 
-    /// Whether the server holds it, as far as is known.
+    /// Whether the server holds this statement, as far as is known.
     pub(crate) fn usable(&self, id: u64) -> bool {
         self.copies
             .peek(&id)
             .is_some_and(|c| !c.outdated && c.good >= self.doubted)
     }
 
-    /// Whether the server holds it with a plan that is not older than this moment, as far as is known.
+    /// Whether the server holds this statement with a plan that is not older than `since`, as far as is known.
     pub(crate) fn is_as_good_as(&self, id: u64, since: Moment) -> bool {
         self.usable(id) && self.copies.peek(&id).is_some_and(|c| c.good >= since)
     }
@@ -169,9 +170,9 @@ impl Held {
         self.unproven.contains(&id)
     }
 
-    /// Its client has temporary objects from now on, or no longer has any. In the second case PostgreSQL's parser may
-    /// not find what the statements that were prepared meanwhile refer to: they are prepared again at their next use or
-    /// Parse.
+    /// The server's client has temporary objects from now on, or no longer has any. In the second case PostgreSQL's
+    /// parser may not find what the statements that were prepared meanwhile refer to: they are prepared again at their
+    /// next use or Parse.
     pub(crate) fn temporary_objects(&mut self, are_there: bool) {
         if std::mem::replace(&mut self.temporary, are_there) && !are_there {
             let beside = self.copies.iter_mut().filter(|(_, c)| c.beside_temporary);
@@ -179,7 +180,7 @@ impl Held {
         }
     }
 
-    /// A statement that was prepared at this moment; 0 if the moment is not known.
+    /// Adds a statement that was prepared at this moment; 0 if the moment is not known.
     pub(crate) fn insert(&mut self, statement: Arc<Statement>, now: Moment) {
         if statement.id <= INTERNAL_ID_MAX {
             self.internal.retain(|(s, _)| s.id != statement.id);
@@ -237,7 +238,6 @@ impl Held {
         }
     }
 
-    /// All statements under internal names.
     pub(crate) fn all_under_internal_names(&self) -> Vec<Arc<Statement>> {
         let copies = self
             .copies
@@ -247,7 +247,6 @@ impl Held {
         self.internal.iter().map(|(s, _)| s).chain(copies).cloned().collect()
     }
 
-    /// The internal statements.
     pub(crate) fn all_internal(&self) -> Vec<Arc<Statement>> {
         self.internal.iter().map(|(s, _)| s.clone()).collect()
     }
@@ -303,14 +302,14 @@ impl Held {
         self.segment_failed = true;
     }
 
-    /// The server has sent ReadyForQuery: whether it has sent an error since the one before.
+    /// The server has sent ReadyForQuery. Returns whether it has sent an error since the ReadyForQuery before.
     #[inline]
     pub(crate) fn take_segment_failed(&mut self) -> bool {
         std::mem::take(&mut self.segment_failed)
     }
 
-    /// The server has sent ReadyForQuery and owes nothing. `between`: no transaction is open. `in_block`: a block was
-    /// open before.
+    /// The server has sent ReadyForQuery and owes nothing. `between`: no transaction is open. `in_block`: a transaction
+    /// block was open before.
     pub(crate) fn note_ready(&mut self, now: Moment, between: bool, in_block: bool) {
         self.answered = now;
         self.unproven.clear();
@@ -340,7 +339,7 @@ impl Held {
         }
     }
 
-    /// It has been prepared with these types.
+    /// The statement has been prepared with these types.
     pub(crate) fn give_types(&mut self, id: u64, types: &Types) {
         if let Some(copy) = self.copies.peek_mut(&id) {
             copy.types = Some(types.clone());

@@ -4,7 +4,6 @@ use crate::base::secret_names::{InternalNames, SecretNames};
 use crate::statements::prepared::Statement;
 use std::sync::Arc;
 
-/// The internal statements.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct InternalStatements {
     /// Other internal names.

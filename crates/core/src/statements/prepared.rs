@@ -35,15 +35,14 @@ pub(crate) struct Statement {
     pub(crate) is_private: bool,
     /// See [`Statement::server_name`].
     name: Box<[u8]>,
-    /// Query text.
     pub(crate) query: Box<[u8]>,
     /// Parameter types as in Parse: count and OIDs.
     pub(crate) types: Box<[u8]>,
-    /// Settings it was parsed under.
+    /// The settings that the statement was parsed under.
     pub(crate) settings: ParseSettings,
-    /// What kind of statement its text is.
+    /// What kind of statement the text is.
     pub(crate) verdict: pgweir_sql::Statement,
-    /// What its text may do to the session.
+    /// What the text may do to the session.
     pub(crate) effects: pgweir_sql::Effects,
     /// The server infers the type of a parameter: see [`crate::statements::parameter_types`].
     pub(crate) infers: bool,
@@ -51,14 +50,14 @@ pub(crate) struct Statement {
     pub(crate) has_constants: bool,
     /// An existing copy may answer a Parse: nothing in the copy can become outdated unless PostgreSQL notices it.
     pub(crate) keeps: bool,
-    /// By its text it may return rows. A statement without rows has no result that DDL could change.
+    /// By its text the statement may return rows. A statement without rows has no result that DDL could change.
     pub(crate) may_return_rows: bool,
-    /// It only reads rows, and locks none.
+    /// The statement only reads rows, and locks none.
     pub(crate) only_reads: bool,
 }
 
 impl Statement {
-    /// Reads from the text all that is kept of it. `name` is the internal name.
+    /// Keeps what the text says about the statement. `name` is the internal name.
     pub(crate) fn new(
         id: u64,
         name: Box<[u8]>,
@@ -124,37 +123,36 @@ impl Statement {
         }
     }
 
-    /// The name servers know it by.
+    /// The name by which servers know the statement.
     #[inline]
     pub(crate) fn server_name(&self) -> &[u8] {
         &self.name
     }
 
-    /// How it is prepared, and its name, if it is client-named.
+    /// How the statement is prepared, and its name, if it is client-named.
     pub(crate) fn client_name(&self) -> Option<(Kind, &[u8])> {
         self.is_client_named().then_some((self.kind, self.server_name()))
     }
 
-    /// Whether it is client-named.
     pub(crate) fn is_client_named(&self) -> bool {
         self.kind != Kind::Shared
     }
 
-    /// Whether it is a bare BEGIN or START TRANSACTION.
+    /// Whether the statement is a bare BEGIN or START TRANSACTION.
     #[inline]
     pub(crate) fn begins_block(&self) -> bool {
         use pgweir_sql::Statement::{Begin, StartTransaction};
         matches!(self.verdict, Begin | StartTransaction)
     }
 
-    /// Whether it ends prepared statements.
+    /// Whether the statement ends prepared statements.
     #[inline]
     pub(crate) fn ends_some(&self) -> bool {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
         matches!(self.verdict, DeallocateAll | DiscardAll | Deallocate(_))
     }
 
-    /// The prepared statements that it ends.
+    /// The prepared statements that the statement ends.
     pub(crate) fn ends(&self) -> Option<Ends> {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
         match &self.verdict {

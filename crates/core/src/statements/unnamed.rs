@@ -1,6 +1,5 @@
 //! The unnamed statement of a server.
 
-/// The unnamed statement of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Unnamed {
     /// There is none.

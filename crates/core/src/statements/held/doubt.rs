@@ -42,7 +42,7 @@ impl Held {
         self.doubted = now;
     }
 
-    /// Whether a client may ever have prepared a statement under a name that it knew.
+    /// Whether a client may ever have prepared a statement under an internal name, if it knew the name.
     pub(crate) fn was_doubted(&self) -> bool {
         self.doubted > Moment::default()
     }
