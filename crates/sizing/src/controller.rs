@@ -1,9 +1,9 @@
 //! The experiments: which limit is in force for how long.
 //!
 //! Time is cut into windows. A window at the *base*, the limit found so far, is followed by one at another limit (a
-//! *probe*) if there is one that is worth trying, then by one at the base again, and so on. A pause after each change of
-//! the limit lets the requests of the old limit end. `evidence` says what a window is good for and what follows from it,
-//! `choice` which limit is tried next.
+//! *probe*) if one is worth trying, then by one at the base again, and so on. A pause after each change of the limit
+//! lets the requests of the old limit end. `evidence` says what a window is good for and what follows from it, `choice`
+//! which limit is tried next.
 
 mod choice;
 mod evidence;
@@ -18,22 +18,21 @@ use evidence::Use;
 
 /// Completions of equal cost that a window should have.
 const COMPLETIONS: f64 = 25.0;
-/// A probe that has so many ends early if it has not even this share of the base's speed.
+/// A probe with this many completions ends early if it is slower than this share of the base's speed.
 const HOPELESS_COMPLETIONS: f64 = 8.0;
 const HOPELESS_SPEED: f64 = 0.5;
-/// Shortest window.
 const WINDOW_SECONDS_MIN: f64 = 0.05;
 /// Shortest pause after the limit has changed.
 const PAUSE_SECONDS_MIN: f64 = 0.01;
-/// Longest pause, and longest window that is planned; a window waits twice as long for its completions.
+/// Longest pause, and longest planned window; a window with too few completions stays open for up to twice as long.
 const PLANNED_SECONDS_MAX: f64 = 2.0;
-/// A pause and a window last so many times as long as the requests that make up the work.
+/// How many times as long as the requests that make up the work a pause and a window last.
 const PAUSE_SERVICES: f64 = 1.25;
 const WINDOW_SERVICES: f64 = 2.0;
-/// The servers stand still if nothing has been completed for so long: seconds, and the usual time between two.
+/// The servers stand still if no request has completed for this long: in seconds, and in usual times between two.
 const GAP_SECONDS: f64 = 0.1;
 const GAP_SPACINGS: f64 = 10.0;
-/// After a step, so many windows are put down to the new limit alone, and not to the workload: a wrong step shows at once.
+/// This many windows after a step are put down to the new limit alone, not to the workload: a wrong step shows at once.
 const PROBATION: u32 = 2;
 /// Servers that have just been connected are slow at first: their caches are empty.
 const WARMING_SECONDS: f64 = 0.25;
@@ -87,12 +86,12 @@ pub struct Controller {
     at: usize,
     doing: Doing,
     due_us: u64,
-    /// At the limit in force, and at the base.
+    /// The pace at the limit in force, and at the base.
     pace: Pace,
     base_pace: Pace,
     /// Seconds from a change of the limit to the next window.
     pause: f64,
-    /// When the last window that was good for something ended.
+    /// When the last window that was of use ended.
     measured_us: u64,
     /// When each rung was last measured.
     tried_us: Vec<u64>,
@@ -100,7 +99,7 @@ pub struct Controller {
     surprises: u32,
     /// Windows at a new base that must still confirm the step.
     probation: u32,
-    /// Windows at the base that have shown nothing since the latest that did.
+    /// Windows at the base that have shown nothing since the latest one that has shown something.
     unseen: u32,
     /// Windows in a row in which the servers stood still for a while.
     stalls: u32,
@@ -113,7 +112,7 @@ pub struct Controller {
     /// Servers that could be connected, and until when that is believed.
     reach: u32,
     reach_until_us: u64,
-    /// Servers that work on long requests, which no limit below can stop, and until when that is believed.
+    /// Servers that work on long requests, which a lower limit cannot stop, and until when that is believed.
     floor: u32,
     floor_until_us: u64,
     /// Servers that are connected, and those that work.
@@ -205,7 +204,7 @@ impl Controller {
         self.held
     }
 
-    /// The server was restarted, or the endpoint leads to another server: begins softly.
+    /// The server was restarted, or the endpoint leads to another server: begins again at the first limit, or lower.
     pub fn restarted(&mut self, now_us: u64) {
         let to = self.base.min(self.ladder.at_most(self.start));
         self.step_to(to, Reason::Restarted, now_us);
@@ -268,7 +267,7 @@ impl Controller {
         }
     }
 
-    /// Opens the window once no more servers work than may.
+    /// Opens the window when no more servers work than the limit allows.
     fn drain(&mut self, since_us: u64, now_us: u64) {
         if self.working <= self.limit() || self.at == self.base {
             self.open(now_us);
@@ -335,7 +334,7 @@ impl Controller {
         }
     }
 
-    /// A window has shown nothing: back to the base. Time goes by, but what is known and suspected stays.
+    /// A window has shown nothing: goes back to the base. Time goes by, but what is known and suspected stays.
     fn rest(&mut self, now_us: u64) {
         self.noise.interrupt();
         if self.at == self.base {

@@ -31,7 +31,6 @@ impl Ladder {
         self.rungs.len()
     }
 
-    /// The limit of rung `at`.
     pub(crate) fn limit(&self, at: usize) -> u32 {
         self.rungs[at]
     }

@@ -4,8 +4,8 @@
 //! other limits for moments, compares the work done, and moves to the limit that does the most; of equal limits, to the
 //! smallest. docs/decisions/0025-sizing.md says how it was chosen.
 //!
-//! This crate knows no pool, no client, no server, no clock and no randomness: times are arguments, in microseconds, and
-//! the same calls give the same limits.
+//! This crate knows no pool, no client, no server, no clock and no randomness: times are arguments, in microseconds,
+//! and the same calls give the same limits.
 #![forbid(unsafe_code)]
 
 mod controller;

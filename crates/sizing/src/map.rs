@@ -1,15 +1,16 @@
 //! What is believed of the throughput at each limit.
 //!
-//! The map holds, for each rung of the ladder, the logarithm of the work done in a second, as a mean; and how far each two
-//! rungs' errors go together, as a matrix of covariances. Two assumptions make it:
+//! The map holds, for each rung of the ladder, the mean of the logarithm of the work done in a second; and, as a matrix
+//! of covariances, how far the errors of each two rungs go together. It rests on two assumptions:
 //!
 //! - Throughput changes little between neighbouring limits: the difference between two limits is a random walk over the
 //!   logarithm of the limit. So a measurement at one limit says something of those near it.
-//! - As time passes, all limits rise and fall together by much (the workload drifts), and differently by little. So what
-//!   was measured long ago at another limit says little of the difference; two measurements close in time say much.
+//! - As time passes, the throughput at all limits rises and falls together by much (the workload drifts), and the
+//!   differences change by little. So what was measured long ago at another limit says little of the difference; two
+//!   measurements close in time say much.
 //!
-//! A measurement is then worked in by the rules of probability (a Kalman filter). The test of significance is the mean of
-//! a difference divided by its deviation.
+//! A measurement is then worked in by the rules of probability (a Kalman filter). The test of significance is the mean
+//! of a difference divided by its deviation.
 
 /// Variance of the difference between two limits, of which one is e times the other, before anything is known: doubling
 /// the limit changes throughput by about 40 %.
@@ -75,7 +76,7 @@ impl Map {
         }
     }
 
-    /// Rungs on the same side of `around` share the way up to the nearer one.
+    /// Makes the differences from `around` less certain. Rungs on the same side share the way up to the nearer one.
     fn blur_shape(&mut self, variance: f64, around: usize) {
         let count = self.means.len();
         let centre = self.positions[around];

@@ -2,7 +2,7 @@
 //!
 //! A completion counts as much as its class costs: the mean service time of the class, relative to that of the other
 //! classes. A window in which only the mix has changed then shows the same work as the one before. Service times change
-//! with the limit as well, but those of all classes together; so the costs are kept relative to how slow the server is at
+//! with the limit, too, but those of all classes together. So the costs are kept relative to how slow the server is at
 //! the time, and what remains is the work itself.
 
 /// Classes that are told apart; the others share one.
@@ -11,9 +11,9 @@ const CLASSES_MAX: usize = 64;
 const PLACES: usize = 256;
 /// Places looked at before a class is put with the others.
 const STEPS_MAX: usize = 8;
-/// A class's cost follows the latest so many completions.
+/// A class's cost follows about this many of its latest completions.
 const COST_MEMORY: f64 = 5_000.0;
-/// A window's share in the long-term shares of the classes.
+/// The weight of one window in the long-term shares of the classes.
 const SHARE_WEIGHT: f64 = 0.1;
 
 /// One class: what the present window has seen of it, and what is known of it.
@@ -34,7 +34,7 @@ struct Class {
 pub(crate) struct Window {
     pub(crate) seconds: f64,
     pub(crate) completions: f64,
-    /// Completions of equal cost that would say as much.
+    /// How many completions of equal cost would say as much.
     pub(crate) effective: f64,
     /// Work completed per second, in the unit of the class costs.
     pub(crate) rate: f64,
@@ -52,7 +52,6 @@ pub(crate) struct Window {
     pub(crate) slowness: f64,
 }
 
-/// The counters.
 #[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Meter {
     began_us: u64,
@@ -118,8 +117,9 @@ impl Meter {
         0
     }
 
-    /// How many completions of equal cost would say as much as those of the window so far: if a few of them make up most
-    /// of the work, only these few count. Classes that are missing by chance count as well, by their usual share.
+    /// How many completions of equal cost would say as much as those of the window so far: if a few of them make up
+    /// most of the work, only these few count. Classes that are missing by chance count as well, with their usual
+    /// share.
     pub(crate) fn effective(&self) -> f64 {
         let (mut work, mut squares, mut usual) = (0.0, 0.0, 0.0);
         for class in &self.classes {

@@ -1,7 +1,7 @@
 //! How far two windows at the same limit differ.
 //!
-//! The estimate is kept for one completion, so that it holds for windows with many and for windows with few: when requests
-//! become 100 times as long, the windows before say how noisy those after are.
+//! The estimate is kept for one completion, so that it holds for windows with many completions and with few: when
+//! requests become 100 times as long, the windows before say how noisy those after are.
 
 use crate::meter::Window;
 
@@ -9,9 +9,9 @@ use crate::meter::Window;
 const GUESS_WINDOWS: f64 = 3.0;
 /// Relative variance of requests of one class, as a first guess.
 const GUESS_VARIANCE: f64 = 0.4;
-/// The estimate follows the latest so many windows.
+/// The estimate follows about this many of the latest windows.
 const MEMORY_WINDOWS: f64 = 40.0;
-/// A difference beyond so many variances counts as this many.
+/// A squared difference above this many variances counts as this many.
 const CLIP: f64 = 9.0;
 /// Variance that is there however many completions a window has.
 const FLOOR: f64 = 2e-5;
@@ -20,7 +20,7 @@ const FLOOR: f64 = 2e-5;
 #[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Noise {
     windows: f64,
-    /// Variance of a window with one completion: one with n of them has the n-th part.
+    /// Variance of a window with one completion; a window with n completions has the n-th part of it.
     variance: f64,
     completions: f64,
     latest: Option<(usize, f64)>,
@@ -51,7 +51,6 @@ impl Noise {
         self.latest = Some((at, value));
     }
 
-    /// Variance of such a window.
     pub(crate) fn variance(&self, window: &Window) -> f64 {
         if self.windows == 0.0 {
             return guess(window);
@@ -60,7 +59,8 @@ impl Noise {
         (self.variance / completions).max(guess(window) / 4.0)
     }
 
-    /// By how much a difference must be the greater because the variance is itself only estimated, as in Student's test.
+    /// The factor by which a difference must be greater because the variance itself is only estimated, as in Student's
+    /// test.
     pub(crate) fn doubt(&self) -> f64 {
         1.0 + 2.0 / self.windows.max(GUESS_WINDOWS)
     }

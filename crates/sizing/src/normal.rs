@@ -3,7 +3,7 @@
 /// 1 / sqrt(2 pi)
 const DENSITY_AT_0: f64 = 0.398_942_280_401_432_7;
 
-/// Mean of what is above 0 of a normal distribution, what is below counting as 0.
+/// Mean of a normal distribution whose values below 0 count as 0.
 pub(crate) fn mean_above(mean: f64, deviation: f64) -> f64 {
     if deviation <= 0.0 {
         return mean.max(0.0);

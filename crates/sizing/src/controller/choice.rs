@@ -9,7 +9,7 @@ use std::ops::{Range, RangeInclusive};
 
 /// A limit e times as great must do this much more, as a logarithm: doubling the limit must give 1.4 %.
 const PRICE: f64 = 0.02;
-/// A difference counts if it is so many deviations.
+/// A difference counts if it is at least this many deviations.
 const SIGNIFICANT: f64 = 2.0;
 /// A gain below this is not worth a step.
 const GAIN_MIN: f64 = 0.003;
@@ -22,17 +22,17 @@ const PROBE_WINDOWS: f64 = 1.5;
 /// How far a probe may go up and down: factors of the limit.
 const UP: f64 = 2.0;
 const DOWN: f64 = 16.0;
-/// A limit above whose difference has at least this deviation is tried first: to go up costs little if requests are slow,
-/// and to go down much.
+/// A higher limit is tried first if its difference has more than this deviation: if requests are slow, going up costs
+/// little and going down costs much.
 const UNKNOWN: f64 = 0.3;
 /// A check without a queue begins this far below the servers at work, so that a queue appears.
 const BELOW_ACTIVE: f64 = 1.5;
-/// Limits up to half and twice the base are tried again after so many seconds; later if a trial would then cost more than
-/// this share of the work. The half and the twice itself are tried more often.
+/// Limits from half to twice the base are tried again after this many seconds, or later if a trial would then cost more
+/// than this share of the work. The half and the double are tried more often.
 const STALE: (f64, f64) = (15.0, 0.000_7);
 const STALE_END: (f64, f64) = (3.0, 0.003);
 const STALE_AT: f64 = 2.0;
-/// From so far away on a trial counts as one of the half or the twice.
+/// A trial counts as one of the half or the double if its limit is at least this factor away from the base.
 const STALE_FROM: f64 = 1.5;
 
 impl Controller {
@@ -96,7 +96,7 @@ impl Controller {
         best.1
     }
 
-    /// A limit that has not been tried for long, as a check on what is believed: of those up to twice and half the base.
+    /// A limit from half to twice the base that has not been tried for long, as a check on what is believed.
     fn stale(&self, window: f64) -> Option<usize> {
         if self.checks > 0 {
             return None;
@@ -136,7 +136,7 @@ impl Controller {
         self.ladder.at_most(self.reach).max(self.base)
     }
 
-    /// The rung at `limit`, or the lowest one above the requests that do not end.
+    /// The rung at `limit`, or a higher one if that is needed for the requests that do not end.
     fn lowest(&self, limit: f64) -> usize {
         self.ladder
             .at_most(limit as u32)
@@ -144,8 +144,8 @@ impl Controller {
             .min(self.base)
     }
 
-    /// By how much `rung` is better than the base, its price included, and the deviation of that. While nobody waits, it
-    /// is the lower limit that has a price: it makes clients wait.
+    /// By how much `rung` is better than the base, less its price, and the deviation of that. While nobody waits, the
+    /// lower limit has the price, because it makes clients wait.
     fn gain(&self, rung: usize) -> (f64, f64) {
         let difference = self.map.difference(rung, self.base);
         let price = if self.checks > 0 { -PRICE } else { PRICE };

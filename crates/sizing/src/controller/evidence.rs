@@ -9,31 +9,35 @@ const COMPLETIONS_MIN: f64 = 1.0;
 /// What a probe without a completion counts as: half a completion, with a deviation of a factor of 4.
 const NONE_COMPLETIONS: f64 = 0.5;
 const NONE_VARIANCE: f64 = 2.0;
-/// A window without completions for this share of its time, or for GAP_SECONDS, is left out; so many of them at most.
+/// A window that has no completions for this share of its time, or for GAP_SECONDS, is left out; at most this many
+/// in a row.
 const GAP_SHARE: f64 = 0.25;
 const STALLS_MAX: u32 = 3;
-/// If a higher limit does away with the queue, the clients are still there as long as they use this share of the base.
+/// If a higher limit does away with the queue, the clients are still there if they use this share of the base's
+/// servers.
 const STILL_THERE: f64 = 0.85;
-/// Share of the time in which nobody may wait.
+/// In a window that counts as one with a queue, no request waits for at most this share of the time.
 pub(super) const DRY_SHARE: f64 = 0.05;
 /// How much the differences between limits may change in a second, as a variance.
 const SHAPE_DRIFT: f64 = 1e-4;
 /// How much the level may change from window to window: a share of the noise, and an absolute part for each second.
 const LEVEL_DRIFT_SHARE: f64 = 0.25;
 const LEVEL_DRIFT: f64 = 1e-4;
-/// A window that shows nothing erases nothing: the next one is still compared with what was known before. The level may
-/// have changed meanwhile as in other windows, in at most so many of them.
+/// A window that shows nothing does not make the controller forget: the next one is still compared with what was known
+/// before. In each window that shows nothing the level may change as in others, but at most this many count.
 const UNSEEN_MAX: u32 = 40;
-/// A window beyond so many deviations, and by so much, may mean that the workload has changed; two in a row do.
+/// A window that differs from the expected by more than this many deviations, and by more than this, may mean that the
+/// workload has changed; two such windows in a row mean it.
 const CHANGE_DEVIATIONS: f64 = 4.0;
 const CHANGE_MIN: f64 = 0.15;
-/// A difference is known if its deviation is below this; probes that contradict it put all of them in doubt.
+/// A difference is known if its deviation is below this. Probes that contradict a known one put all differences in
+/// doubt.
 const KNOWN_DEVIATION: f64 = 0.15;
 /// Share of the service time in other classes that means that the mix has changed.
 const STRANGE: f64 = 0.5;
-/// Requests that take so many times as long as usual may have too many beside them, even if nobody waits.
+/// If requests take this many times as long as usual, too many may be at work, even if nobody waits.
 const SUSPICIOUS: f64 = 1.5;
-/// Probes after that.
+/// Probes in the check that follows.
 const CHECKS: u32 = 12;
 /// Fewer servers at work are not worth a check.
 const CHECKED_MIN: f64 = 2.0;
@@ -96,8 +100,8 @@ impl Controller {
         self.stalls > 0
     }
 
-    /// Whether fewer servers might do more although nobody waits: requests have become slower, or are others. That begins
-    /// a check.
+    /// Whether fewer servers might do more although nobody waits: requests have become slower, or other requests have
+    /// come. If so, a check begins.
     fn is_suspicious(&mut self, window: &Window, active: f64) -> bool {
         let slower = window.slowness / self.usual.0;
         let faster = slower < 1.0 / SUSPICIOUS && active > self.usual.1 / SUSPICIOUS;
@@ -123,7 +127,7 @@ impl Controller {
         true
     }
 
-    /// Nothing was completed. At another limit than the base this says a little: that it is not much better.
+    /// Nothing was completed. At another limit than the base this says a little: that this limit is not much better.
     pub(super) fn learn_nothing_came(&mut self, since_us: u64, now_us: u64) -> Option<Step> {
         if self.at != self.base && self.base_pace.speed > 0.0 && self.meter.somebody_waits() {
             let seconds = now_us.saturating_sub(since_us) as f64 / 1e6;
@@ -192,8 +196,8 @@ impl Controller {
         }
     }
 
-    /// Whether a probe shows something else than is known of its limit: once, it is left out and repeated; twice, all that
-    /// is known of the differences is in doubt.
+    /// Whether a probe contradicts what is known of its limit. The first such probe is left out and repeated; after the
+    /// second, all known differences are in doubt.
     fn contradiction(&mut self, surprising: bool) -> Surprise {
         let known = self.map.difference(self.at, self.base).deviation < KNOWN_DEVIATION;
         if !surprising || !known {
