@@ -1,4 +1,4 @@
-//! Conversations in which somebody changes a message, and any bytes at all.
+//! Conversations in which a message is changed on its way, or in which any bytes are sent.
 
 use super::*;
 

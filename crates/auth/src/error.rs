@@ -223,8 +223,8 @@ pub enum ServerAuthError {
         /// Bytes allowed.
         max: usize,
     },
-    /// A message that has no place at this point: a second question, or an early AuthenticationOk from a server that has
-    /// not yet proved that it knows the secret.
+    /// A message that has no place at this point: a second question, or an early AuthenticationOk from a server that
+    /// has not yet proved that it knows the secret.
     #[error("server sent {got}, expected {expected}")]
     OutOfTurn {
         /// Name of the message that came.

@@ -19,13 +19,13 @@
 //!
 //! # Seams
 //!
-//! * HBA and ident rules are another crate's; the caller chooses a [`ClientAuthMethod`] before [`ClientAuth::new`]. `cert`
-//!   and `peer` ask the client nothing: the caller has looked at the certificate, or asked the operating system.
+//! * HBA and ident rules are another crate's; the caller chooses a [`ClientAuthMethod`] before [`ClientAuth::new`].
+//!   `cert` and `peer` ask the client nothing: the caller has looked at the certificate, or asked the operating system.
 //! * A secret that must be fetched first: an exchange starts out waiting, and [`ClientAuth::handle_secret`] begins it.
-//! * LDAP and PAM ask for a clear text password, which the caller has checked by others: [`ClientStep::Judge`],
+//! * LDAP and PAM ask for a clear text password, which the caller has others check: [`ClientStep::Judge`],
 //!   [`ClientAuth::handle_verdict`].
-//! * Channel binding (`SCRAM-SHA-256-PLUS`, tls-server-end-point) is a property of the TLS connection: the certificate's
-//!   hash is an argument of both exchanges, [`ClientAuth::offer_channel_binding`] and [`ServerAuth::bind_to`].
+//! * Channel binding (`SCRAM-SHA-256-PLUS`, tls-server-end-point) is a property of the TLS connection: the hash of the
+//!   certificate is an argument of both exchanges, [`ClientAuth::offer_channel_binding`] and [`ServerAuth::bind_to`].
 #![forbid(unsafe_code)]
 
 mod auth_request;

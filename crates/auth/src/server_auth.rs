@@ -68,7 +68,7 @@ pub struct ServerAuth {
     user: Vec<u8>,
     credential: Credential,
     nonce: [u8; NONCE_RAW_BYTES],
-    /// Hash of the server's certificate, where it can be bound to.
+    /// Hash of the server's certificate, if the exchange can be bound to it.
     end_point: Option<Arc<[u8]>>,
     state: State,
 }
@@ -155,7 +155,7 @@ impl ServerAuth {
         let end_point = self.end_point.as_deref().unwrap_or_default();
         let (mechanism, gs2) = match &self.end_point {
             Some(_) if offers(SCRAM_SHA_256_PLUS) => (SCRAM_SHA_256_PLUS, Gs2::EndPoint),
-            // A server that has offered it nevertheless knows now that somebody has taken the offer away.
+            // If the server has offered it after all, it now knows that somebody has removed the offer.
             Some(_) => (SCRAM_SHA_256, Gs2::NotOffered),
             None => (SCRAM_SHA_256, Gs2::NotSupported),
         };

@@ -259,7 +259,7 @@ fn no_bit_of_a_servers_signature_is_without_meaning() {
 fn a_server_with_another_password_is_found_out_by_its_signature() {
     let mut ours = auth(password());
     until_proof(&mut ours, ScramVerifier::from(&keys()));
-    // It cannot check our proof, so it signs with what it has.
+    // The server cannot check our proof, so it signs with what it has.
     let mut other = auth(Credential::Password(Password::from("other")));
     let (server, proof) = until_proof(
         &mut other,
@@ -316,7 +316,7 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a server says, we do not panic; and once SCRAM has begun, no guesswork ends it well.
+    /// Whatever a server says, the pooler does not panic; and once SCRAM has begun, no guessed message ends it well.
     #[test]
     fn whatever_a_server_says_is_survived(messages in prop::collection::vec(requests(), 1..6)) {
         let mut ours = auth(password());

@@ -23,7 +23,7 @@ impl ClientAuth {
         }
     }
 
-    /// Somebody else has derived the keys of [`ClientStep::Derive`].
+    /// The caller has derived the keys of [`ClientStep::Derive`].
     pub fn handle_keys(&mut self, derived: ScramKeys, keys: &mut ScramKeyCache) -> ClientStep {
         let State::AwaitKeys {
             password,

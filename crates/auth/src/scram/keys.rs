@@ -70,7 +70,7 @@ impl fmt::Debug for ScramKeys {
     }
 }
 
-/// Keys that somebody else derives, on another thread: the derivation is slow.
+/// Keys that the caller derives on another thread, because the derivation is slow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Derivation {
     /// The password that a client has sent in clear text.
@@ -168,8 +168,7 @@ impl fmt::Debug for ScramKeyCache {
     }
 }
 
-/// Lengths come first, so that the end of a password cannot be taken for the beginning of a salt. The hash is keyed by
-/// the salt, like the keys of a hash table.
+/// The hash is keyed by the salt. The length of the salt is hashed, too, because HMAC fills up a short key with zeros.
 fn entry_name(password: &[u8], salt: &[u8], iterations: u32) -> Key {
     let mut mac = Hmac::<Sha256>::new_from_slice(salt).expect("HMAC takes keys of any length");
     mac.update(&(salt.len() as u64).to_be_bytes());

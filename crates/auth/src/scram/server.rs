@@ -6,7 +6,7 @@ use super::messages::{ClientFinal, ClientFirst, Gs2};
 use super::{ScramKeys, ScramVerifier, auth_message, encode, hmac, sha256, xor};
 use crate::error::ScramFault;
 
-/// What was offered of channel binding, and what the client has made of it.
+/// Whether channel binding was offered, and what the client has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer<'a> {
     /// There is no TLS, or its certificate has no hash to bind to.
@@ -18,8 +18,8 @@ pub enum Offer<'a> {
 }
 
 impl Offer<'_> {
-    /// What the client must repeat in `c=`, after its first message had this flag. A client that thinks that there was
-    /// no offer when there was one talks to somebody who has taken it away (RFC 5802, section 6).
+    /// What the client must repeat in `c=`, if its first message had this flag. If a client believes that there was no
+    /// offer although there was one, somebody between client and pooler has removed the offer (RFC 5802, section 6).
     fn expected(self, flag: Gs2) -> Result<Vec<u8>, ScramFault> {
         match (flag, self) {
             (Gs2::EndPoint, Offer::Taken(hash)) => Ok(flag.channel_binding(hash)),
