@@ -2,8 +2,8 @@
 
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header};
 
-/// Of a message, a client without a server must have sent this many bytes, or all of it if it is shorter, before the
-/// client gets a server. For a Parse the number is [`STATEMENT_BYTES_MAX`].
+/// A client without a server gets one only when this many bytes of its message have arrived, or all of it if it is
+/// shorter. For a Parse the number is [`STATEMENT_BYTES_MAX`].
 const BEFORE_SERVER_BYTES_MAX: usize = 64 * 1024;
 
 /// The longest Parse message that is kept, bytes. A longer one is sent to the server unchanged, and pins its client.

@@ -1,8 +1,8 @@
 //! What a step wants to write, and to which connection.
 //!
 //! The core does not copy what it forwards: a [`Part`] is a range of the bytes that the driver passed in, or of the
-//! outbox's arena, which holds the bytes that the pooler made. Neighbouring ranges are merged, so most flights of
-//! messages are one part and cost the driver one system call.
+//! outbox's arena, which holds the bytes that the pooler made. Neighbouring ranges are merged, so most inputs become
+//! one part, which costs the driver one system call.
 
 use crate::base::ids::ConnectionId;
 use std::ops::Range;
@@ -42,9 +42,9 @@ impl Part {
 pub struct Outbox {
     parts: Vec<Part>,
     arena: Vec<u8>,
-    /// Where the bytes lie that are forwarded: in the input, unless the pooler has kept them.
+    /// Where the forwarded bytes are: in the input, unless the pooler has kept them.
     source: Source,
-    /// Where they begin there.
+    /// Where these bytes begin in the source.
     base: u32,
 }
 
@@ -92,7 +92,8 @@ impl Outbox {
         });
     }
 
-    /// Until [`Outbox::ends_kept`], what is forwarded are ranges of these bytes and not of the input.
+    /// Until [`Outbox::ends_kept`], [`Outbox::forward`] forwards ranges of `bytes`, which the pooler has kept, and not
+    /// of the input.
     pub(crate) fn begins_kept(&mut self, bytes: &[u8]) {
         (self.source, self.base) = (Source::Arena, self.arena.len() as u32);
         self.arena.extend_from_slice(bytes);

@@ -92,7 +92,7 @@ pub(crate) struct InternalNames {
     pub(crate) preparing: Arc<[u8]>,
     /// The portal in which settings are set for an internal Parse, because the client's unnamed portal may be in use.
     pub(crate) portal: Arc<[u8]>,
-    /// The prefix of the custom setting that keeps a setting's value meanwhile.
+    /// The prefix of the custom settings that keep the earlier values of settings during an internal Parse.
     pub(crate) kept_prefix: Arc<str>,
     /// The savepoint behind which a client's names are lent in its transaction block.
     pub(crate) savepoint: Arc<str>,

@@ -58,9 +58,9 @@ pub(crate) struct PoolSettings {
     pub(crate) connect_query: Option<String>,
     /// Startup parameters of the servers: client_encoding, datestyle, timezone, application_name of the database entry.
     pub(crate) startup: Vec<(String, String)>,
-    /// Whose use of servers is compared in the queue.
+    /// Among whom the queue shares the servers: clients, users or applications.
     pub(crate) fair_by: FairBy,
-    /// Its share where several pools need the servers of one limit.
+    /// The weight of the pool among the pools under one limit on servers at work.
     pub(crate) weight: u32,
     pub(crate) max_db_connections: u32,
     pub(crate) max_db_client_connections: u32,
@@ -130,7 +130,7 @@ pub(crate) struct Settings {
     pub(crate) pin_idle_timeout: Option<Duration>,
     pub(crate) pipeline_depth: PipelineDepth,
     pub(crate) parse_without_server: bool,
-    /// The most servers of a host whose pools have the size `auto`; 0: what it allows.
+    /// The most servers of a host whose pools have the size `auto`; 0: as many as the host allows.
     pub(crate) pool_size_max: u32,
     /// `sizing = hold`.
     pub(crate) holds_sizes: bool,
@@ -145,7 +145,7 @@ impl Settings {
         self.server_check_query.is_some() && now - since > self.server_check_delay
     }
 
-    /// Reads them from a configuration.
+    /// Reads the settings from a configuration.
     pub(crate) fn new(config: &Config) -> Settings {
         let g = &config.global;
         Settings {
@@ -279,7 +279,7 @@ impl PoolSettings {
                 (self.query_timeout, self.transaction_timeout) = (None, None);
                 self.idle_transaction_timeout = None;
             }
-            // There is one for each client_encoding in use.
+            // There is one listener for each client_encoding in use.
             PoolKind::Listener => (self.size, self.min_size, self.reserve_size) = (0, 0, 0),
             PoolKind::Clients | PoolKind::AuthQuery => {}
         }

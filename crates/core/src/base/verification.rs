@@ -24,8 +24,8 @@ pub enum Verification {
         /// The password; never empty.
         password: Password,
     },
-    /// The keys of a clear-text password, to be compared with a SCRAM secret. To derive them takes milliseconds of a
-    /// processor.
+    /// The keys of a clear-text password, to be compared with a SCRAM secret. Deriving them takes milliseconds of
+    /// processor time.
     Keys(Derivation),
     /// Whether a directory accepts this password.
     Ldap {

@@ -25,15 +25,16 @@ pub enum Weakness {
     TrustsUnanswered,
     /// Settings are restored under the time limits of the session.
     HurriesRestorations,
-    /// A client is told that its transaction was cancelled, where another's cancel has hit it on the server that they share.
+    /// If another client's cancel hits a client's flight on the server that they share, the client is told that its
+    /// transaction was cancelled.
     TellsWhatOthersCancel,
-    /// Whatever a Query does, it is sent to a server that works for others.
+    /// A Query is sent to a server that works for others, whatever the Query does.
     SharesAnything,
-    /// Who shares a server that is lost is forgotten.
+    /// If a server is lost, the clients whose flights it had not begun are forgotten.
     ForgetsRiders,
-    /// Nobody is charged for the servers that it uses.
+    /// Clients are not charged for the servers that they use.
     ForgetsToCharge,
-    /// The client that has come last gets the next server.
+    /// The client that came last gets the next server.
     ServesNewestFirst,
     /// When a client leaves, the first of its unanswered segments is cancelled, and those behind run without it.
     CancelsAmongSegments,
