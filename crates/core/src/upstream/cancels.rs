@@ -7,7 +7,7 @@ use pgweir_wire::CancelKey;
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Cancels {
     pub(crate) key: Option<CancelKey>,
-    /// Cancel requests on their way to it.
+    /// Cancel requests on their way to the server.
     pub(crate) in_flight: u32,
     /// The segment that its client wants cancelled as soon as the server works on it.
     pub(crate) wanted: Option<u64>,

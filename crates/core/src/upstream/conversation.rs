@@ -31,7 +31,7 @@ pub(crate) struct Conversation {
     /// until the client's next Sync, and no internal Sync may end that block. The server is closed when its client is
     /// done.
     pub(crate) queried_in_pipeline: bool,
-    /// When the query it runs began; the time limits count from it.
+    /// When its present query began; the time limits count from then.
     pub(crate) request_time: Time,
     /// When it last answered ReadyForQuery.
     pub(crate) ready_time: Time,
@@ -66,7 +66,7 @@ impl Conversation {
             && self.status == TransactionStatus::Idle
             && self.intake == Intake::Requests
             && self.passing == Passing::None
-            // The connection ends next, and with it the client's.
+            // After a FATAL message the connection ends, and with it the client's.
             && self.fatal.is_none()
     }
 
@@ -80,9 +80,8 @@ impl Conversation {
         self.begin == Begin::Owed && self.queue.all_ours()
     }
 
-    /// Whether a cancel may be sent although it could hit a deferred BEGIN: messages that were already sent must not
-    /// then run outside the transaction. PostgreSQL sends nothing that shows that the transaction has begun before the
-    /// next reply.
+    /// Whether a cancel may be sent now. If it hits a deferred BEGIN, no message behind the BEGIN may run outside the
+    /// transaction. Before the next reply nothing shows whether PostgreSQL has begun the transaction.
     pub(crate) fn may_cancel_begin(&self) -> bool {
         self.begin != Begin::Owed || self.queue.is_one_whole_segment()
     }
@@ -98,8 +97,8 @@ impl Conversation {
         self.guarded.contains(&self.queue.segments_answered())
     }
 
-    /// Whether it has answered all requests and is inside or outside of a transaction, and not in a copy or a failed
-    /// segment.
+    /// Whether it has answered all requests, no segment is open, and it is neither in a copy nor ignoring messages up
+    /// to Sync.
     #[inline]
     pub(crate) fn owes_nothing(&self) -> bool {
         self.queue.is_empty() && !self.queue.segment_open() && self.intake == Intake::Requests

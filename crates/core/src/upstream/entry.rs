@@ -95,8 +95,8 @@ pub(crate) enum Instead {
     Named { ours: Box<[u8]>, theirs: Box<[u8]> },
 }
 
-/// What a request changes if it succeeds. It is recorded when the request is sent, so that later messages of the same
-/// flight see it, and undone if the server refuses or ignores the request.
+/// What a request changes if it succeeds. It is recorded when the request is sent, so that later messages see it before
+/// the reply comes. It is undone if the server refuses or ignores the request.
 #[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Effect {
     /// The server holds this statement from this request on.
@@ -153,13 +153,13 @@ pub(crate) enum Ready {
     /// It goes to the receiver of the reply.
     #[default]
     Passes,
-    /// If its request succeeded it is swallowed, because restored settings of the client follow. Otherwise the client
-    /// is told first what the server reports differently from what the client knows.
+    /// If the request succeeded, it is swallowed, because restored settings of the client follow. Otherwise the client
+    /// first gets the reported settings that differ from what it knows.
     Decides,
-    /// It is swallowed even if its request failed, because restored settings of the client follow.
+    /// It is swallowed even if the request failed, because restored settings of the client follow.
     Makes,
-    /// It stands for an earlier one. The client is told first what the server reports differently from what the client
-    /// knows.
+    /// It stands for an earlier one that was swallowed. The client first gets the reported settings that differ from
+    /// what it knows.
     Told,
 }
 
@@ -229,7 +229,7 @@ impl Entry {
         self.rare.get_or_insert_default().replacement = Some(Replacement { sqlstate, instead });
     }
 
-    /// A statement is described, as it is now.
+    /// The request describes a statement as it is now.
     pub(crate) fn asked_at(mut self, now: Moment) -> Self {
         self.rare.get_or_insert_default().asked = now;
         self

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// The number of removed places in front that are kept until as many items are behind them.
+/// Removed places in front of the items stay until there are at least this many.
 const GAP_MIN: usize = 32;
 
 /// Items in the order in which they were pushed. Reading the first one needs no arithmetic with the ends of a ring,
@@ -62,8 +62,8 @@ impl<T: Default> Fifo<T> {
         Some(item)
     }
 
-    /// Removes the front, which must exist. The memory is freed at the latest when twice as many items have been
-    /// removed as remain.
+    /// Removes the front, which must exist. The removed places are closed up when there are as many of them as items,
+    /// and at least [`GAP_MIN`].
     #[inline]
     pub(crate) fn drop_front(&mut self) {
         debug_assert!(self.head < self.items.len());

@@ -1,8 +1,8 @@
 //! Several clients' transactions outstanding on one server.
 //!
-//! A *flight* is a client's segment that is a whole transaction, and that surely leaves nothing behind. Those of different
-//! clients stand one behind the other in the server's reply queue. The client at the front is the one that the server is
-//! linked to: everything else in the core knows only that one. At its ReadyForQuery the link moves to the next.
+//! A *flight* is a client's segment that is a whole transaction and surely leaves nothing behind. Flights of different
+//! clients stand one behind the other in the server's reply queue. The server is linked to the client at the front;
+//! everything else in the core knows only that client. At the client's ReadyForQuery the link moves to the next one.
 
 use crate::base::ids::ClientId;
 use crate::base::time::Time;
@@ -10,29 +10,29 @@ use crate::statements::prepared::Statement;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A flight that has been at work for so long, in microseconds, is late: no more are sent behind it.
+/// A flight that has been at work for this long, microseconds, is late: no more flights are sent behind it.
 pub(crate) const LATE_US: u64 = 1_000;
 
-/// After this time, in microseconds, those behind a flight go to another server.
+/// After this time, microseconds, the flights behind the one at the front go to another server.
 const IN_VAIN_US: u64 = 100_000;
 
 /// The most flights of one server that the pooler chooses by itself.
 pub(crate) const DEPTH_MAX: usize = 32;
 
-/// The most that it chooses unless a crowd waits. While the operating system lets another process run, all flights of a server
-/// wait; more of them would be felt.
+/// The most that it chooses unless a crowd waits. While the operating system lets another process run, all flights of a
+/// server wait; with more flights clients would notice.
 const DEPTH_USUAL: usize = 8;
 
-/// So many clients that wait for each flight of a server are a crowd: they wait far longer than a server sleeps.
+/// This many waiting clients for each flight of a server are a crowd: they wait far longer than a server sleeps.
 const CROWD: usize = 16;
 
-/// The most work that the pooler chooses to send to one server, microseconds: who comes last waits that long.
+/// The most work that the pooler chooses to send to one server, microseconds: the last flight waits that long.
 const BACKLOG_US_MAX: u64 = 500;
 
-/// The same for a crowd.
+/// The most work for one server while a crowd waits, microseconds.
 const BACKLOG_OF_CROWD_US_MAX: u64 = 2_000;
 
-/// Inputs in a row behind which the server still had enough to do: then one flight less will do.
+/// After this many inputs in a row that left the server enough to do, the depth is reduced by one flight.
 const AMPLE_INPUTS: u8 = 200;
 
 /// What messages a flight consists of.
@@ -42,7 +42,7 @@ pub(crate) enum Form {
     Query,
     /// Bind of a named statement, perhaps Describe of its portal, Execute, Sync.
     Bind,
-    /// Parse of the unnamed statement, which is this one, in front of that.
+    /// Parse of the unnamed statement, which is this one, and then the messages of [`Form::Bind`].
     Parse(Arc<Statement>),
 }
 
@@ -54,13 +54,14 @@ pub(crate) struct Flight {
     pub(crate) form: Form,
     /// Flights of one class take similar time: see [`crate::pools::classes`].
     pub(crate) class: u64,
-    /// It has been run before, and was hit by a cancel that was meant for another.
+    /// A cancel that was meant for another flight hit it, and it is run again.
     pub(crate) runs_again: bool,
-    /// It has left a server on which it had waited in vain. It does so once, or slow servers would get ever more to do.
+    /// It has moved away from a server where it waited in vain. A flight moves only once, or slow servers would get
+    /// ever more to do.
     pub(crate) has_moved: bool,
 }
 
-/// A flight that a server has got.
+/// A flight that was sent to a server.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Aboard {
     /// `None`: its client has left, and nobody gets its reply.
@@ -70,7 +71,8 @@ pub(crate) struct Aboard {
     pub(crate) since: Time,
     /// Its client wants it cancelled.
     pub(crate) is_cancelled: bool,
-    /// A cancel that is meant for one in front of it may hit it: its client gets nothing before its ReadyForQuery has come.
+    /// A cancel that is meant for a flight in front of it may hit it: its client gets nothing before the flight's
+    /// ReadyForQuery has come.
     pub(crate) is_exposed: bool,
 }
 
@@ -81,37 +83,37 @@ impl Aboard {
     }
 }
 
-/// The flights that a server has got and not answered. At the front is that of the linked client.
+/// The flights that were sent to a server and are not answered. The linked client's flight is at the front.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Flights {
     aboard: VecDeque<Aboard>,
-    /// When the server could begin the one at the front.
+    /// When the server could begin the flight at the front.
     began: Time,
-    /// Bytes of the reply to the one at the front, in input that was dealt with before.
+    /// Bytes of the reply to the flight at the front that came with earlier input.
     reply_bytes: u32,
     /// Mean time between two ReadyForQuery, in sixteenths of a microsecond.
     mean: u64,
-    /// So many keep the server from sleeping, as far as has been seen; less one.
+    /// The number of flights that keeps the server from sleeping, as far as has been seen, less one.
     depth: u8,
-    /// Inputs in a row behind which the server had more than enough to do.
+    /// Inputs in a row that left the server more than enough to do.
     ample: u8,
     /// Flights answered in the present input.
     answered: u32,
-    /// It stands in its pool's list of those that have room.
+    /// It is in its pool's list of servers with room.
     pub(crate) is_listed: bool,
 }
 
 /// What became of the flight at the front.
 pub(crate) struct Landed {
     pub(crate) aboard: Aboard,
-    /// How long the server worked on it, or was thought to.
+    /// How long the server worked on it, as far as the pooler can tell.
     pub(crate) took_us: u64,
-    /// Bytes of its reply, but for those of the last input.
+    /// Bytes of its reply, except for those in the last input.
     pub(crate) reply_bytes: u32,
 }
 
 impl Flights {
-    /// Its flights, the one that it works on at the front.
+    /// The flights, first the one that the server works on.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Aboard> {
         self.aboard.iter()
     }
@@ -124,7 +126,7 @@ impl Flights {
         self.aboard.is_empty()
     }
 
-    /// Whether others stand behind the one at the front.
+    /// Whether other flights stand behind the one at the front.
     pub(crate) fn has_riders(&self) -> bool {
         self.aboard.len() > 1
     }
@@ -156,7 +158,7 @@ impl Flights {
         });
     }
 
-    /// The one at the front has been answered; the server begins the next.
+    /// The flight at the front has been answered; the server begins the next.
     pub(crate) fn land(&mut self, now: Time) -> Option<Landed> {
         let aboard = self.aboard.pop_front()?;
         let took_us = now.us_since(self.began);
@@ -171,22 +173,23 @@ impl Flights {
         })
     }
 
-    /// A part of the reply to the one at the front has come.
+    /// A part of the reply to the flight at the front has come.
     pub(crate) fn note_reply(&mut self, bytes: usize) {
         self.reply_bytes = self.reply_bytes.saturating_add(bytes as u32);
     }
 
-    /// Whether a part of the reply to the one at the front has been dealt with.
+    /// Whether a part of the reply to the flight at the front came with earlier input.
     pub(crate) fn reply_has_begun(&self) -> bool {
         self.reply_bytes > 0
     }
 
-    /// How long the one at the front has been at work, or was thought to be.
+    /// How long the server has worked on the flight at the front, as far as the pooler can tell.
     pub(crate) fn at_work_us(&self, now: Time) -> u64 {
         now.us_since(self.began)
     }
 
-    /// Whether the server would sleep, as far as is known, if it had no more flights than it has, while so many clients wait.
+    /// Whether the server would sleep, as far as is known, without another flight. `waiting` is the number of waiting
+    /// clients.
     pub(crate) fn needs_more(&self, waiting: usize) -> bool {
         let flights = self.aboard.len();
         let (depth_max, backlog_max) = match waiting / CROWD {
@@ -197,20 +200,21 @@ impl Flights {
         is_worth_it && flights < depth_max
     }
 
-    /// The server has sent something: how many flights it had then.
+    /// The server has sent something. Returns how many flights it has.
     pub(crate) fn input_begins(&mut self) -> usize {
         self.answered = 0;
         self.aboard.len()
     }
 
-    /// All that the server has sent has been dealt with; it had so many flights before, and has others now if clients wait.
+    /// All that the server has sent has been handled. `before` is the result of [`Flights::input_begins`]; meanwhile
+    /// flights of waiting clients may have been added.
     pub(crate) fn input_ends(&mut self, before: usize) {
         let left = before.saturating_sub(self.answered as usize);
         if self.answered == 0 || self.aboard.is_empty() {
             return;
         }
         self.ample = match left {
-            // It has slept, or is about to.
+            // The server has slept, or is about to.
             0 => {
                 self.depth = (self.depth + 1).min(DEPTH_MAX as u8 - 1);
                 0
@@ -223,24 +227,25 @@ impl Flights {
         }
     }
 
-    /// A cancel goes to the server: it is meant for the one at the front.
+    /// A cancel that is meant for the flight at the front goes to the server: it may hit the others.
     pub(crate) fn expose_riders(&mut self) {
         self.aboard.iter_mut().skip(1).for_each(|a| a.is_exposed = true);
     }
 
-    /// Whether the one at the front takes so long that those behind it are better served elsewhere.
+    /// Whether the flight at the front takes so long that those behind it are better served elsewhere.
     pub(crate) fn riders_wait_in_vain(&self, now: Time) -> bool {
         self.at_work_us(now) > IN_VAIN_US && self.aboard.iter().skip(1).any(Aboard::may_go)
     }
 
-    /// Whether the one at the front takes so long that it is no flight any more, and nothing stands behind it.
+    /// Whether the flight at the front takes so long that it no longer counts as a flight, and none stands behind it.
     pub(crate) fn is_long(&self, now: Time) -> bool {
         let alone = self.aboard.front().filter(|_| self.aboard.len() == 1);
         let plain = alone.is_some_and(|a| a.client.is_some() && !a.is_cancelled && !a.is_exposed);
         plain && self.at_work_us(now) > IN_VAIN_US
     }
 
-    /// Takes the clients of those behind the front off: they run elsewhere, and what this server makes of them is dropped.
+    /// Takes the clients off the flights behind the front. Their flights run elsewhere, and the replies of this server
+    /// are dropped.
     pub(crate) fn let_riders_go(&mut self) -> Vec<(ClientId, Box<Flight>, Time)> {
         let riders = self.aboard.iter_mut().skip(1).filter(|a| a.may_go());
         let taken = riders.filter_map(|a| {
@@ -251,12 +256,12 @@ impl Flights {
         taken.collect()
     }
 
-    /// Whether a cancel may still hit one that it is not meant for.
+    /// Whether a cancel may still hit a flight for which it is not meant.
     pub(crate) fn has_exposed(&self) -> bool {
         self.aboard.iter().any(|a| a.is_exposed)
     }
 
-    /// Takes out all: the server is gone.
+    /// Takes out all flights: the server is gone.
     pub(crate) fn take_all(&mut self) -> VecDeque<Aboard> {
         std::mem::take(&mut self.aboard)
     }

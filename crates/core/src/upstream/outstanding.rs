@@ -147,8 +147,8 @@ impl ReplyQueue {
         self.ready_owed > 0
     }
 
-    /// The same for a segment of the client. Internal segments do not count: one may follow whenever a message is
-    /// looked at again.
+    /// Whether an earlier segment of the client is unanswered. Internal segments do not count: one may follow whenever
+    /// a message is looked at again.
     pub(crate) fn client_segment_outstanding(&self) -> bool {
         let mut ended = self.entries.iter().filter(|e| e.expect.ends_with_ready());
         ended.any(|e| !e.is_internal())

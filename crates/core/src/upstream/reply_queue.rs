@@ -139,7 +139,7 @@ impl ReplyQueue {
         self.entries.front()
     }
 
-    /// A name of the statement with this id that an unanswered request ends.
+    /// A client's name of the statement with this id, if an unanswered request ends that name.
     pub(crate) fn name_given_up(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
         let names = self.entries.iter().filter_map(|e| e.effect()?.name.as_ref());
         names
@@ -168,9 +168,9 @@ impl ReplyQueue {
     }
 
     /// The request at the front has ended all statements, which was not known when later requests were sent. Returns
-    /// what the later requests give the server and the client. Their record of earlier statements is dropped: those are
-    /// not restored if they fail. `None`: this was found before, since a Query may end all statements thousands of
-    /// times.
+    /// what the later requests give the server and the client. Their record of earlier statements is dropped: these
+    /// statements are not restored if the later requests fail. `None`: this was found before, since a Query may end all
+    /// statements thousands of times.
     pub(crate) fn all_ended_in_front(&mut self) -> Option<GainedLater> {
         let entries = self.entries.len() as u32;
         if std::mem::replace(&mut self.ended_by_front, entries) == entries {
@@ -230,7 +230,7 @@ impl ReplyQueue {
         Some(ended)
     }
 
-    /// The same for a front of which nothing else is needed.
+    /// Removes the front, if there is one.
     #[inline(always)]
     pub(crate) fn drop_front(&mut self) {
         let Some(&Entry {
@@ -282,9 +282,9 @@ impl ReplyQueue {
         taken
     }
 
-    /// An internal segment of its own has failed. The message behind its Sync gets this error if that message finds the
-    /// statement missing, or if it is `in_block`, in the transaction that failed. `false`: the front does not end such
-    /// a segment.
+    /// An internal segment with a Sync of its own has failed. The client's next message gets this error instead of its
+    /// own 26000 (the statement is missing) or, if it is a Query `in_block`, instead of 25P02 (the transaction has
+    /// failed). `false`: the front does not end such a segment.
     pub(crate) fn replace_behind_internal_parse(&mut self, in_block: bool, error: impl FnOnce() -> Vec<u8>) -> bool {
         let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
         if !self.front().is_some_and(ours) {

@@ -31,7 +31,7 @@ impl ReplyQueue {
 }
 
 impl Requests<'_> {
-    /// The next request gets this entry, but its own expected reply.
+    /// The next request gets this entry, with the `expect` of the request itself.
     pub(crate) fn special(&mut self, entry: Entry) -> &mut Self {
         self.next = Some(entry);
         self
