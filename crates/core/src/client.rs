@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Where a client connection stands.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum ClientPhase {
-    /// It has not sent its startup packet; `encryption_refused`: an SSLRequest or GSSENCRequest was answered.
+    /// It has not sent its startup packet.
     Startup,
     /// It is not a session: its CancelRequest is being carried out. The connection is closed after the signal was sent,
     /// as PostgreSQL does: a driver that waits for the close knows that the cancel cannot hit a later query.
@@ -52,7 +52,7 @@ pub(crate) struct Client {
     /// The linked server.
     pub(crate) link: Option<ServerId>,
     pub(crate) waiting: Waiting,
-    /// What it waits for a server with, where that is a flight.
+    /// The flight with which it waits for a server.
     pub(crate) flight: Option<Box<Flight>>,
     pub(crate) passing: Passing,
     pub(crate) dropping: Dropping,
@@ -75,7 +75,7 @@ pub(crate) struct Client {
     pub(crate) request_time: Time,
     /// When its present transaction got its server.
     pub(crate) xact_start: Time,
-    /// What it has used of its pool's servers while others waited.
+    /// Its use of the pool's servers while other clients waited.
     pub(crate) used: Flow,
 }
 

@@ -75,12 +75,12 @@ pub struct Pooler {
     pub(crate) process_ids: crate::login::process_ids::ProcessIds,
     pub(crate) arrivals: crate::login::arrivals::Arrivals,
     pub(crate) lookups: crate::login::lookups::Lookups,
-    /// The nature of the latest server at each endpoint where that is not PostgreSQL.
+    /// The endpoints whose latest server was not PostgreSQL, and what that server was.
     pub(crate) natures: HashMap<Endpoint, Nature, RandomState>,
     pub(crate) timers: crate::base::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
-    /// Pools some of whose clients have begun to wait with flights: see [`Pooler::handle_turn_end`].
+    /// Pools in which clients have begun to wait with flights: see [`Pooler::handle_turn_end`].
     pub(crate) boarding: Vec<PoolId>,
     /// Clients that are logged in or logging in, without those of the console.
     pub(crate) client_count: u32,
@@ -351,8 +351,8 @@ impl Pooler {
         !self.boarding.is_empty()
     }
 
-    /// The driver has passed on all input that it knows of. Until then the core collects what clients send, so that each server
-    /// gets it in one write.
+    /// The driver has passed on all input that it knows of. Until then the core collects the flights of waiting
+    /// clients, so that each server gets them in one write.
     pub fn handle_turn_end(&mut self, now: Time) {
         self.board_all(now);
     }

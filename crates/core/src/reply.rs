@@ -118,7 +118,8 @@ impl Reply<'_> {
         Passed::Closed
     }
 
-    /// A ReadyForQuery has come: a client that has held back a message may look at it again. Whether the client's flight ends.
+    /// A ReadyForQuery has come: a client that has held back a message may look at it again. Returns whether the
+    /// client's flight ends.
     #[inline(always)]
     pub(crate) fn note_waiting(&mut self) -> bool {
         match &self.client {

@@ -37,7 +37,7 @@ pub(crate) struct Server {
     pub(crate) connect_time: Time,
     pub(crate) conversation: Conversation,
     pub(crate) cancels: Cancels,
-    /// What it has got of clients that share it at this moment; `None` as long as no flight has begun here.
+    /// The flights that it has got and not answered; `None` until the first flight begins here.
     pub(crate) flights: Option<Box<Flights>>,
     pub(crate) session: ServerSession,
     /// Set while it counts for the limit on servers at work: see [`crate::pools::sizing`].
