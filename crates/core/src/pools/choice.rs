@@ -6,7 +6,7 @@ use crate::pools::pool::{self, Pool};
 /// The pools that an operator's command or a change of the configuration is about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Choice<'a> {
-    /// Those of a database, or all of them if none is named.
+    /// The pools of a database, or all pools if none is named.
     Within(Option<&'a str>),
     One(PoolId),
 }

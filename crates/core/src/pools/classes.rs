@@ -1,4 +1,4 @@
-//! Which classes of statements are known to be short: what is not known flies alone.
+//! Which classes of statements are known to be short. A flight of any other class shares no server.
 
 /// The mean time of the flights of a class that is short, microseconds.
 pub(crate) const SHORT_US: u64 = 300;
@@ -9,22 +9,22 @@ const LONG_US: u64 = 20_000;
 /// The longest reply of a short flight, bytes.
 const SHORT_REPLY_BYTES_MAX: usize = 16 * 1024;
 
-/// Classes remembered for one pool. Of those that share a place the last one counts.
+/// Places for classes in one pool. Of classes with the same place the last one counts.
 const CLASSES: usize = 256;
 
-/// Flights after which the mean time of a class says something.
+/// After this many flights the mean time of a class is relied on.
 const PROVEN: u32 = 32;
 
-/// The same behind a long flight, or a large reply.
+/// The same after a long flight or a large reply.
 const PROVEN_AGAIN: u32 = 1_000;
 
-/// The weight of one flight in the mean is one in so many.
+/// In the mean, one flight counts as one part in this many.
 const WEIGHT: u64 = 64;
 
 #[derive(Debug, Clone, Copy, Default, pgweir_freeze::Freeze)]
 struct Class {
     class: u64,
-    /// Flights that must follow before the mean says something.
+    /// Flights that must follow before the mean is relied on.
     unproven: u32,
     /// Mean time of the latest flights, microseconds times [`WEIGHT`].
     mean: u64,

@@ -52,8 +52,8 @@ impl Databases {
         }
     }
 
-    /// Counts a client in, unless a limit forbids it. Client connections count for the user who logged in, whoever the
-    /// servers log in as.
+    /// Counts a client in, unless a limit forbids it. Client connections count for the user who logged in, even if the
+    /// servers log in as another user.
     pub(crate) fn client_in(
         &mut self,
         config: &Config,

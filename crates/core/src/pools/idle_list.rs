@@ -2,7 +2,7 @@
 //!
 //! The shape is stored beside the server, so that the search for a server with a client's settings reads one piece of
 //! memory, however many servers are idle. The shape of an idle server may change (its configuration is reloaded). Then
-//! the stored one is outdated, which costs a restoration: whoever links a server compares the actual shapes.
+//! the stored one is outdated, which costs a restoration: linking compares the actual shapes.
 
 use crate::base::ids::ServerId;
 use crate::state::shape::Shape;

@@ -4,14 +4,15 @@ use crate::base::time::Time;
 use crate::pools::wait_queue::Traffic;
 use std::time::Duration;
 
-/// The shortest interval in which a queue must stay too long. CoDel's interval, and longer than a burst: a pool serves what has
-/// come within one turn of its servers.
+/// The shortest time for which a queue must stay too long. It is CoDel's interval. A burst is shorter: a pool serves it
+/// within one turn of its servers.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What was served in an interval counts for the speed of the pool in the next ones by this part less each time.
+/// With each interval, what was served before counts less by one part in this many.
 const FADES: u64 = 8;
 
-/// In the first interval one client is refused, and twice as many in each further one: so 10,000 too many are gone after 1.4 s.
+/// The most doublings: in the first interval one client is refused, in each further one twice as many as before. So
+/// 10,000 clients too many are refused within 1.4 s.
 const DOUBLES_MAX: u32 = 16;
 
 /// How fast a pool serves its queue, and for how long that has been too slow.
@@ -19,7 +20,7 @@ const DOUBLES_MAX: u32 = 16;
 pub(crate) struct Pressure {
     /// When the present interval began.
     began: Time,
-    /// Clients that were served, in thousandths, and in which time, microseconds. Both fade.
+    /// Clients that were served, in thousandths, and the time that this took, microseconds. Both fade.
     served: u64,
     us: u64,
     /// Intervals in a row in which the queue was too long.
@@ -27,13 +28,13 @@ pub(crate) struct Pressure {
 }
 
 impl Pressure {
-    /// How long the last of so many waiting clients will wait; `None` if nobody has been served.
+    /// How long the last of `waiting` clients will wait; `None` if nobody has been served.
     pub(crate) fn expected_wait(&self, waiting: usize) -> Option<Duration> {
         let us = (waiting as u64).saturating_mul(1000).saturating_mul(self.us);
         us.checked_div(self.served).map(Duration::from_micros)
     }
 
-    /// Nothing is known, as nobody is being served, or nobody waits. Nobody is refused.
+    /// Begins anew, because nobody is being served or nobody waits. No client is refused.
     pub(crate) fn rests(&mut self, now: Time) -> usize {
         *self = Pressure {
             began: now,
@@ -42,8 +43,8 @@ impl Pressure {
         0
     }
 
-    /// Looks at a queue of `waiting` clients, of which the oldest has waited for `oldest`. `traffic` is that since the interval
-    /// began. Returns how many clients are to be refused.
+    /// Looks at a queue of `waiting` clients, of which the oldest has waited for `oldest`. `traffic` is the traffic
+    /// since the interval began. Returns how many clients are to be refused.
     pub(crate) fn look(
         &mut self,
         now: Time,
@@ -67,7 +68,7 @@ impl Pressure {
         }
         let refused = 1 << self.too_long;
         self.too_long = (self.too_long + 1).min(DOUBLES_MAX);
-        // So many are served within the target.
+        // The number of clients that are served within the target.
         let in_time = self.served.saturating_mul(target.as_micros() as u64) / self.us.max(1) / 1000;
         waiting.saturating_sub(in_time as usize).min(refused)
     }

@@ -44,7 +44,7 @@ pub(crate) struct Pool {
     pub(crate) share: Option<Share>,
     /// Whether its queue stays too long.
     pub(crate) pressure: Pressure,
-    /// How short the flights of its clients are, by class; `None` while nobody waited with one.
+    /// How short the flights of its clients are, by class; `None` until a flight has been answered.
     pub(crate) classes: Option<Box<Classes>>,
     /// Servers that had room for another flight when they were last looked at.
     pub(crate) roomy: VecDeque<ServerId>,

@@ -1,7 +1,7 @@
 //! Limits on servers at work, one for each host whose pools have the size `auto`: see docs/sizing.md.
 //!
-//! PostgreSQL's load is one thing for a host, so all pools there share one limit. It applies to clients that ask for a
-//! server: whoever holds one goes on, so that no lock can wait for the queue.
+//! The pools of a host use the same PostgreSQL, so they share one limit. It applies to clients that ask for a server.
+//! A client that holds a server goes on, because others may wait for its locks.
 
 mod share;
 
@@ -29,7 +29,7 @@ pub(crate) struct Sizing {
     controller: Controller,
     /// The pools whose size is `auto`.
     pools: Vec<PoolId>,
-    /// Servers at work, and those among them whose work takes so long that it does not count.
+    /// Servers at work, and how many of them have worked so long that they do not count.
     working: u32,
     long: u32,
     /// Pools with clients that wait and may start, by their turns.
@@ -39,9 +39,10 @@ pub(crate) struct Sizing {
     /// The most servers that the host allows; `None`: not known.
     allowed: Option<u32>,
     bounds: Bounds,
-    /// Something was completed since the last look.
+    /// A request was completed since the controller was last asked.
     has_news: bool,
-    /// Requests completed since then, and per second before.
+    /// When the present period of [`RATE_PERIOD`] began, and the requests completed since then. `rate` is that of the
+    /// period before, requests per second.
     period: (Time, u64),
     rate: u64,
 }
@@ -86,7 +87,7 @@ impl Sizing {
         self.working
     }
 
-    /// Those of them that do not count, because their work takes long.
+    /// Servers at work that do not count, because their work takes long.
     pub(crate) fn long(&self) -> u32 {
         self.long
     }
@@ -222,7 +223,7 @@ impl Sizings {
         let Some(sizing) = self.get_mut(share.sizing).filter(|_| !share.is_listed) else {
             return;
         };
-        // Who has not waited for a while has saved nothing up.
+        // A pool that has not waited for a while has no credit.
         share.turn = share.turn.max(sizing.clock);
         share.is_listed = sizing.waiting.insert((share.turn, pool));
     }
@@ -325,7 +326,7 @@ impl Sizings {
         self.all.iter().flatten().filter_map(Sizing::due).min()
     }
 
-    /// Those whose controllers must be asked now.
+    /// The limits whose controllers must be asked now.
     pub(crate) fn due_now(&self, now: Time) -> Vec<SizingId> {
         let due = self
             .iter()
@@ -333,7 +334,7 @@ impl Sizings {
         due.map(|(id, _)| id).collect()
     }
 
-    /// What pool_size_max says, and whether the limits are held.
+    /// Applies pool_size_max, and whether the limits are held.
     pub(crate) fn configure(&mut self, now: Time, servers_max: u32, held: bool) {
         for sizing in self.all.iter_mut().flatten() {
             sizing.set_bounds(now, servers_max);
@@ -364,14 +365,14 @@ impl Sizing {
         self.allowed.is_some()
     }
 
-    /// The last server has gone: it may be another PostgreSQL that answers next.
+    /// The last server has gone: the next one may belong to another PostgreSQL.
     pub(crate) fn restarted(&mut self, now: Time) {
         self.allowed = None;
         self.controller.restarted(now.0);
     }
 }
 
-/// Between which limits a controller chooses. `servers_max` is pool_size_max, `allowed` what the server allows.
+/// The limits between which a controller chooses. `servers_max` is pool_size_max, `allowed` what the server allows.
 fn bounds(servers_max: u32, allowed: Option<u32>) -> Bounds {
     let allowed = allowed.unwrap_or(SERVERS_MAX_AT_FIRST).max(1);
     let max = if servers_max > 0 { servers_max } else { allowed };

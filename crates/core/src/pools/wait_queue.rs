@@ -1,7 +1,7 @@
 //! The clients of one pool that wait for a server.
 //!
-//! Only this type knows the order. By `fair_by` it is that of [`crate::pools::fair`], or that of arrival. Clients whose flight must
-//! be run again stand in front of all others.
+//! Only this type knows the order. `fair_by` says whether it is that of [`crate::pools::fair`] or that of arrival.
+//! Clients whose flight must be run again stand in front of all others.
 
 use crate::base::ids::ClientId;
 use crate::base::time::Time;
@@ -13,7 +13,7 @@ use pgweir_config::FairBy;
 /// Stands for no entry in [`Entry::before`] and [`Entry::behind`].
 const NONE: u32 = u32::MAX;
 
-/// Whose time on servers is charged.
+/// What the order must know of a client that waits or has used a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Who<'a> {
     pub(crate) user: &'a str,
@@ -43,12 +43,12 @@ struct Entry {
     /// Order of arrival; its low half is the upper half of the ticket.
     number: u64,
     standing: Standing,
-    /// Who arrived before it, and behind it, by place in `entries`.
+    /// The places in `entries` of the client that arrived before it, and of the one that arrived after it.
     before: u32,
     behind: u32,
 }
 
-/// What has happened in the queue since somebody last asked.
+/// What has happened in the queue since [`WaitQueue::take_traffic`] was last called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Traffic {
     /// Clients that have got a server.
@@ -90,7 +90,8 @@ impl WaitQueue {
         }
     }
 
-    /// Adds a client. `flow` is what it has used, `paused_us` how long it has had no server. The returned ticket removes it again.
+    /// Adds a client. `flow` is what it has used, `paused_us` how long it has had no server. The returned ticket
+    /// removes it again.
     pub(crate) fn push(&mut self, client: ClientId, now: Time, who: &Who<'_>, flow: &mut Flow, paused_us: u64) -> u64 {
         let number = self.number();
         let at = self.free.pop().unwrap_or(self.entries.len() as u32);
@@ -118,7 +119,7 @@ impl WaitQueue {
         self.put(at, (client, since), number, Standing::InFront, true)
     }
 
-    /// Adds a client in front of those in the order, behind others that stand there, when the queue is filled again.
+    /// Adds a client behind those that stand in front of the order, when the queue is filled again.
     pub(crate) fn push_last_in_front(&mut self, client: ClientId, since: Time) -> u64 {
         let number = self.number();
         let at = self.free.pop().unwrap_or(self.entries.len() as u32);
@@ -270,7 +271,7 @@ impl WaitQueue {
         std::iter::successors(self.entry(self.first), next).map(|entry| (entry.client, entry.since))
     }
 
-    /// A client has used a server for so long, microseconds, while others waited.
+    /// A client has used a server for `us` microseconds, while others waited.
     pub(crate) fn charge(&mut self, who: &Who<'_>, flow: &mut Flow, us: u64) {
         if self.by == FairBy::Off {
             return;
@@ -279,13 +280,13 @@ impl WaitQueue {
         self.groups.charge(group, flow, us, weight, who.servers);
     }
 
-    /// Who decides the order.
+    /// The setting that decides the order.
     pub(crate) fn fair_by(&self) -> FairBy {
         self.by
     }
 
-    /// Empties the queue and changes its order. Returns the clients in order of arrival, and whether each stood in front of all
-    /// others.
+    /// Empties the queue and changes its order. Returns the clients in order of arrival, and whether each stood in
+    /// front of all others.
     pub(crate) fn reorder(&mut self, by: FairBy) -> Vec<(ClientId, Time, bool)> {
         let mut all = Vec::with_capacity(self.waiting);
         while let (at, Some(entry)) = (self.first, self.take(self.first)) {
@@ -300,8 +301,9 @@ impl WaitQueue {
         all
     }
 
-    /// Up to `count` clients that may go: each time the one that is served last of whoever waits with the most clients for its
-    /// weight, while one of these may go. With `fair_by = off` those that have come last.
+    /// Up to `count` clients for which `may` holds. Each is the one that is served last in the group that has the most
+    /// clients for its weight; if that group has no such client, no further one is returned. With `fair_by = off`, the
+    /// clients that came last.
     pub(crate) fn last(&self, count: usize, may: impl Fn(ClientId) -> bool) -> Vec<ClientId> {
         if self.by == FairBy::Off {
             let before = |entry: &&Entry| self.entry(entry.before);
@@ -322,7 +324,7 @@ impl WaitQueue {
         std::mem::replace(&mut self.traffic, next)
     }
 
-    /// Compares what is kept twice.
+    /// Compares the entries, the list, the groups and the counters with each other.
     #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn check(&self) -> Result<(), String> {
         let weight_of = |at: u32| match self.entry(at).map(|entry| entry.standing) {

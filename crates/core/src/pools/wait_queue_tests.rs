@@ -184,7 +184,7 @@ fn the_number_of_remembered_groups_is_limited() {
         q.charge_as(n, &who, u64::from(n));
     }
     assert!(q.queue.groups.len() <= GROUPS_MAX);
-    // Who owes the most is remembered.
+    // The group that owes the most is remembered.
     let last = format!("user {}", 3 * GROUPS_MAX - 1);
     q.push_as(1, &Who { user: &last, ..WHO });
     q.push_as(2, &Who { user: "new", ..WHO });

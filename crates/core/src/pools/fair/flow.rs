@@ -27,8 +27,8 @@ impl Flow {
     }
 }
 
-/// Server time in units of virtual time, for a flow with the weight 1. Nothing is free: otherwise a flow whose transactions
-/// take less than a microsecond would be served for ever.
+/// Server time in units of virtual time, for a flow with the weight 1. At least one microsecond counts: otherwise a
+/// flow with shorter transactions would be served for ever.
 pub(super) fn units(us: u64) -> u64 {
     us.max(1).saturating_mul(UNITS)
 }

@@ -5,8 +5,8 @@ use crate::pools::fair::level::{Arriving, Level};
 use foldhash::fast::RandomState;
 use std::collections::{BinaryHeap, HashMap};
 
-/// The most groups without waiting clients that a pool remembers, so that nobody escapes a debt by connecting again. When there
-/// are more, it forgets those that owe the least.
+/// The most groups without waiting clients that a pool remembers, so that no client escapes its debt by connecting
+/// again. When there are more, the pool forgets those that owe the least.
 pub(crate) const GROUPS_MAX: usize = 1024;
 
 /// The clients of one group that wait.
@@ -15,7 +15,7 @@ struct Group {
     key: Box<str>,
     weight: u32,
     flow: Flow,
-    /// While there are any, the group has a place among the groups.
+    /// While any of them waits, the group itself has a place in the order of groups.
     clients: Level,
 }
 
@@ -43,12 +43,12 @@ impl Groups {
         }
     }
 
-    /// No groups. What clients have used in the present ones does not count among them.
+    /// No groups, for another order: what clients have used in the present groups does not count there.
     pub(crate) fn other(&self) -> Self {
         Groups::new(self.levels + 1)
     }
 
-    /// The number of the group of all clients, where there is no other one.
+    /// The number of the only group, which holds all clients.
     #[inline]
     pub(crate) fn only(&mut self) -> u32 {
         if self.all.is_empty() { self.of("", 1) } else { 0 }
@@ -159,15 +159,15 @@ impl Groups {
     pub(crate) fn charge(&mut self, number: u32, flow: &mut Flow, us: u64, weight: u32, servers: u32) {
         let group = self.all[number as usize].as_mut().expect("it was just looked up");
         group.clients.charge(flow, us, weight, servers, None);
-        // A single group is compared with none.
+        // A single group is not compared with any other.
         if self.by_key.len() > 1 {
             let waits = (!group.clients.is_empty()).then_some(number);
             self.order.charge(&mut group.flow, us, group.weight, servers, waits);
         }
     }
 
-    /// Up to `count` clients that may go: each time the last one of the group that has the most clients for its weight, while
-    /// that group has one that may.
+    /// Up to `count` clients for which `may` holds. Each is the last one of the group that has the most clients for its
+    /// weight; if that group has no such client, no further one is returned.
     pub(crate) fn last(&self, count: usize, may: impl Fn(u32) -> bool) -> Vec<u32> {
         let load = |number: u32, left: usize| left as u64 * 1000 / u64::from(self.get(number).weight.max(1));
         let with_load = |number: u32| (load(number, self.get(number).clients.len()), number);
@@ -191,7 +191,8 @@ impl Groups {
         last
     }
 
-    /// Compares what is kept twice. `weight_of` is the weight of a waiting client by the caller's number.
+    /// Compares the order of the groups with the groups. `weight_of` is the weight of a waiting client by the caller's
+    /// number.
     #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn check(&self, weight_of: impl Fn(u32) -> u32) -> Result<(), String> {
         self.order.check(|number| self.get(number).weight)?;

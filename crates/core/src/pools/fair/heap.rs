@@ -9,7 +9,7 @@ const BELOW: usize = 4;
 /// Stands for no position in [`Heap::positions`].
 const NONE: u32 = u32::MAX;
 
-/// So much memory is kept when the heap becomes empty, in entries.
+/// An empty heap with more places than this frees its memory.
 const KEPT: usize = 1024;
 
 /// A place in the order. The smallest one is served first.
@@ -34,7 +34,7 @@ impl Place {
         self.tag
     }
 
-    /// Both fields as one number, which is compared at once.
+    /// Both fields as one number, so that one comparison is enough.
     #[inline]
     fn key(self) -> u128 {
         u128::from(self.tag) << 64 | u128::from(self.rank)
@@ -144,7 +144,7 @@ impl Heap {
         }
     }
 
-    /// Puts an entry where another one was, and from there to where it belongs.
+    /// Puts an entry at this position, and moves it from there to where it belongs.
     fn takes_position(&mut self, at: usize, entry: (Place, u32)) {
         if at > 0 && entry.0 < self.entries[(at - 1) / BELOW].0 {
             self.rises(at, entry);

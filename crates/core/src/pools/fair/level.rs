@@ -3,22 +3,25 @@
 use crate::pools::fair::flow::{Flow, units};
 use crate::pools::fair::heap::{Heap, Place};
 
-/// What a flow has used before keeps it waiting for about this long at most, microseconds, if all others go on as they do.
-/// Without a limit, a client that has run one long query would wait for hours among thousands that run short ones.
+/// A flow waits because of its earlier use for about this time at most, microseconds, if the load of the others stays
+/// the same. Without a limit, a client that has run one long query would wait for hours among thousands
+/// that run short ones.
 const DEBT_WAIT_US_MAX: u64 = 1_000_000;
 
-/// A client that pauses for so long between two requests, microseconds, is no program that only waits for its answers.
+/// The shortest time between two requests that counts as a pause, microseconds. A program that only waits for its
+/// answers needs less.
 const PAUSE_US_MIN: u64 = 5_000;
 
-/// It must pause for so many halves of what the others do in the mean: where all pause alike, nobody goes first.
+/// A client goes first only if its pause is at least this many halves of the mean pause: if all clients pause alike,
+/// none goes first.
 const PAUSE_HALVES: u64 = 3;
 
-/// The latest so many pauses make the mean. With fewer, a load generator that the operating system does not run for 20 ms would
-/// raise it.
+/// The mean pause is that of about this many latest pauses. With fewer, a load generator that the operating system does
+/// not run for 20 ms would raise it.
 const PAUSES_MAX: u64 = 1024;
 
-/// The most server time that flows which go first because they have paused may use beyond what the others use at the same time,
-/// microseconds. So they take half of the servers at most, while others wait.
+/// The most server time, microseconds, that flows which go first because they have paused may use beyond what the
+/// others use at the same time. So these flows take at most half of the servers while others wait.
 const AHEAD_US_MAX: u64 = 1_000_000;
 
 /// How a flow arrives.
@@ -33,20 +36,20 @@ pub(crate) struct Arriving {
     pub(crate) servers: u32,
 }
 
-/// Flows that wait, each with a number of the caller's.
+/// Flows that wait. Each has a number that the caller chooses.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Level {
     /// Its number: no other level of the pool has had it.
     id: u64,
     /// Virtual time: the largest tag that was served.
     now: u64,
-    /// What flows that have paused may still use before others do.
+    /// What flows that have paused may still use before others do, units of virtual time.
     ahead: u64,
     /// The sum of the latest pauses, microseconds, and their number.
     pauses_us: u64,
     pauses: u64,
     order: Heap,
-    /// Sum of the weights of those that wait.
+    /// Sum of the weights of the flows that wait.
     weights: u64,
 }
 
@@ -99,8 +102,8 @@ impl Level {
         self.order.insert(Place::new(flow.tag, is_owed, arriving.number), what);
     }
 
-    /// A flow comes back: it has no credit for the time in which it did not wait, and its debt is limited. Returns whether it
-    /// has used less than its share.
+    /// A flow comes back: it has no credit for the time in which it did not wait, and its debt is limited. Returns
+    /// whether it goes before flows with the same tag.
     fn resume(&mut self, flow: &mut Flow, arriving: &Arriving) -> bool {
         if flow.level != self.id {
             (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now, false);
@@ -108,7 +111,7 @@ impl Level {
         }
         let debt = flow.tag.saturating_sub(self.now);
         let has_paused = self.is_long_pause(arriving.paused_us)
-            // As long as what it still owes: so it would use half of one server, if it had that for itself.
+            // The pause is at least as long as the debt: alone on one server, the flow would use at most half of it.
             && debt.saturating_mul(arriving.weight.into()) <= units(arriving.paused_us);
         flow.goes_ahead = has_paused && debt > 0 && self.ahead > 0;
         if flow.tag < self.now || flow.goes_ahead || has_paused && debt == 0 {
@@ -119,7 +122,7 @@ impl Level {
         false
     }
 
-    /// Whether a flow has paused for much longer than others do. It counts in their mean from now on.
+    /// Whether a flow has paused for much longer than others do. The pause counts in the mean from now on.
     fn is_long_pause(&mut self, us: u64) -> bool {
         let mean = self.pauses_us.checked_div(self.pauses).unwrap_or(0);
         let long = mean * PAUSE_HALVES / 2;
@@ -128,12 +131,12 @@ impl Level {
             PAUSES_MAX => self.pauses_us -= mean,
             _ => self.pauses += 1,
         }
-        // One that was away for an hour says nothing of the others.
+        // A client that was away for an hour says nothing about the others.
         self.pauses_us += us.min(2 * long + PAUSE_US_MIN);
         is_long
     }
 
-    /// A flow is served: virtual time is at least its tag.
+    /// A flow is served: virtual time advances to its tag.
     pub(crate) fn advance_to(&mut self, what: u32) {
         if let Some(place) = self.order.place_of(what) {
             self.reach(place);
@@ -158,7 +161,7 @@ impl Level {
         Some(place)
     }
 
-    /// A flow has used a server for so long, microseconds. `waits`: its number, if it waits.
+    /// A flow has used a server for `us` microseconds. `waits`: its number, if it waits.
     pub(crate) fn charge(&mut self, flow: &mut Flow, us: u64, weight: u32, servers: u32, waits: Option<u32>) {
         if flow.level != self.id {
             (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now, false);

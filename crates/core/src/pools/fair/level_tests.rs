@@ -35,7 +35,7 @@ impl Saturated {
         self.level.insert(flow, n as u32, arriving);
     }
 
-    /// Serves one, which does not wait again; returns which.
+    /// Serves the next flow, which does not wait again. Returns its number.
     fn serves(&mut self) -> usize {
         let n = self.level.first().unwrap() as usize;
         let (flow, weight, us) = &mut self.flows[n];
@@ -91,7 +91,7 @@ fn who_pauses_goes_first_among_many() {
 
 #[test]
 fn those_who_pause_leave_something_to_the_others() {
-    // The first two pause long whenever they are served, and are always there: together they ask for all.
+    // The first two pause long after each use, and wait again at once: together they ask for the whole server.
     let mut all = Saturated::new(&[(1, 1000); 20]);
     for _ in 0..10_000 {
         let n = all.serves();

@@ -1,8 +1,8 @@
 //! Who is served next among those that wait: start-time fair queueing.
 //!
-//! Each flow has a *tag*: the server time that it has used, divided by its weight, in virtual time. The flow with the smallest
-//! tag goes first. Server time is known only at the end of its use, so it is charged then: the tag at which a flow
-//! begins to wait is known, and its place in the order with it.
+//! Each flow has a *tag*: the server time that it has used, divided by its weight, in virtual time. The flow with the
+//! smallest tag goes first. Server time is known only at the end of its use, so it is charged then. Therefore a flow's
+//! tag, and with it its place in the order, is known when the flow begins to wait.
 //!
 //! These types know neither clients nor servers: see [`crate::pools::wait_queue`].
 

@@ -3,15 +3,15 @@
 use crate::base::time::Time;
 use std::time::Duration;
 
-/// A pool's mean service time follows the latest so many requests.
+/// A pool's mean service time follows this many of its latest requests.
 const MEAN_WEIGHT: u64 = 16;
 
-/// Work that takes so many times as long as the mean of its pool, and at least [`LONG_MIN`], no longer counts: those behind it
-/// do not wait for it.
+/// Work that takes this many times as long as the mean of its pool, and at least [`LONG_MIN`], no longer counts:
+/// waiting clients do not wait for its end.
 const LONG_TIMES: u64 = 20;
 const LONG_MIN: Duration = Duration::from_millis(200);
 
-/// The same in a pool in which nothing has been completed yet.
+/// Work that takes this long no longer counts in a pool that has completed nothing yet.
 const LONG_AT_FIRST: Duration = Duration::from_secs(5);
 
 /// The class of work whose requests are not known: nothing is learnt from it.
@@ -64,7 +64,7 @@ impl Share {
         }
     }
 
-    /// The pool's turns come the more often the greater its weight is.
+    /// A pool with a greater weight gets its turn more often.
     pub(crate) fn set_weight(&mut self, weight: u32) {
         self.weight = weight.max(1);
     }
@@ -81,7 +81,7 @@ impl Share {
         self.mean / MEAN_WEIGHT
     }
 
-    /// Takes back what was charged for work, and charges what it has cost.
+    /// Replaces what was charged in advance by what the work has cost.
     pub(super) fn settle(&mut self, work: &Work, cost_us: u64) {
         let weight = u64::from(self.weight);
         self.turn = self.turn.saturating_sub(work.charged_us / weight) + cost_us / weight;
