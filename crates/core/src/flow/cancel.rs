@@ -68,8 +68,8 @@ impl ServerSide<'_> {
         server.cancels.wanted = Some(segment);
     }
 
-    /// A cancel that had to wait: the server may work on its segment now, or have finished it. Returns whether it is
-    /// finished.
+    /// A cancel had to wait: the server may work on its segment now, or have finished the segment. Returns whether the
+    /// segment is finished.
     pub(crate) fn cancel_what_was_wanted(&mut self) -> bool {
         let server = &mut *self.server;
         let Some(segment) = server.cancels.wanted else {
@@ -154,7 +154,7 @@ impl Pooler {
         if !client.is_session() {
             return self.cancel_console(id);
         }
-        // A deferred BEGIN that goes to a server only because its time is over is no request of the client.
+        // A deferred BEGIN that goes to a server only because its deferral is over is no request of the client.
         let asks = client.session.deferred_begin.is_none_or(|begin| !begin.expired);
         if self.has_heard_its_last(id) {
             return;
@@ -164,7 +164,7 @@ impl Pooler {
                 self.note_own_cancel(server_id);
                 self.at(server_id).cancel_request();
             }
-            // What the server makes of it is dropped.
+            // The server's reply to the flight is dropped.
             (None, Waiting::Flying { .. }) => self.cancel_waiting(now, id),
             (None, Waiting::ForServer { .. }) if asks => self.cancel_waiting(now, id),
             (Some(server_id), Waiting::ForRestoration) if asks && client.session.pins.is_empty() => {
@@ -183,7 +183,7 @@ impl Pooler {
         self.end_wait(now, id, &Trouble::CancelledWhileWaiting.text(message, detail, ""));
     }
 
-    /// The request that a client waits with is answered by an error of the pooler's, and dropped.
+    /// The pooler answers the request of a waiting client with this error, and drops the request.
     pub(crate) fn end_wait(&mut self, now: Time, id: ClientId, error: &ErrorText<'_>) {
         self.stop_waiting(id);
         let client = self.client_mut(id);

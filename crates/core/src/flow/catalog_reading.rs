@@ -16,7 +16,7 @@ impl Pooler {
         }
     }
 
-    /// Tells the pools of a database that a message has shown: too little of its catalog is known.
+    /// A message has shown that too little of a database's catalog is known: tells the pools of that database.
     pub(crate) fn tell_untold_pools(&mut self) {
         self.catalogs().tell_untold();
     }

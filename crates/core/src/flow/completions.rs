@@ -32,8 +32,8 @@ impl Reply<'_> {
         }
     }
 
-    /// An Execute has been answered without the command tag of a statement that ends statements: its portal is not the
-    /// one that the client's Bind would have made.
+    /// The command tag of an Execute shows that it has ended no statements. If the pooler expected that it would, its
+    /// portal is not the one that the client's Bind would have made: the effect is undone.
     #[inline]
     pub(crate) fn ends_nothing(&mut self, mut entry: Entry) {
         let effect = entry.take_effect();

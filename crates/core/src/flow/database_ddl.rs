@@ -1,4 +1,5 @@
-//! Statements that need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE .. TEMPLATE.
+//! Statements that need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE ..
+//! TEMPLATE.
 //!
 //! PostgreSQL refuses them (55006) while other sessions are connected to the database. Idle servers of the pool serve
 //! no client, so they are closed first. PostgreSQL itself waits up to five seconds for their end. Servers that are
@@ -13,7 +14,7 @@ use crate::pools::pool;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
-/// How long no server is opened there in advance: a little longer than PostgreSQL waits.
+/// For this time no server is opened in advance in the pools that were cleared: a little longer than PostgreSQL waits.
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
 
 impl Pooler {

@@ -49,7 +49,7 @@ impl Pooler {
         server.is_some_and(Server::is_inside_message)
     }
 
-    /// Whether a client has been sent its server's FATAL message: for a client of PostgreSQL nothing comes behind it.
+    /// Whether a client has been sent its server's FATAL message: PostgreSQL sends nothing behind such a message.
     pub(crate) fn has_heard_its_last(&self, id: ClientId) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
         server.is_some_and(|server| server.conversation.fatal.is_some())

@@ -1,9 +1,9 @@
 //! `idle_session_timeout`: a time limit that belongs to a client's session and would end idle servers of the pool.
 //!
-//! PostgreSQL ends a session that has been idle for so long outside of a transaction. An idle server of the pool is no
-//! client's session, so a limit that its client has set is reset before the server is free, and the server must confirm
-//! it. While the client has no server the pooler enforces the limit, with PostgreSQL's error; while the client has a
-//! server, that server does.
+//! PostgreSQL ends a session that has been idle for this time outside of a transaction. An idle server of the pool is
+//! no client's session, so a limit that its client has set is reset before the server is free, and the server must
+//! confirm it. While the client has no server the pooler enforces the limit, with PostgreSQL's error; while the client
+//! has a server, that server does.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};

@@ -3,8 +3,9 @@
 //! A server with bytes in flight is never given to another client.
 //!
 //! A client may have sent several segments. A cancel hits one of them, and the server would run those behind it without
-//! what was cancelled: a DELETE without the SET ROLE in front of it. So nothing is cancelled while another segment of the
-//! client's is behind. If that takes long, the connection is reset with the cancel: then the server runs none of them.
+//! what was cancelled: a DELETE without the SET ROLE in front of it. So nothing is cancelled while another segment of
+//! the client is behind. If that takes long, the connection is reset with the cancel: then the server runs none of
+//! them.
 
 use crate::base::ids::ServerId;
 use crate::base::reasons::Passing;
@@ -20,8 +21,8 @@ use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_wire::TransactionStatus;
 use std::time::Duration;
 
-/// How long an internal request may run on a server whose client has left, before it is cancelled; and how long segments
-/// of that client's in front of others.
+/// On a server whose client has left: how long an internal request may run before it is cancelled, and how long several
+/// segments of the client may run before the connection is reset.
 const WORK_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl ServerSide<'_> {
@@ -52,8 +53,8 @@ impl ServerSide<'_> {
 }
 
 impl ServerSide<'_> {
-    /// Cancels the client's work on a server without a client, unless there is more behind it. Internal requests may
-    /// finish.
+    /// Cancels the client's work on a server without a client, unless another segment of the client is behind it.
+    /// Internal requests may finish.
     fn cancel_running(&mut self) {
         let queue = &self.server.conversation.queue;
         let is_last = !queue.has_several_of_client() || self.shared.is_weak(Weakness::CancelsAmongSegments);
@@ -63,7 +64,7 @@ impl ServerSide<'_> {
     }
 
     /// A server without a client is still draining. Cancels also requests that it has begun meanwhile, and an internal
-    /// request that has run for too long. A server whose restoration has failed goes to no client.
+    /// request that has run for too long. If that is a restoration, the server goes to no client.
     fn cancel_again(&mut self, takes_long: bool) {
         if takes_long && !self.server.conversation.queue.is_empty() {
             self.send_cancel();

@@ -34,7 +34,7 @@ pub(crate) enum Linked {
 }
 
 impl Exchange<'_> {
-    /// The client gets the server, where somebody else may have been since.
+    /// Counts that the client gets the server, and whether another client had it last.
     #[inline(always)]
     pub(crate) fn counts_visit(&mut self) {
         let before = self.server.session.visit(self.id, &mut self.client.session.visits);

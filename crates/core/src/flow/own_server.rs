@@ -11,9 +11,9 @@ use crate::server::Server;
 use crate::state::sequences::Sequences;
 
 impl Pooler {
-    /// The pool's first question about sequences comes from a client whose last server is idle and which was linked to
-    /// another server. If the client has done nothing on this one yet, it moves to its last server, and its message is
-    /// looked at again.
+    /// A pool's first question about sequences comes from a client that was linked to another server although its last
+    /// server is idle. If the client has done nothing on the new server yet, it moves to its last server, and its
+    /// message is looked at again.
     #[cold]
     pub(crate) fn goes_to_own_server(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
         let client = self.client_mut(id);
@@ -37,7 +37,8 @@ impl Pooler {
 }
 
 /// The place in the idle list of the server that this client had last, if no other client has had that server since and
-/// the client has had no other server; `visits` is [`Client::visits`](crate::client::Client::visits).
+/// the client has had no other server; `visits` is
+/// [`ClientSession::visits`](crate::state::client_session::ClientSession::visits).
 pub(crate) fn own_server(idle: &IdleList, servers: &Slab<Server>, id: ClientId, visits: u32) -> Option<usize> {
     let is_last = |s: &ServerId| {
         servers

@@ -1,9 +1,10 @@
 //! Answers a Parse of a client that would have to wait for a server.
 //!
 //! Load generators and drivers prepare a statement and wait for the answer while other connections of theirs hold every
-//! server of the pool: then nobody goes on. So a Parse with nothing but Sync or Flush behind it is answered without a server
-//! if a server of the pool has prepared the same text before. If types are left open, or the text may name types, a server
-//! parses it for this client before the first use, so that they are those of that moment.
+//! server of the pool: then none of them goes on. So a Parse with nothing but Sync or Flush behind it is answered
+//! without a server if a server of the pool has prepared the same text before. If parameter types are left open, or the
+//! text may name types, a server parses the statement for this client before its first use, so that the types are those
+//! of that moment.
 
 use crate::base::ids::ClientId;
 use crate::base::message::{Message, Step};

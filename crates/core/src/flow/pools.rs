@@ -1,4 +1,4 @@
-//! The pool that a client belongs to, and whom the limits count.
+//! Finds and makes pools, and says whether a pool takes clients now.
 
 use crate::base::pool_id::{PoolId, PoolKey, PoolKind, StartupValue};
 use crate::base::settings::PoolSettings;
@@ -14,7 +14,7 @@ impl Pooler {
         self.pool_started_with(now, database, user, kind, Box::default()).ok()
     }
 
-    /// The same where its servers must be started with these settings.
+    /// The same, for servers that are started with these settings.
     pub(crate) fn pool_started_with(
         &mut self,
         now: Time,

@@ -13,7 +13,7 @@ use crate::pools::pool::Pool;
 use crate::pools::wait_queue::{WaitQueue, Who};
 use pgweir_config::{Config, FairBy};
 
-/// Calls `act` with the queue of a pool, whom a client counts as there, and what it has used.
+/// Calls `act` with the queue of a pool, what the order must know of the client, and what the client has used.
 fn in_queue<T>(
     config: &Config,
     pool: &mut Pool,
@@ -49,7 +49,8 @@ impl Pooler {
         })
     }
 
-    /// Charges the client of a server for its time there, if others wait for it. Time that was charged before does not count again.
+    /// Charges a server's client for its time on the server, if other clients wait. Time that was charged before does
+    /// not count again.
     pub(crate) fn charge(&mut self, now: Time, server_id: ServerId) {
         let Some(server) = self.servers.get(server_id.0) else {
             return;
@@ -68,7 +69,8 @@ impl Pooler {
         }
     }
 
-    /// The order of a pool's queue, or the weights of users, may have changed: all clients that wait take their places again.
+    /// The order of a pool's queue, or the weights of users, may have changed: all waiting clients take their places
+    /// again.
     pub(crate) fn reorder_waiters(&mut self, pool_id: PoolId) {
         let pool = self.pool_mut(pool_id);
         let all = pool.waiting.reorder(pool.settings.fair_by);

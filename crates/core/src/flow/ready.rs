@@ -112,7 +112,7 @@ impl Reply<'_> {
         self.ends(rest)
     }
 
-    /// The same for a client that listens, after its notifications were sent.
+    /// Decides the same for a client that listens, after its notifications were sent.
     pub(crate) fn request_ended(&mut self) -> Passed {
         let Some((_, client)) = &self.client else {
             return Passed::skip_and_release_if(self.server.conversation.queue.is_empty());
@@ -248,9 +248,9 @@ impl Reply<'_> {
     }
 
     /// After a Query in a pipeline, PostgreSQL 18 fails the next command with XX000, also an internal one that restores
-    /// or probes. This internal query has no other purpose than to take the error. If the client keeps no server, it
-    /// leaves this one, which is closed. If a message of the client is already under way, no internal request comes
-    /// before it.
+    /// or probes. This internal query has no other purpose than to take the error. It is not sent if the client leaves
+    /// the server, which is then closed, or if a message of the client is already under way, which no internal request
+    /// may precede.
     #[cold]
     fn absorb_failure(&mut self) {
         let keeps = |client: &Client| !client.session.pins.is_empty() && client.passing == Passing::None;

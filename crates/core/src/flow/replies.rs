@@ -42,8 +42,8 @@ impl ServerSide<'_> {
 }
 
 impl Reply<'_> {
-    /// Handles messages until one concerns other connections. Returns what became of that one; it is done, unless it is
-    /// a question. `None`: the whole input is handled.
+    /// Handles messages until one concerns other connections. Returns what became of that message, which is handled
+    /// unless the result is a question. `None`: the whole input is handled.
     ///
     /// It is long because it is the loop of the forwarding path: what is common stands in front, and each branch ends
     /// the loop or goes on in its own way.
@@ -336,7 +336,7 @@ impl Reply<'_> {
         if matches!(self.server.phase, ServerPhase::Listening) {
             return Passed::Asks(Question::ListenerHears);
         }
-        // A server without a client has no listener to channels.
+        // No client listens on a server without a client.
         if !self.is_linked() {
             return Passed::Skip;
         }

@@ -241,8 +241,8 @@ impl Exchange<'_> {
 }
 
 impl crate::client::Client {
-    /// A message has come in part and need not be looked at again before the rest has come. Of a Bind only the names
-    /// are needed, and of a message longer than any statement the rest is never waited for.
+    /// A message has come in part and need not be looked at again before the rest has come. Only the names of a Bind
+    /// are needed, and the rest of a message longer than any statement is never waited for.
     #[cold]
     pub(crate) fn needs_whole(&mut self, tag: FrontendTag, total: usize) {
         if tag != FrontendTag::Bind && total <= STATEMENT_BYTES_MAX {

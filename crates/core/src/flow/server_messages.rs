@@ -4,8 +4,8 @@
 //! the front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that
 //! reports idle, leaves the queue empty and is not followed by any byte of a further message.
 //!
-//! A [`Reply`](crate::reply::Reply) deals with the messages one after the other, until one of them concerns other connections: that is what the
-//! pooler does here.
+//! A [`Reply`](crate::reply::Reply) handles the messages one after the other until one concerns other connections. The
+//! pooler handles that one here.
 
 use crate::base::deeds::{Deed, Question};
 use crate::base::errors::Trouble;
@@ -20,11 +20,11 @@ use crate::upstream::flights::Flights;
 use crate::upstream::phase::ServerPhase;
 use std::ops::Range;
 
-/// A message that concerns other connections than its client, and what became of it.
+/// A message that concerns connections other than its client's, and what became of it.
 struct Met {
     passed: Passed,
     piece: Piece,
-    /// The deeds that come before that.
+    /// The deeds to be carried out first.
     deeds: Vec<Deed>,
 }
 
@@ -82,7 +82,7 @@ impl Pooler {
         consumed
     }
 
-    /// Goes on behind a message that means something for others.
+    /// Goes on after a message that concerns other connections.
     fn walk(&mut self, now: Time, id: ServerId, mut walk: Walk<'_>, mut met: Option<Met>) -> usize {
         while let Some(message) = met {
             match self.means(now, id, message, &mut walk) {
@@ -99,7 +99,7 @@ impl Pooler {
         walk.at
     }
 
-    /// Carries out what a message means for others. Returns what became of it.
+    /// Carries out what a message means for other connections. Returns what became of the message.
     fn means(&mut self, now: Time, id: ServerId, met: Met, walk: &mut Walk<'_>) -> Passed {
         if !met.deeds.is_empty() {
             self.carry_out(now, id, met.deeds);
@@ -117,7 +117,7 @@ impl Pooler {
         passed
     }
 
-    /// Goes to the next message that concerns others.
+    /// Goes to the next message that concerns other connections.
     #[inline(never)]
     fn walk_on(&mut self, now: Time, id: ServerId, walk: &mut Walk<'_>) -> Option<Met> {
         let Some(mut reply) = self.replying(now, id) else {
@@ -291,8 +291,8 @@ impl Pooler {
         }
     }
 
-    /// A request was sent in front of the data of a copy, and the server takes it for a part of them. It is no longer
-    /// known which reply answers which request.
+    /// A request was sent between a COPY and the end of its data, and the server takes it for a part of the copy. It is
+    /// no longer known which reply answers which request.
     #[cold]
     fn copy_interrupted(&mut self, now: Time, id: ServerId) {
         if let Some(client) = self.server_link(id) {

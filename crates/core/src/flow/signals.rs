@@ -57,7 +57,8 @@ struct Call<'m> {
 }
 
 impl Exchange<'_> {
-    /// A Query, or a Bind of a statement, that may be such a call. `None`: it is handled as any other.
+    /// A Query, or a Bind of a statement, that may be a call of one of these functions. `None`: it is handled as any
+    /// other.
     fn called<'m>(&mut self, message: &Message<'m>) -> Option<Called<'m>> {
         if message.tag == FrontendTag::Query {
             return self.called_by_query(message.body().strip_suffix(&[0])?);
@@ -139,7 +140,7 @@ impl Exchange<'_> {
 }
 
 impl Pooler {
-    /// A message that may be such a call. `None`: it is handled as any other.
+    /// A message that may be a call of one of these functions. `None`: it is handled as any other.
     #[cold]
     pub(crate) fn call(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Option<Step> {
         let call = match self.between(now, id, server_id).called(message)? {

@@ -172,7 +172,7 @@ impl Exchange<'_> {
         })
     }
 
-    /// Whether a Query may end the server's statements and prepare others under their names; `found` as below.
+    /// Whether a Query may end the server's statements and prepare others under their names. `found`: as for `may_do`.
     /// `is_code` is the result of [`begins_code`].
     fn may_replace_statements(&mut self, message: &Message<'_>, found: Option<Effects>, is_code: bool) -> bool {
         let effects = match found {

@@ -18,7 +18,7 @@ use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{HEADER_BYTES, Header, TransactionStatus};
 use std::time::Duration;
 
-/// A client that has got a server and sent nothing for so long does not use it.
+/// A client that has sent nothing for this long since it got its server does not use the server.
 const UNUSED_AFTER: Duration = Duration::from_millis(100);
 
 /// A class that is not [`UNKNOWN`].
@@ -37,7 +37,7 @@ impl Server {
             && !self.is_inside_message()
     }
 
-    /// Whether it could work for somebody: no client holds it without using it.
+    /// Whether it works or could work: no client holds it without using it.
     fn could_work(&self) -> bool {
         let is_held = self.link.is_some() && self.work.is_none();
         !self.is_opening() && !is_held && !matches!(self.phase, ServerPhase::Closing)
@@ -148,8 +148,8 @@ impl Pooler {
         Some(self.shared.sizings.get(share.sizing)?.room())
     }
 
-    /// Whether this server, which has just become free, is the one for the pool's next client: there is room, no other pool at
-    /// its host could have the turn, and no idle server could suit the client better.
+    /// Whether this server, which has just become free, is the one for the pool's next client: there is room, no other
+    /// pool at its host could have the turn, and no idle server could suit the client better.
     pub(crate) fn may_take_turn(&self, pool_id: PoolId, server_id: ServerId) -> bool {
         let pool = self.pool(pool_id);
         let sizing = pool.share.and_then(|share| self.shared.sizings.get(share.sizing));
@@ -208,7 +208,7 @@ impl Pooler {
         }
     }
 
-    /// A server has answered: if its client holds it with nothing for it to do, another may work.
+    /// A server has answered: if its client has nothing more for it to do, another server may work.
     pub(crate) fn note_rest(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
         if server.work.is_some() && server.rests() {
@@ -290,8 +290,8 @@ impl Pooler {
         }
     }
 
-    /// Gives an idle server to the first client that waits in a pool, or opens one. `false`: no other client of this pool can
-    /// start now.
+    /// Gives an idle server to the first waiting client of a pool, or opens one. `false`: no other client of this pool
+    /// can start now.
     fn start_waiter(&mut self, now: Time, pool_id: PoolId) -> bool {
         if self.pool_takes_no_clients_now(pool_id) {
             return false;
@@ -361,7 +361,8 @@ impl Pooler {
         self.start_waiters_at(now, sizing);
     }
 
-    /// A server has closed its connection. If it was the last one of its host, PostgreSQL may be another one from now on.
+    /// A server has closed its connection. If it was the last one of its host, the next one may belong to another
+    /// PostgreSQL.
     pub(crate) fn note_restart(&mut self, now: Time, pool_id: PoolId) {
         let Some(Some(pool)) = self.pools.get(pool_id as usize) else {
             return;

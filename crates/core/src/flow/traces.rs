@@ -6,8 +6,8 @@
 //! one without the schema, or a new one. This happens at most once for each server that gets the schema.
 //!
 //! Likewise a custom setting (`app.tenant`) that any client has set on a server is then empty for all others, and no
-//! longer unknown (recording F2). A client that asks for one that is not its own moves to an idle server that does not
-//! know the setting, if there is one.
+//! longer unknown (recording F2). A client that asks for a custom setting that it has not set moves to an idle server
+//! that does not know the setting, if there is one.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Messages, Step};
@@ -29,13 +29,13 @@ use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Parse};
 use pgweir_wire::{FrontendTag, TransactionStatus};
 
-/// Why a server is closed that a new one replaces.
+/// Why a server is closed and replaced by a new one.
 const SCHEMA_WOULD_SHOW: &str = "its temporary schema would show";
 
 /// Asks whether the session has a schema for temporary objects.
 const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
-/// The same; and the session's statistics are reported now, as at its end.
+/// Asks the same, and has the session's statistics reported now, as at its end.
 const REMAINS_AND_FLUSH: &str =
     "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0 FROM pg_catalog.pg_stat_force_next_flush()";
 

@@ -34,7 +34,7 @@ impl Reply<'_> {
         self.server.conversation.queue.gains_nothing_of(&restored);
     }
 
-    /// Adds statements that the server has not lost after all to `all_restored`.
+    /// Undoes one effect. Adds the statements that the server has not lost after all to `all_restored`.
     fn undo_one(&mut self, expect: Expect, effect: Option<Effect>, failed: bool, all_restored: &mut HashSet<u64>) {
         let server = &mut *self.server;
         let effect = effect.unwrap_or_default();

@@ -26,7 +26,7 @@ use pgweir_wire::{HEADER_BYTES, TransactionStatus};
 use std::sync::Arc;
 
 impl Flights {
-    /// Whether one more is allowed.
+    /// Whether one more flight is allowed.
     fn are_below(&self, settings: &Settings, waiting: usize) -> bool {
         match settings.pipeline_depth {
             PipelineDepth::AtMost(most) => self.len() < most as usize,
@@ -36,7 +36,7 @@ impl Flights {
 }
 
 impl Server {
-    /// Whether it works on flights alone, nothing is unusual about it, and it is to go on so.
+    /// Whether it works on flights alone, nothing is unusual about it, and nothing prevents further flights.
     fn takes_flights(&self, now: Time) -> bool {
         let (conversation, session) = (&self.conversation, &self.session);
         matches!(self.phase, ServerPhase::Linked)
@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-/// Whether a flight is known to be short. For tests, all are.
+/// Whether a flight is known to be short. With `link = adversarial`, for tests, all are.
 fn is_short(settings: &Settings, pool: &Pool, flight: &Flight) -> bool {
     let is_known = || {
         pool.classes
@@ -115,7 +115,8 @@ impl Exchange<'_> {
         if need_of(meaning, self.server, told, self.shared.statements.now()) != Need::Nothing {
             return false;
         }
-        // If the Parse in front of another's flight fails, by a cancel for example, the server does not have it.
+        // The Parse of this statement in front of another client's flight may fail, for example because of a cancel:
+        // then the server does not hold the statement.
         if self.server.held.may_refuse(meaning.statement.id) {
             return false;
         }
@@ -136,7 +137,8 @@ impl Exchange<'_> {
             return false;
         }
         self.server.held.unnamed = Unnamed::Statement(statement.id);
-        // The client's own unnamed statement changes when its turn comes: it may be sent elsewhere, or cancel.
+        // The client's own unnamed statement changes when the server begins its flight: until then the flight may move
+        // elsewhere or be cancelled.
         self.server
             .conversation
             .queue
@@ -148,7 +150,7 @@ impl Exchange<'_> {
         true
     }
 
-    /// Entries of what stands behind a Bind: Describe of its portal, if it is there, Execute and Sync.
+    /// Adds the entries for the messages behind a Bind: Describe of its portal, if it is there, Execute and Sync.
     fn expects_rest(&mut self, rest: &[u8]) {
         let queue = &mut self.server.conversation.queue;
         if rest.first() == Some(&b'D') {
@@ -162,7 +164,7 @@ impl Exchange<'_> {
 }
 
 impl Pooler {
-    /// Whether a server may get one more flight behind those that it has.
+    /// Whether a server may get another flight.
     fn has_room(&self, now: Time, id: ServerId) -> bool {
         let Some(server) = self.servers.get(id.0) else {
             return false;
@@ -184,7 +186,7 @@ impl Pooler {
             && !self.pool_takes_no_clients_now(server.pool)
     }
 
-    /// Sends the flight of the first client that waits to this server. `false`: that client needs a server for itself.
+    /// Sends the flight of the first waiting client to this server. `false`: that client needs a server for itself.
     fn boards_next(&mut self, now: Time, pool_id: PoolId, id: ServerId) -> bool {
         let pool = self.pool(pool_id);
         let Some((client_id, since)) = pool.waiting.front() else {
@@ -217,7 +219,7 @@ impl Pooler {
         true
     }
 
-    /// Sends flights of clients that wait to a server, as long as it has room.
+    /// Sends flights of waiting clients to a server, as long as it has room.
     pub(super) fn fill(&mut self, now: Time, pool_id: PoolId, id: ServerId) {
         while self.has_room(now, id) {
             if !self.boards_next(now, pool_id, id) {
@@ -233,7 +235,7 @@ impl Pooler {
         }
     }
 
-    /// The flights of clients that have begun to wait are sent.
+    /// Sends the flights of clients that have begun to wait.
     pub(crate) fn board_all(&mut self, now: Time) {
         let mut pools = std::mem::take(&mut self.boarding);
         for pool_id in pools.drain(..) {
@@ -244,7 +246,7 @@ impl Pooler {
         self.boarding = pools;
     }
 
-    /// Clients have begun to wait: sends their flights to servers that have room, to each in turn.
+    /// Clients have begun to wait: sends their flights to servers that have room, one to each in turn.
     pub(super) fn board_waiters(&mut self, now: Time, pool_id: PoolId) {
         while let Some(id) = self.pool_mut(pool_id).roomy.pop_front() {
             if let Some(flights) = self.flights_of(id) {
@@ -263,8 +265,8 @@ impl Pooler {
         }
     }
 
-    /// A client that has waited with a flight is linked to a server that looks like it: the flight begins. What of its messages
-    /// cannot be sent now the client's own bytes say again.
+    /// A client that has waited with a flight is linked to a server that looks like it: the flight begins. Messages of
+    /// the flight that cannot be sent now are read again from the client's own bytes.
     pub(crate) fn takes_off(&mut self, now: Time, id: ClientId, server_id: ServerId, flight: Box<Flight>, since: Time) {
         self.shared.outbox.begins_kept(&flight.bytes);
         let mut at = 0;

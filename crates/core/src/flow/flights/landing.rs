@@ -35,7 +35,7 @@ impl Reply<'_> {
 }
 
 impl Exchange<'_> {
-    /// The server begins the flight of this client, which had been sent before.
+    /// The server begins the flight of this client, which was sent earlier.
     fn flight_begins(&mut self, since: Time) {
         let (client, server) = (&mut *self.client, &mut *self.server);
         server.phase = ServerPhase::Linked;
@@ -81,8 +81,8 @@ impl Pooler {
         self.fill(now, pool_id, id);
     }
 
-    /// A flight takes long, and nobody stands behind it: its client goes on as one that has the server for itself. What it
-    /// sends meanwhile is read, and so is its Terminate.
+    /// A flight takes long, and none stands behind it: its client goes on as one that has the server for itself. What
+    /// the client sends meanwhile is read, and so is its Terminate.
     pub(crate) fn is_no_flight(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get_mut(id.0) else {
             return;
@@ -95,7 +95,7 @@ impl Pooler {
         }
     }
 
-    /// The bytes of a client's flight have been kept until now, as they might have had to be sent again.
+    /// The client's flight will not be sent again, so its bytes, which were kept for that, are skipped.
     fn flies_no_more(&mut self, id: ClientId, landed: &Landed) {
         let client = self.client_mut(id);
         client.waiting = Waiting::No;
@@ -107,7 +107,7 @@ impl Pooler {
         let classes = self.pool_mut(pool_id).classes.get_or_insert_default();
         let (class, took_us) = (landed.aboard.flight.class, landed.took_us);
         let is_late = has_next && took_us > LATE_US && classes.is_short(class);
-        // What a cancel has hit says nothing of its class.
+        // The time of a flight that a cancel has hit says nothing about its class.
         if !landed.aboard.is_cancelled && !landed.aboard.is_exposed {
             classes.learn(class, took_us, landed.reply_bytes as usize);
         }

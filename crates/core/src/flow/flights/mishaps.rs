@@ -1,4 +1,5 @@
-//! What befalls flights: their clients leave or cancel, others' cancels hit them, their server is lost.
+//! What goes wrong with flights: their clients leave or cancel, cancels of other clients hit them, their server is
+//! lost.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Waiting;
@@ -10,10 +11,11 @@ use crate::upstream::flights::{Aboard, Flight, Flights, Form};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header};
 
-/// The longest reply that is held back because a cancel may have hit it, bytes. Of a longer one the client gets the beginning.
+/// The longest reply that is held back because a cancel may have hit it, bytes. If a reply is longer, the client gets
+/// its beginning.
 const HELD_BYTES_MAX: usize = 256 * 1024;
 
-/// SQLSTATE of what a cancel has hit: query_canceled.
+/// SQLSTATE of a request that a cancel has hit: query_canceled.
 const QUERY_CANCELED: &[u8] = b"57014";
 
 /// The reply of a flight that a cancel may have hit.
@@ -43,8 +45,9 @@ fn is_hit(mut reply: &[u8]) -> Hit {
 }
 
 impl Pooler {
-    /// Whether what a server has sent is dealt with now. The reply to a flight that another's cancel may have hit is held back
-    /// until all of it is there; if it was hit, its client never hears of it, and the flight is run again.
+    /// Whether the bytes that a server has sent are handled now. The reply to a flight that another client's cancel may
+    /// have hit is held back until it is complete. If the cancel has hit the flight, the flight is run again and its
+    /// client does not notice.
     #[cold]
     pub(crate) fn exposed_reply_passes(&mut self, now: Time, id: ServerId, input: &[u8]) -> bool {
         let tells = self.is_weak(Weakness::TellsWhatOthersCancel);
@@ -66,8 +69,8 @@ impl Pooler {
         true
     }
 
-    /// The flight at the front was hit by a cancel that was not meant for it: its reply is swallowed, and its client waits for
-    /// a server once more, in front of all others.
+    /// A cancel that was not meant for the flight at the front has hit it: its reply is swallowed, and its client waits
+    /// for a server again, in front of all others.
     fn runs_again(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
         let Some(client) = server.link.take() else { return };
@@ -89,7 +92,7 @@ impl Pooler {
         self.wait_again(client, again, since);
     }
 
-    /// A client waits for a server once more, with a flight that has not been answered.
+    /// A client waits for a server again, with a flight that has not been answered.
     fn wait_again(&mut self, id: ClientId, flight: Box<Flight>, since: Time) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
@@ -105,7 +108,7 @@ impl Pooler {
         self.shared.state_stats.flights_run_again += 1;
     }
 
-    /// The flight at the front takes long: those behind it are sent elsewhere.
+    /// The flight at the front takes long: the flights behind it are sent elsewhere.
     pub(crate) fn let_riders_go(&mut self, now: Time, id: ServerId) {
         let Some(pool_id) = self.servers.get(id.0).map(|s| s.pool) else {
             return;
@@ -119,8 +122,8 @@ impl Pooler {
         self.board_waiters(now, pool_id);
     }
 
-    /// A server is lost. Flights that it had not begun run elsewhere: they only read, so that nobody can tell if it had, and
-    /// nothing of their replies has come.
+    /// A server is lost. The flights that it had not begun, as far as is known, run elsewhere. They only read and
+    /// nothing of their replies has come, so nobody notices if the server had begun them.
     pub(crate) fn flights_lost(&mut self, server: &mut Server) {
         let forgets = self.is_weak(Weakness::ForgetsRiders);
         let Some(flights) = &mut server.flights else { return };
@@ -136,22 +139,22 @@ impl Pooler {
         }
     }
 
-    /// A client leaves whose flight stands behind others'.
+    /// A client whose flight stands behind others leaves.
     pub(crate) fn rider_leaves(&mut self, id: ClientId, server_id: ServerId) {
         if let Some(aboard) = self.flights_of(server_id).and_then(|flights| flights.of_client(id)) {
             aboard.client = None;
         }
     }
 
-    /// The linked client cancels: if it is hit, that is what it has asked for.
+    /// The linked client cancels its own flight: if the cancel hits the flight, the client gets the error.
     pub(crate) fn note_own_cancel(&mut self, id: ServerId) {
         if let Some(front) = self.flights_of(id).and_then(Flights::front_mut) {
             front.is_cancelled = true;
         }
     }
 
-    /// The linked client is gone, and others' flights stand behind its own: that is answered to nobody, and not cancelled, as it
-    /// is short. `false`: no others do.
+    /// The linked client is gone. If other flights stand behind its own, nobody gets the reply to its flight, which is
+    /// not cancelled because it is short. `false`: none stand behind it.
     pub(crate) fn flies_on_alone(&mut self, now: Time, id: ServerId) -> bool {
         let server = self.server_mut(id);
         let Some(flights) = &mut server.flights else {
@@ -199,7 +202,7 @@ mod tests {
         let mut w = Writer::new(&mut whole);
         w.command_complete("SELECT 0");
         w.ready_for_query(TransactionStatus::Idle);
-        // The next one is hit.
+        // The next flight is hit.
         whole.extend_from_slice(&hit);
         assert!(matches!(is_hit(&whole), Hit::No));
     }

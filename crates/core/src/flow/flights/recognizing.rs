@@ -73,7 +73,7 @@ impl<'i> Segment<'i> {
     }
 }
 
-/// What stands behind Describe of the portal, which may be missing, Execute and Sync.
+/// The bytes behind an optional Describe of the portal, Execute and Sync.
 fn behind_sync(rest: &[u8]) -> Option<&[u8]> {
     let mut next = first_message(rest)?;
     if next.tag == FrontendTag::Describe && *next.body() == DESCRIBE_PORTAL {
@@ -84,7 +84,7 @@ fn behind_sync(rest: &[u8]) -> Option<&[u8]> {
     sync.body().is_empty().then_some(sync.behind)
 }
 
-/// Whether the clients of a pool may share servers at one moment.
+/// Whether several clients of a pool may share a server at the same time.
 pub(super) fn may_fly(settings: &Settings, pool: &Pool) -> bool {
     settings.pipeline_depth != PipelineDepth::AtMost(1)
         && !settings.probe_always
@@ -161,8 +161,8 @@ fn flight_of(client: &Client, shared: &mut Shared, segment: &Segment<'_>) -> Opt
 }
 
 impl Pooler {
-    /// A client waits for a server, and this is what it has sent: if it begins with a flight, that may be sent to a server
-    /// that works for others.
+    /// A client waits for a server, and has sent `input`: if that begins with a flight, the flight may be sent to a
+    /// server that works for others.
     #[inline]
     pub(crate) fn waits_to_fly(&mut self, id: ClientId, input: &[u8]) {
         if self.shared.settings.pipeline_depth != PipelineDepth::AtMost(1) {

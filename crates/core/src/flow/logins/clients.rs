@@ -94,7 +94,7 @@ impl Pooler {
         }
     }
 
-    /// The same where the client waited for an answer, so that its next bytes are read.
+    /// The same for a client that waited for an answer: its next bytes are read again.
     pub(super) fn login_resumes(&mut self, now: Time, id: ClientId, next: Option<Next>) {
         if let Some(next) = next {
             self.login_goes_on(now, id, next);

@@ -15,8 +15,8 @@ use crate::upstream::phase::ServerPhase;
 use rand_core::RngCore;
 use std::time::Duration;
 
-/// Where the pools of a host have as many servers as the host allows, a server stays with its pool for so long. Otherwise pools
-/// that take turns would open a connection for each transaction.
+/// If the pools of a host have as many servers as the host allows, a server stays with its pool for at least this long.
+/// Otherwise pools that take turns would open a connection for each transaction.
 const HOST_SLICE: Duration = Duration::from_millis(100);
 
 impl Pooler {
@@ -40,7 +40,7 @@ impl Pooler {
         }
     }
 
-    /// A server begins what [`Server::is_soon_free`] says.
+    /// A server will soon be free: see [`Server::is_soon_free`].
     pub(crate) fn note_soon_free(&mut self, id: ServerId) {
         let servers = &self.servers;
         let Some(server) = servers.get(id.0) else { return };
@@ -146,7 +146,7 @@ impl Pooler {
     }
 
     /// A server of this pool has freed a place under shared limits, which goes to the client that has waited longest.
-    /// [`Pooler::host_has_place`] has asked the pools that find their size at the same host.
+    /// Pools that share the limit of the same host are left out: [`Pooler::host_has_place`] has asked them.
     pub(crate) fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pool(pool_id);
         let (key, sizing) = (&pool.key, pool.share.map(|share| share.sizing));

@@ -28,7 +28,7 @@ impl Pooler {
 }
 
 impl Arrival<'_> {
-    /// By `auth_type`, or by the first rule of `auth_hba_file` that fits.
+    /// Chooses the method: by `auth_type`, or by the first rule of `auth_hba_file` that fits.
     pub(super) fn choose_way(&mut self) -> Next {
         let Some(login) = self.client.login() else {
             return Next::Nothing;
