@@ -42,6 +42,7 @@ impl Exchange<'_> {
             return self.waits_for_replies();
         }
         pool.stats.bytes_received += message.bytes.len() as u64;
+        let suspected = client.session.suspicion.as_ref().map_or(0, |s| s.texts);
         let step = match message.tag {
             FrontendTag::Query => self.query(message, tracked),
             FrontendTag::Parse if tracked => self.parse(message),
@@ -76,6 +77,8 @@ impl Exchange<'_> {
         if let Step::NeedBytes | Step::Wait = step {
             // The message comes again when it is complete.
             self.pool.stats.bytes_received -= message.bytes.len() as u64;
+        } else {
+            self.note_suspected(suspected);
         }
         step
     }

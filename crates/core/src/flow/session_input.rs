@@ -137,7 +137,7 @@ impl Pooler {
                 if let Some(text) = &mut client.long_text {
                     text.feed(&available[..bytes]);
                     if rest == 0 {
-                        self.between(now, id, server_id).long_text_ends();
+                        self.between(now, id, server_id).sent_text_ends();
                         self.tell_untold_pools();
                     }
                 }

@@ -117,9 +117,17 @@ impl Exchange<'_> {
         Ok(Effects::ALL)
     }
 
+    /// The last byte of a long Query is on its way, whose first bytes have been sent before.
+    #[cold]
+    pub(crate) fn sent_text_ends(&mut self) {
+        let before = self.suspected_texts();
+        self.long_text_ends();
+        self.note_suspected(before);
+    }
+
     /// The last byte of a long Query is on its way.
     #[cold]
-    pub(crate) fn long_text_ends(&mut self) {
+    fn long_text_ends(&mut self) {
         let Some(condensed) = self.client.long_text.take() else {
             return;
         };

@@ -98,6 +98,21 @@ impl Suspicion {
 }
 
 impl Exchange<'_> {
+    /// The number of texts that have caused the client's suspicion.
+    #[inline]
+    pub(crate) fn suspected_texts(&self) -> u32 {
+        self.client.session.suspicion.as_ref().map_or(0, |s| s.texts)
+    }
+
+    /// A request was sent; before, so many texts had caused the client's suspicion.
+    #[inline]
+    pub(crate) fn note_suspected(&mut self, before: u32) {
+        let after = self.suspected_texts();
+        if after > before {
+            self.server.conversation.queue.note_suspected(after - before);
+        }
+    }
+
     /// A statement of the client's is on its way to its server.
     pub(crate) fn suspect(&mut self, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
         if effects.is_empty() {
@@ -154,8 +169,9 @@ fn later_role(earlier: Option<bool>, later: Option<bool>) -> Option<bool> {
 }
 
 impl Reply<'_> {
-    /// The server has refused a text before it ran anything of it: the effects that no probe can see have not happened.
-    /// If other texts are suspected too, it is not known which text has which effect.
+    /// The server has refused a text before it ran anything of it. If it and what fails with it are all that is
+    /// suspected, the effects that no probe can see have not happened. If other texts are suspected too, it is not known
+    /// which text has which effect.
     #[cold]
     pub(crate) fn text_refused(&mut self, fields: &ErrorFields<'_>) {
         let front = self
@@ -170,8 +186,10 @@ impl Reply<'_> {
         ) {
             return;
         }
+        let refused = self.server.conversation.queue.suspected_with_front();
         let suspicion = self.client().and_then(|client| client.session.suspicion.as_mut());
-        if let Some(suspicion) = suspicion.filter(|s| s.texts == 1 && (s.single || fields.is_of_grammar())) {
+        let in_refused = |s: &Suspicion| s.texts == 1 && s.texts == refused;
+        if let Some(suspicion) = suspicion.filter(|s| in_refused(s) && (s.single || fields.is_of_grammar())) {
             suspicion.texts = 0;
             for (effect, _) in PIN_FOR_GOOD {
                 suspicion.effects = suspicion.effects.without(effect);

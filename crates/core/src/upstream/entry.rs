@@ -131,6 +131,8 @@ pub(crate) struct Entry {
     pub(crate) data_behind: bool,
     /// It changes prepared statements; set when it is pushed.
     pub(super) changes: bool,
+    /// The number of texts in it that made the client's session suspect.
+    pub(super) suspected: u8,
     /// Id of the prepared statement it uses; 0 is none.
     pub(crate) uses: u64,
     pub(super) rare: Option<Box<Rare>>,
@@ -182,6 +184,7 @@ impl Entry {
             ready: Ready::Passes,
             data_behind: false,
             changes: false,
+            suspected: 0,
             uses: 0,
             rare: None,
         }

@@ -163,6 +163,24 @@ impl ReplyQueue {
         }
     }
 
+    /// The latest request has so many more texts that made the client's session suspect.
+    #[cold]
+    pub(crate) fn note_suspected(&mut self, texts: u32) {
+        if let Some(back) = self.entries.last_mut() {
+            back.suspected = back.suspected.saturating_add(texts.min(u8::MAX.into()) as u8);
+        }
+    }
+
+    /// The number of suspected texts in the requests that fail with the front: a Query alone, or all up to the Sync.
+    pub(crate) fn suspected_with_front(&self) -> u32 {
+        let end = match self.front().map(|front| front.expect) {
+            Some(Expect::Query) => 1,
+            _ => usize::MAX,
+        };
+        let failed = self.entries.iter().take(end).take_while(|e| e.expect != Expect::Sync);
+        failed.map(|e| u32::from(e.suspected)).sum()
+    }
+
     pub(crate) fn front_mut(&mut self) -> Option<&mut Entry> {
         self.entries.front_mut()
     }

@@ -7,6 +7,7 @@ mod deallocate_and_discard;
 mod pins;
 mod prepared_elsewhere;
 mod probes;
+mod refused;
 mod reset;
 mod restored_settings;
 mod session;
