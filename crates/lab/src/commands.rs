@@ -6,6 +6,7 @@ use crate::buffers;
 use crate::cache::{self, CacheArguments};
 use crate::idle::{self, IdleArguments};
 use crate::throwaway::{self, KeeperArguments, LaunchArguments};
+use crate::top::{self, TopArguments};
 use crate::{compare, connect, connections, scale};
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -26,6 +27,12 @@ pub enum Command {
 
     /// Show which part of a database is in memory, and whether shared_buffers suits it; fill, save and restore it
     Cache(CacheArguments),
+
+    /// Watch a pooler at work: its pools, servers and waiting clients, refreshed each second
+    ///
+    /// Asks the console of a pgweir or PgBouncer, and changes nothing; a user of stats_users may do that. Prints the view
+    /// once, as plain text, where the standard output is no terminal.
+    Top(TopArguments),
 
     /// Holds a throwaway PostgreSQL and removes it when its parent is gone
     #[command(hide = true)]
@@ -82,6 +89,7 @@ pub fn run(command: Command) -> ExitCode {
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Lab { command } => lab(command).map(done),
         Command::Cache(arguments) => cache::run(&arguments).map(done),
+        Command::Top(arguments) => top::run(&arguments).map(done),
     };
     match outcome {
         Ok(status) => status,

@@ -17,6 +17,7 @@ mod commands;
 pub mod compare;
 pub mod connect;
 pub mod connections;
+mod console;
 mod error;
 pub mod idle;
 pub mod interrupt;
@@ -32,6 +33,7 @@ pub mod scale;
 pub mod server;
 pub mod session;
 pub mod throwaway;
+pub mod top;
 
 /// Writes to the standard output. Whoever reads it may have left early (`| head`), which is no error.
 pub fn say(text: &str) {

@@ -1,9 +1,8 @@
-//! The console of a PgBouncer or pgweir: SHOW commands by simple queries, which is all that an older PgBouncer takes.
+//! What the console of a PgBouncer or pgweir says, looked at once or again and again.
 
 use crate::Result;
-use crate::cache::extension::failed;
+use crate::console::{Row, number, show, text};
 use crate::server::Server;
-use postgres::{Client, SimpleQueryMessage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +12,6 @@ use std::time::Duration;
 
 /// Between two looks at a console.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
-
-/// A row of a console's table. Columns come and go with versions, so they are looked up by name.
-type Row = BTreeMap<String, String>;
 
 /// What a console says.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -245,33 +241,6 @@ fn pool(row: &Row, databases: &[Row], stats: &[Row], sizings: &[SizingFacts]) ->
         transaction_mean_us: stats.and_then(|row| number(row, "avg_xact_time")),
         database,
     }
-}
-
-fn show(client: &mut Client, what: &str) -> Result<Vec<Row>> {
-    let messages = client
-        .simple_query(&format!("SHOW {what}"))
-        .map_err(|e| failed(&e).context(format!("console: SHOW {what}")))?;
-    Ok(messages
-        .iter()
-        .filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(
-                row.columns()
-                    .iter()
-                    .enumerate()
-                    .map(|(i, column)| (column.name().to_owned(), row.get(i).unwrap_or_default().to_owned()))
-                    .collect(),
-            ),
-            _ => None,
-        })
-        .collect())
-}
-
-fn text(row: &Row, column: &str) -> String {
-    row.get(column).cloned().unwrap_or_default()
-}
-
-fn number(row: &Row, column: &str) -> Option<u64> {
-    row.get(column)?.parse().ok()
 }
 
 #[cfg(test)]

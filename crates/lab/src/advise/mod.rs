@@ -39,7 +39,6 @@ pub use finding::{Change, Finding, Severity};
 pub use proof::Experiment;
 
 use crate::cache::Unseen;
-use crate::server::conninfo::Parameters;
 use crate::server::{Server, ServerArguments};
 use crate::{Error, Result};
 use clap::Args;
@@ -153,7 +152,7 @@ pub fn run(arguments: &AdviseArguments) -> Result<ExitCode> {
 /// Looks at server and console, and judges.
 fn look(arguments: &AdviseArguments) -> Result<Advice> {
     let mut unseen = Vec::new();
-    let console = arguments.console.as_deref().map(console_server).transpose()?;
+    let console = arguments.console.as_deref().map(crate::console::server).transpose()?;
     let watching = console.as_ref().map(console::Watching::begin).transpose()?;
     let facts = match ask_server(arguments, &mut unseen) {
         Ok(facts) => Some(facts),
@@ -225,14 +224,6 @@ fn ask_server(arguments: &AdviseArguments, unseen: &mut Vec<Unseen>) -> Result<F
         });
     }
     Ok(facts)
-}
-
-/// A console, whose database is `pgbouncer` where none is named.
-fn console_server(console: &str) -> Result<Server> {
-    let given = Parameters::parse(console).map_err(Error::new)?;
-    let named = given.get("dbname").is_some();
-    let server = Server::new(given)?;
-    Ok(if named { server } else { server.in_database("pgbouncer") })
 }
 
 /// `90s`, `10m` or `10min`, `2h`
