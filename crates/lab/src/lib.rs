@@ -4,6 +4,8 @@
 //! no load itself: the load generator is PostgreSQL's pgbench, the pooler is this program as another process, and every
 //! figure about the server comes from PostgreSQL's views and extensions or from the operating system.
 //!
+//! `top` measures nothing: it shows what a pooler's console says.
+//!
 //! Like the runtime, it may call the system (clippy.toml). The code that judges figures (`maths`, `server::conninfo`)
 //! does not.
 // Allowed only in cache/resident.rs, which says why.
