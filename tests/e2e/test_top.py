@@ -287,6 +287,24 @@ def test_a_lost_connection_is_made_again(pg, make_pooler):
         screen.is_restored()
 
 
+def test_a_lost_connection_ends_what_a_script_reads(pg, make_pooler):
+    """With status 1; whoever stops reading early is no error; a pooler that is paused is called so."""
+    pooler = make_pooler(pg)
+    with pooler.connect() as c:
+        c.query("select 1")
+    command = [*PGWEIR, "top", console_of(pooler), "--batch", "1000", "--interval", "0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as early:
+        assert early.stdout.readline().startswith("pgweir top: ")
+        early.stdout.close()
+        assert early.wait(10) == 0, early.stderr.read()
+    pooler.console("PAUSE")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout.readline().endswith("  PAUSED\n")
+        quit_now(pooler)
+        _, errors = reader.communicate(timeout=10)
+        assert reader.returncode == 1 and errors.startswith("pgweir: console: SHOW "), errors
+
+
 def pgbouncers():
     """Programs of PgBouncer on this machine: 1.26 of the cache, an installed one."""
     cached = os.path.join(CHECKOUT, ".cache", "pgbouncer126", "pgbouncer")
