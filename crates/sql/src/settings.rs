@@ -29,8 +29,23 @@ pub(crate) enum Target {
     Constraints,
 }
 
+/// Settings that a session may have and that `pg_settings` and `current_setting()` show to superusers only.
+const SUPERUSER_ONLY: [&str; 4] = [
+    "dynamic_library_path",
+    "extension_control_path",
+    "extension_destdir",
+    "session_preload_libraries",
+];
+
+/// Whether a session can be asked for the setting of this name, whatever its role and its encoding. `name` is in lower
+/// case. The bytes of other names than ASCII ones depend on `client_encoding`.
+pub fn is_askable(name: &str) -> bool {
+    name.is_ascii() && !SUPERUSER_ONLY.contains(&name)
+}
+
 /// Names of the settings that `pg_settings` does not show, in the SET, RESET and `set_config('literal', ..)` of this
-/// text: custom ones (with a dot), `role`, `session_authorization`. In lower case, each once, in order of appearance.
+/// text: custom ones (with a dot), `role`, `session_authorization`, those that only superusers see. In lower case, each
+/// once, in order of appearance; of a name that is not UTF-8 only enough to see that it is none.
 /// Those of SET LOCAL are included, because custom settings leave traces (recording F2).
 ///
 /// `set_config()` is also searched for in constants; SET is also searched for in the code of a DO and in the body of a
@@ -77,13 +92,15 @@ pub fn body_settings(body: &[u8]) -> Vec<Box<str>> {
 
 /// Adds the name of a setting, in lower case, to `names` if `pg_settings` does not show it.
 fn add_hidden(names: &mut Vec<Box<str>>, name: &[u8]) {
-    let hidden = name.contains(&b'.') || name == b"role" || name == b"session_authorization";
-    let name = std::str::from_utf8(name).ok().filter(|_| hidden);
-    if let Some(name) = name.filter(|name| !names.iter().any(|known| known.as_ref() == *name))
-        && names.len() < HIDDEN_NAMES_MAX
-    {
+    let name = String::from_utf8_lossy(name);
+    if is_hidden(&name) && !names.iter().any(|known| **known == *name) && names.len() < HIDDEN_NAMES_MAX {
         names.push(name.into());
     }
+}
+
+/// Whether `pg_settings` does not show the setting of this name, in lower case, to every role.
+pub fn is_hidden(name: &str) -> bool {
+    name.contains('.') || name == "role" || name == "session_authorization" || SUPERUSER_ONLY.contains(&name)
 }
 
 /// Numbers of the parameters (`$1` is 1) that name the setting in a `set_config($1, ..)` of this text, each once.

@@ -6,7 +6,7 @@
 
 use crate::catalog::runs::{Kind, Node, Run, pass_on_effects};
 use foldhash::fast::RandomState;
-use pgweir_sql::{Effects, KnownNames, Language};
+use pgweir_sql::{Effects, KnownNames, Language, SearchPath};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
@@ -192,7 +192,7 @@ impl Draft {
         }
         let parameters: Vec<&[u8]> = parameters.split(|b| *b == b',').collect();
         let judged = pgweir_sql::judge_body(language, source, &parameters);
-        let mut effects = judged.effects;
+        let mut effects = SearchPath::adds_to(judged.effects, source, None);
         self.nodes[who as usize].passes |= judged.passes;
         if effects.intersects(Effects::SETTINGS | Effects::CODE) {
             for name in pgweir_sql::body_settings(source) {

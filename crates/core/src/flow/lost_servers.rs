@@ -40,7 +40,7 @@ impl Pooler {
         if let Some(reading) = server.reading.take() {
             self.catalog_lost(now, server.pool, *reading);
         }
-        self.flights_lost(&mut server);
+        self.flights_lost(now, &mut server, reason);
         if let Some(client) = server.link.take() {
             self.client_lost_its_server(now, client, &server, reason);
         }
@@ -123,6 +123,11 @@ impl Pooler {
             self.log_pooler_error(id, SERVER_CRASHED);
             return self.close_client(now, id, SERVER_CRASHED);
         }
+        self.tell_server_lost(now, id, reason);
+    }
+
+    /// A client gets the error that its server is gone, and is closed.
+    pub(crate) fn tell_server_lost(&mut self, now: Time, id: ClientId, reason: &str) {
         let message = "server closed the connection unexpectedly";
         let hint = "The transaction that was open is lost; whether its COMMIT took effect is not known if it was sent.";
         self.fail_client(now, id, Trouble::ServerConnectionLost, message, reason, hint);

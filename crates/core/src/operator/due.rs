@@ -34,8 +34,6 @@ pub(super) enum ServerDue {
     Close(&'static str),
     /// It is being drained: its query is cancelled again.
     CancelAgain,
-    /// Clients wait behind another client's flight, which takes long.
-    LetRidersGo,
     /// The flight of its client takes long, and no client waits behind it.
     EndFlight,
     /// A time limit of its client may be exceeded: see [`limit_over`].
@@ -59,14 +57,6 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
         ServerPhase::Idle => idle_server_ends(now, server, pool, settings).map_or(ServerDue::Nothing, ServerDue::Close),
         // See Pooler::time_listeners.
         ServerPhase::Listening => ServerDue::Nothing,
-        ServerPhase::Linked | ServerPhase::Draining
-            if server
-                .flights
-                .as_ref()
-                .is_some_and(|flights| flights.riders_wait_in_vain(now)) =>
-        {
-            ServerDue::LetRidersGo
-        }
         ServerPhase::Linked if server.flights.as_ref().is_some_and(|flights| flights.is_long(now)) => {
             ServerDue::EndFlight
         }

@@ -85,7 +85,6 @@ impl Pooler {
             }
             ServerDue::Close(reason) => self.close_server(now, id, reason),
             ServerDue::CancelAgain => self.drains_on(now, id),
-            ServerDue::LetRidersGo => self.let_riders_go(now, id),
             ServerDue::EndFlight => self.is_no_flight(now, id),
             ServerDue::LookAtClient(client) => self.time_linked_client(now, client, id),
         }

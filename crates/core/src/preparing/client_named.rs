@@ -22,7 +22,7 @@ use crate::statements::held::Moment;
 use crate::statements::prepared::{Kind, Statement};
 use crate::upstream::entry::{Effect, Entry, Expect, To};
 use crate::upstream::phase::Intake;
-use pgweir_sql::Effects;
+use pgweir_sql::{Effects, SearchPath};
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
@@ -91,7 +91,8 @@ impl Exchange<'_> {
         let mut mentioned = Mentioned::default();
         let guarded = self.to().lends_behind_savepoint(effects);
         for (named, since) in self.client_named_in(effects, text) {
-            mentioned.effects |= self.effects_of_names_in(&named);
+            let effects = self.effects_of_names_in(&named);
+            mentioned.effects |= SearchPath::adds_to(effects, &named.query, None);
             self.to().names_given(&named, text, &mut mentioned);
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&named.query));
             self.to().lend(&named, since, guarded);

@@ -5,8 +5,7 @@ use crate::exchange::{Exchange, Wish};
 use crate::preparing::client_named::Mentioned;
 use crate::session::inspection::{ends_statements, setting_name, uses_names};
 use crate::statements::prepared::Statement;
-use pgweir_sql::Effects;
-use pgweir_sql::Returns;
+use pgweir_sql::{Effects, Returns, SearchPath};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{HEADER_BYTES, Reader};
 
@@ -33,6 +32,8 @@ impl Exchange<'_> {
         }
         let mut mentioned = self.lend_to_bound(statement, effects);
         mentioned.effects |= self.effects_of_unknown(effects, &statement.verdict);
+        let values = message.is_whole().then(|| message.body());
+        let effects = SearchPath::adds_to(effects, &statement.query, values);
         let effects = self.to().before_text(effects | mentioned.effects, Some(statement.id));
         if !self.keeps_session() || effects.is_empty() {
             return None;
@@ -169,7 +170,7 @@ impl<'a> Given<'a> {
     /// Whether the setting that this parameter names (`$1` is 1) is known, or shown by `pg_settings`.
     fn tells(&self, number: u16) -> bool {
         match self.0.get(usize::from(number).wrapping_sub(1)) {
-            Some(Some(value)) => !value.contains(&b'.') || setting_name(value).is_some(),
+            Some(Some(value)) => value.is_ascii() && !value.contains(&b'.') || setting_name(value).is_some(),
             Some(None) => true,
             None => false,
         }

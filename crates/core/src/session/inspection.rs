@@ -10,8 +10,7 @@ use crate::preparing::client_named::Mentioned;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::Statement;
 use crate::upstream::entry::{Entry, Ready};
-use pgweir_sql::Returns;
-use pgweir_sql::{Condensed, Effects};
+use pgweir_sql::{Condensed, Effects, Returns, SearchPath};
 
 /// The longest name of a custom setting that is looked for among constants and values, bytes.
 const SETTING_NAME_BYTES_MAX: usize = 128;
@@ -135,7 +134,12 @@ impl Exchange<'_> {
             return self.suspect(UNREAD, b"(a long statement)", Vec::new());
         };
         let effects = pgweir_sql::effects(&text);
-        let mut effects = self.effects_of_names(&text, effects).without(ONLY_ASKS);
+        let mut effects = self.effects_of_names(&text, effects);
+        if effects.intersects(SearchPath::SETS) {
+            // The value may be among the constants that were left out.
+            effects |= Effects::TEMPORARY;
+        }
+        effects = effects.without(ONLY_ASKS);
         if effects.intersects(Effects::PASSES | Effects::PREPARE) {
             effects = effects.without(Effects::PASSES) | pgweir_sql::UNREAD;
         }
@@ -178,6 +182,7 @@ impl Exchange<'_> {
             Mentioned::default()
         };
         mentioned.effects |= self.effects_of_unknown(effects, verdict);
+        let effects = SearchPath::adds_to(effects, text, None);
         let mut effects = self.to().before_text(effects | mentioned.effects, None);
         let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
         if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
@@ -325,8 +330,8 @@ pub(crate) fn setting_name(value: &[u8]) -> Option<Box<str>> {
             && word.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '$')
     };
     let custom = text.contains('.') && text.split('.').all(is_word);
-    (custom || text.eq_ignore_ascii_case("role") || text.eq_ignore_ascii_case("session_authorization"))
-        .then(|| text.to_ascii_lowercase().into())
+    let name = text.to_ascii_lowercase();
+    (custom || pgweir_sql::is_hidden(&name) && !name.contains('.')).then(|| name.into())
 }
 
 #[cfg(test)]

@@ -95,7 +95,8 @@ impl ServerSide<'_> {
         let mut names: Vec<Box<str>> = vec![ROLE.into()];
         if let Some(query) = self.pool.settings.connect_query.as_deref() {
             let hidden = pgweir_sql::hidden_settings(query.as_bytes()).into_iter();
-            names.extend(hidden.filter(|name| &**name != ROLE).take(HIDDEN_SETTINGS_MAX));
+            let asked = hidden.filter(|name| &**name != ROLE && pgweir_sql::is_askable(name));
+            names.extend(asked.take(HIDDEN_SETTINGS_MAX));
         }
         for name in names.iter().filter(|name| name.contains('.')) {
             self.server.session.note_custom_setting(name);

@@ -69,7 +69,7 @@ impl Exchange<'_> {
     fn shape_of_server(&mut self, told: &Told<'_>) -> Arc<Shape> {
         let now = self.server.session.shape.clone();
         let unreported = now.settings().iter().filter(|s| !s.reported);
-        let gone = unreported.filter(|s| !told.is_made(&s.name));
+        let gone = unreported.filter(|s| !told.is_made(&s.name) && pgweir_sql::is_askable(&s.name));
         let mut changes: Vec<(&str, Option<&str>, bool)> = gone.map(|s| (&*s.name, None, false)).collect();
         let differs = |(name, value): &(&str, &str)| {
             !TRANSACTION_SETTINGS.contains(name) && now.get(name).is_none_or(|s| !s.reported && *s.value != **value)
@@ -99,6 +99,7 @@ impl Exchange<'_> {
         let returned: Vec<(&str, Option<&str>, bool)> = at_startup
             .iter()
             .filter(|(name, value)| value.is_some() && !told.is_made(name) && was_made(name))
+            .filter(|(name, _)| pgweir_sql::is_askable(name))
             .map(|(name, value)| (&**name, value.as_deref(), false))
             .collect();
         if returned.is_empty() {

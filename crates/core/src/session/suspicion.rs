@@ -114,9 +114,15 @@ impl Exchange<'_> {
     }
 
     /// A statement of the client's is on its way to its server.
-    pub(crate) fn suspect(&mut self, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
+    /// `hidden` are settings that the text may set and `pg_settings` does not show.
+    pub(crate) fn suspect(&mut self, mut effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
         if effects.is_empty() {
             return;
+        }
+        let named = hidden.len();
+        hidden.retain(|name| pgweir_sql::is_askable(name));
+        if hidden.len() < named {
+            effects |= Effects::UNTOLD;
         }
         if effects.intersects(Effects::DEFINES | Effects::TEMPORARY) {
             let server = &mut *self.server;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// A flight that has been at work for this long, microseconds, is late: no more flights are sent behind it.
 pub(crate) const LATE_US: u64 = 1_000;
 
-/// After this time, microseconds, the flights behind the one at the front go to another server.
-const IN_VAIN_US: u64 = 100_000;
+/// A flight that has been at work for this long, microseconds, with none behind it, is one no longer.
+const LONG_US: u64 = 100_000;
 
 /// The most flights of one server that the pooler chooses by itself.
 pub(crate) const DEPTH_MAX: usize = 32;
@@ -56,9 +56,6 @@ pub(crate) struct Flight {
     pub(crate) class: u64,
     /// A cancel that was meant for another flight hit it, and it is run again.
     pub(crate) runs_again: bool,
-    /// It has moved away from a server where it waited in vain. A flight moves only once, or slow servers would get
-    /// ever more to do.
-    pub(crate) has_moved: bool,
 }
 
 /// A flight that was sent to a server.
@@ -74,13 +71,6 @@ pub(crate) struct Aboard {
     /// A cancel that is meant for a flight in front of it may hit it: its client gets nothing before the flight's
     /// ReadyForQuery has come.
     pub(crate) is_exposed: bool,
-}
-
-impl Aboard {
-    /// Whether its client waits for nothing but the flight.
-    fn may_go(&self) -> bool {
-        self.client.is_some() && !self.is_cancelled && !self.flight.has_moved && !self.flight.runs_again
-    }
 }
 
 /// The flights that were sent to a server and are not answered. The linked client's flight is at the front.
@@ -232,28 +222,11 @@ impl Flights {
         self.aboard.iter_mut().skip(1).for_each(|a| a.is_exposed = true);
     }
 
-    /// Whether the flight at the front takes so long that those behind it are better served elsewhere.
-    pub(crate) fn riders_wait_in_vain(&self, now: Time) -> bool {
-        self.at_work_us(now) > IN_VAIN_US && self.aboard.iter().skip(1).any(Aboard::may_go)
-    }
-
     /// Whether the flight at the front takes so long that it no longer counts as a flight, and none stands behind it.
     pub(crate) fn is_long(&self, now: Time) -> bool {
         let alone = self.aboard.front().filter(|_| self.aboard.len() == 1);
         let plain = alone.is_some_and(|a| a.client.is_some() && !a.is_cancelled && !a.is_exposed);
-        plain && self.at_work_us(now) > IN_VAIN_US
-    }
-
-    /// Takes the clients off the flights behind the front. Their flights run elsewhere, and the replies of this server
-    /// are dropped.
-    pub(crate) fn let_riders_go(&mut self) -> Vec<(ClientId, Box<Flight>, Time)> {
-        let riders = self.aboard.iter_mut().skip(1).filter(|a| a.may_go());
-        let taken = riders.filter_map(|a| {
-            let mut copy = a.flight.clone();
-            copy.has_moved = true;
-            Some((a.client.take()?, copy, a.since))
-        });
-        taken.collect()
+        plain && self.at_work_us(now) > LONG_US
     }
 
     /// Whether a cancel may still hit a flight for which it is not meant.

@@ -200,10 +200,7 @@ impl Pooler {
         }
         let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");
         let settings = &self.shared.settings;
-        let Some(flight) = client
-            .flight
-            .take_if(|flight| is_short(settings, pool, flight) && !flight.has_moved)
-        else {
+        let Some(flight) = client.flight.take_if(|flight| is_short(settings, pool, flight)) else {
             return false;
         };
         let mut exchange = self.between(now, client_id, id);

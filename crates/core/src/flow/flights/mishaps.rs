@@ -108,24 +108,12 @@ impl Pooler {
         self.shared.state_stats.flights_run_again += 1;
     }
 
-    /// The flight at the front takes long: the flights behind it are sent elsewhere.
-    pub(crate) fn let_riders_go(&mut self, now: Time, id: ServerId) {
-        let Some(pool_id) = self.servers.get(id.0).map(|s| s.pool) else {
-            return;
-        };
-        let riders = self.flights_of(id).map_or_else(Vec::new, Flights::let_riders_go);
-        for (client, flight, since) in riders.into_iter().rev() {
-            self.wait_again(client, flight, since);
-        }
-        self.wake_idle(now, pool_id);
-        self.open_servers_for_waiters(now, pool_id);
-        self.board_waiters(now, pool_id);
-    }
-
-    /// A server is lost. The flights that it had not begun, as far as is known, run elsewhere. They only read and
-    /// nothing of their replies has come, so nobody notices if the server had begun them.
-    pub(crate) fn flights_lost(&mut self, server: &mut Server) {
+    /// A server is lost. After a FATAL message it has begun none of the flights behind the front: they run elsewhere.
+    /// Otherwise replies may have been lost with the connection, and a flight that ran twice could write twice, by a
+    /// function that a view calls: their clients get the error of the client at the front.
+    pub(crate) fn flights_lost(&mut self, now: Time, server: &mut Server, reason: &str) {
         let forgets = self.is_weak(Weakness::ForgetsRiders);
+        let begun = server.conversation.fatal.is_none();
         let Some(flights) = &mut server.flights else { return };
         let mut aboard = flights.take_all();
         aboard.pop_front();
@@ -133,8 +121,10 @@ impl Pooler {
             client, flight, since, ..
         } in aboard.into_iter().rev()
         {
-            if let Some(client) = client.filter(|_| !forgets) {
-                self.wait_again(client, flight, since);
+            match client.filter(|_| !forgets) {
+                Some(client) if begun => self.tell_server_lost(now, client, reason),
+                Some(client) => self.wait_again(client, flight, since),
+                None => {}
             }
         }
     }

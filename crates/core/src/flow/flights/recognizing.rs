@@ -156,7 +156,6 @@ fn flight_of(client: &Client, shared: &mut Shared, segment: &Segment<'_>) -> Opt
         form,
         class,
         runs_again: false,
-        has_moved: false,
     })
 }
 
