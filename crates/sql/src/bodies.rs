@@ -7,7 +7,7 @@ use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names;
 use crate::scan::effects;
-use crate::settings::{Argument, set_config_arguments};
+use crate::settings::{self, Argument, set_config_arguments};
 use crate::verbs::effects_of_verb;
 
 /// The language of a function.
@@ -92,14 +92,18 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
         readable
     };
     let mut effects = readable.without(Effects::DEFINES | Effects::NATIVE | Effects::UNTOLD | ASKS);
-    effects |= calls_of(body);
+    let calls = calls::effects_of_both(body);
+    effects |= calls;
     if language != Language::SqlStandard {
-        effects |= definitions::effects_of_body(body);
+        effects |= definitions::effects_of_body(body, calls);
     }
     effects |= match dynamic {
         Some(effects) if !unread => effects.without(ASKS),
         _ => calls::UNREAD,
     };
+    if settings::is_set_far(body) {
+        effects |= Effects::UNTOLD;
+    }
     let passes = passes(body, parameters);
     match passes {
         None => effects |= Effects::UNTOLD,
@@ -139,20 +143,22 @@ fn internal(name: &[u8]) -> Effects {
     }
 }
 
-/// The effects of the functions that a body calls, under both readings of its strings.
-fn calls_of(body: &[u8]) -> Effects {
-    let effects = calls::effects(body, false);
-    match body.contains(&b'\\') {
-        true => effects | calls::effects(body, true),
-        false => effects,
-    }
-}
-
 /// The effects of EXECUTE, FOR .. IN EXECUTE, OPEN .. FOR EXECUTE and RETURN QUERY EXECUTE. If each of them executes a
 /// single constant, these are the effects of the constants; otherwise, and for a body that cannot be read, `None`.
 fn dynamic(language: Language, body: &[u8]) -> Option<Effects> {
+    readings(body).try_fold(Effects::NONE, |found, backslashes| {
+        Some(found | dynamic_read(language, body, backslashes)?)
+    })
+}
+
+/// The settings of `standard_conforming_strings` under which a body may be read: whether backslashes escape.
+fn readings(body: &[u8]) -> impl Iterator<Item = bool> {
+    [false].into_iter().chain(body.contains(&b'\\').then_some(true))
+}
+
+fn dynamic_read(language: Language, body: &[u8], backslashes: bool) -> Option<Effects> {
     let mut found = Effects::NONE;
-    let mut lexer = Lexer::new(body);
+    let mut lexer = Lexer::with_backslashes(body, backslashes);
     while let Some(token) = lexer.next() {
         if token == Token::Unterminated {
             return None;
@@ -211,17 +217,21 @@ fn passes(body: &[u8], parameters: &[&[u8]]) -> Option<u64> {
 fn effects_of_plpgsql(body: &[u8]) -> Effects {
     let found = names::search(body);
     let mut effects = found.public();
-    let all_seen = each_command(body, |statement| effects |= effects_of_verb(statement, false, found));
-    if !all_seen {
-        effects |= calls::UNREAD;
+    for backslashes in readings(body) {
+        let all_seen = each_command(body, backslashes, |statement| {
+            effects |= effects_of_verb(statement, backslashes, found);
+        });
+        if !all_seen {
+            effects |= calls::UNREAD;
+        }
     }
     effects.public()
 }
 
 /// Calls `look` with every part of a PL/pgSQL body that may be one of [`COMMANDS`], up to its semicolon. A part may
 /// begin within another (THEN is also in CASE). `false` if this would read more than [`PARTS_READ_MAX`] times the body.
-fn each_command(body: &[u8], mut look: impl FnMut(&[u8])) -> bool {
-    let mut lexer = Lexer::new(body);
+fn each_command(body: &[u8], backslashes: bool, mut look: impl FnMut(&[u8])) -> bool {
+    let mut lexer = Lexer::with_backslashes(body, backslashes);
     let mut begins = true;
     let mut bytes_left = PARTS_READ_MAX * body.len();
     loop {

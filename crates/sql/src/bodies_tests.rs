@@ -65,6 +65,21 @@ fn plpgsql_is_read_statement_by_statement() {
                 calls::UNREAD | Effects::DEFINES,
             ),
             ("begin raise 'open", calls::UNREAD),
+            (
+                "begin create table t (a text default query_to_xml('', true, true, '')::text); end",
+                calls::UNREAD | Effects::DEFINES,
+            ),
+            // Under the other reading of backslashes, the first string ends later.
+            (
+                r"begin perform '\', '; execute ''s'' || x; return 1; --';
+                end",
+                calls::UNREAD,
+            ),
+            (
+                r"begin perform '\', '; listen a; return 1; --';
+                end",
+                Effects::LISTEN,
+            ),
         ],
     );
     // Guards against a running time that grows with the square of the body's length.
@@ -145,5 +160,37 @@ fn sql_is_read_as_a_text_of_statements() {
             ("pg_advisory_lock_int8", Effects::LOCKS),
             ("dsqrt", Effects::NONE),
         ],
+    );
+}
+
+/// Guards against a window of bytes that ends before the name of the setting.
+#[test]
+fn the_name_of_a_setting_that_is_far_behind_its_verb_is_unknown() {
+    let far = [" ".repeat(600), format!("/*{}*/", "c".repeat(600))];
+    for far in far {
+        for body in [
+            format!("begin set {far}af.x = 'a'; end"),
+            format!("begin set af{far}.x = 'a'; end"),
+            format!("begin reset {far}af.x; end"),
+            format!("begin set local {far}af.x = 'a'; end"),
+            format!("begin perform set_config{far}('a.b', 'c', false); end"),
+            format!("begin perform set_config({far}'a.b', 'c', false); end"),
+        ] {
+            let judged = judge_body(Language::Plpgsql, body.as_bytes(), &[]);
+            assert!(judged.effects.contains(Effects::UNTOLD), "{body}");
+        }
+        let text = format!("select set_config{far}('a' || '.b', 'c', false)");
+        assert!(effects(text.as_bytes()).contains(Effects::UNTOLD), "{text}");
+        let text = format!("do $$begin set {far}af.x = 'a'; end$$");
+        assert!(effects(text.as_bytes()).contains(Effects::UNTOLD), "{text}");
+    }
+    let near = format!(
+        "begin set af.x = 'a'; reset role; update t set a = {}; end",
+        "1 + ".repeat(300)
+    );
+    assert!(
+        !judge_body(Language::Plpgsql, near.as_bytes(), &[])
+            .effects
+            .intersects(Effects::UNTOLD)
     );
 }

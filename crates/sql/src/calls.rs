@@ -168,6 +168,15 @@ pub(crate) fn effects(text: &[u8], backslashes: bool) -> Effects {
     effects
 }
 
+/// [`effects`] under both readings of the text's strings.
+pub(crate) fn effects_of_both(text: &[u8]) -> Effects {
+    let one = effects(text, false);
+    match memchr::memchr(b'\\', text) {
+        Some(_) => one | effects(text, true),
+        None => one,
+    }
+}
+
 /// Calls `look` with every name before a parenthesis that is neither a word of the grammar nor a harmless function of
 /// PostgreSQL's own. The first argument says whether the name is doubtful.
 pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl FnMut(bool, Foreign<'a>)) {

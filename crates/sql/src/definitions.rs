@@ -2,14 +2,16 @@
 //!
 //! All words of a text are looked at, also those in constants, because the body of a function is a constant.
 
+use crate::calls::UNREAD;
 use crate::effects::Effects;
 use crate::known_names::words;
+use crate::lexer::{Lexer, Token};
 
 /// The first words of such statements, at the top level or in a body.
-const VERBS: [&str; 3] = ["create", "alter", "drop"];
+const VERBS: [&str; 4] = ["create", "alter", "drop", "import"];
 
 /// Kinds of objects that bring code into the database.
-const CODE_KINDS: [&str; 13] = [
+const CODE_KINDS: [&str; 18] = [
     "function",
     "procedure",
     "routine",
@@ -23,29 +25,38 @@ const CODE_KINDS: [&str; 13] = [
     "cast",
     "domain",
     "language",
+    "foreign",
+    "transform",
+    "conversion",
+    "wrapper",
+    "publication",
 ];
 
 /// Kinds of objects that code can be attached to.
-const TABLE_KINDS: [&str; 4] = ["table", "type", "index", "schema"];
+const TABLE_KINDS: [&str; 5] = ["table", "type", "index", "schema", "statistics"];
 
-/// Without one of these words, or of the names in [`crate::names`], code does nothing to the session.
-const SUSPICIOUS: [&str; 15] = [
-    "set",
-    "reset",
-    "discard",
-    "temp",
-    "temporary",
-    "listen",
-    "unlisten",
-    "load",
-    "prepare",
-    "deallocate",
-    "execute",
-    "do",
-    "call",
-    "hold",
-    "extension",
+/// Kinds of objects whose code, if they have any, is in the text: expressions that call functions.
+const PLAIN_KINDS: [&str; 13] = [
+    "table",
+    "index",
+    "statistics",
+    "sequence",
+    "schema",
+    "database",
+    "role",
+    "user",
+    "group",
+    "tablespace",
+    "system",
+    "default",
+    "collation",
 ];
+
+/// Words between the verb and the kind of object.
+const ADJECTIVES: [&str; 6] = ["unique", "local", "global", "temp", "temporary", "unlogged"];
+
+/// Without one of these words, dropping an object changes nothing of what code does.
+const SUSPICIOUS: [&str; 2] = ["do", "extension"];
 
 /// The effects that a name may have, except temporary objects: a name in `pg_temp` runs nothing.
 const STATE: Effects = Effects::SETTINGS
@@ -53,13 +64,12 @@ const STATE: Effects = Effects::SETTINGS
     .union(Effects::SEED)
     .union(Effects::SERVER_BOUND);
 
-/// Languages whose source is read.
-const READ: [&str; 3] = ["sql", "plpgsql", "internal"];
-
 /// What the words of a text show.
 #[derive(Debug, Default)]
 struct Words {
     verb: bool,
+    /// A verb that makes or changes something.
+    makes: bool,
     code: bool,
     table: bool,
     suspicious: bool,
@@ -73,10 +83,10 @@ fn look(text: &[u8]) -> Words {
         let is = |list: &[&str]| list.iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes()));
         if std::mem::take(&mut language) {
             seen.native |= is(&["c"]);
-            seen.suspicious |= !is(&READ);
         }
         language = is(&["language"]);
         seen.verb |= is(&VERBS);
+        seen.makes |= is(&VERBS) && !is(&["drop"]);
         seen.code |= is(&CODE_KINDS);
         seen.table |= is(&TABLE_KINDS);
         seen.suspicious |= is(&SUSPICIOUS);
@@ -84,26 +94,74 @@ fn look(text: &[u8]) -> Words {
     seen
 }
 
-/// [`Effects::DEFINES`] if the object that the text makes may do something to the session; [`Effects::NATIVE`] if it is
-/// a function in C. `found` are the names found in the text.
-pub(crate) fn effects(text: &[u8], found: Effects) -> Effects {
+/// [`Effects::NATIVE`] if the text makes a function in C.
+pub(crate) fn native(text: &[u8]) -> Effects {
     let seen = look(text);
-    let mut effects = Effects::NONE;
-    // A default or a check of a table may run the functions with these names.
-    let named = found.intersects(STATE);
-    if seen.verb && (seen.code && seen.suspicious || (seen.code || seen.table) && named) {
-        effects |= Effects::DEFINES;
+    match seen.verb && seen.code && seen.native {
+        true => Effects::NATIVE,
+        false => Effects::NONE,
     }
-    if seen.verb && seen.code && seen.native {
-        effects |= Effects::NATIVE;
-    }
-    effects
 }
 
-/// [`Effects::DEFINES`] if a body makes objects that run code. Tables that it makes do not count.
-pub(crate) fn effects_of_body(body: &[u8]) -> Effects {
+/// [`Effects::DEFINES`] if a statement may make or change code that other statements run, unless the text shows all of
+/// that code and it does nothing to the session. `found` are the names found in the text; `unread`: the statement, or
+/// the text, runs or contains code that is not read.
+pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unread: bool) -> Effects {
+    let mut lexer = Lexer::with_backslashes(statement, backslashes);
+    let Some(verb) = lexer.next() else {
+        return Effects::NONE;
+    };
+    // A default or a check of a table may run the functions with these names.
+    let hides = unread || found.intersects(STATE);
+    let is_definition = match () {
+        () if verb.is("create") || verb.is("alter") => {
+            while ADJECTIVES.iter().any(|word| lexer.accept(word)) {}
+            let kind = lexer.next();
+            let is = |word: &str| kind.is_some_and(|kind| kind.is(word));
+            let seen = look(statement);
+            match () {
+                () if is("type") => hides || !(verb.is("alter") || is_enum_or_row(lexer)),
+                // ALTER TABLE .. ENABLE TRIGGER, CREATE SCHEMA .. CREATE VIEW
+                () if verb.is("alter") || is("schema") => {
+                    !PLAIN_KINDS.iter().any(|word| is(word)) || seen.code || hides
+                }
+                () => !PLAIN_KINDS.iter().any(|word| is(word)) || hides,
+            }
+        }
+        () if verb.is("import") => true,
+        () if verb.is("do") => {
+            let seen = look(statement);
+            unread || seen.makes && (seen.code || seen.table && hides)
+        }
+        () if verb.is("drop") => {
+            let seen = look(statement);
+            seen.code && (seen.suspicious || found.intersects(STATE)) || seen.table && found.intersects(STATE)
+        }
+        () => false,
+    };
+    match is_definition {
+        true => Effects::DEFINES,
+        false => Effects::NONE,
+    }
+}
+
+/// Whether the text after CREATE TYPE goes on like that of an enum or of a composite type. Other types have functions.
+fn is_enum_or_row(lexer: Lexer<'_>) -> bool {
+    let mut last = Token::Number;
+    for token in lexer {
+        if last.is("as") {
+            return token.is("enum") || token == Token::Byte(b'(');
+        }
+        last = token;
+    }
+    false
+}
+
+/// [`Effects::DEFINES`] if a body makes objects that run code. Tables that it makes count if the body calls functions
+/// that may run anything.
+pub(crate) fn effects_of_body(body: &[u8], calls: Effects) -> Effects {
     let seen = look(body);
-    if seen.verb && seen.code {
+    if seen.verb && seen.code || seen.makes && seen.table && calls.contains(UNREAD) {
         Effects::DEFINES
     } else {
         Effects::NONE
@@ -123,38 +181,71 @@ mod tests {
 
     #[test]
     fn what_may_run_code_is_told_from_what_may_not() {
-        for (text, expected) in [
-            (
-                "create function f() returns int language sql as 'select 1'",
-                Effects::NONE,
-            ),
-            ("create table t (a int)", Effects::NONE),
-            ("alter table t set (fillfactor = 10)", Effects::NONE),
-            ("create view v as select 1", Effects::NONE),
-            (
-                "create function f() returns void language plpgsql as $$begin set x = 1; end$$",
-                Effects::DEFINES,
-            ),
-            (
-                "create trigger t before insert on x execute function f()",
-                Effects::DEFINES,
-            ),
-            ("create extension hstore", Effects::DEFINES),
-            (
-                "create function f() returns int language plperl as 'return 1'",
-                Effects::DEFINES,
-            ),
-            (
-                "create function f() returns int language c as 'x', 'y'",
-                Effects::DEFINES | Effects::NATIVE,
-            ),
-            (
-                "create function f() returns int as 'x', 'y' LANGUAGE \"c\"",
-                Effects::DEFINES | Effects::NATIVE,
-            ),
-            ("select 1 as language, c from x", Effects::NONE),
+        for text in [
+            "create table t (a int)",
+            "create unlogged table t (a text default 'create view')",
+            "create temp table t (a int, view text, rule text)",
+            "alter table t set (fillfactor = 10)",
+            "create unique index on t (a)",
+            "create type e as enum ('a')",
+            "create type r as (a int)",
+            "alter type e add value 'b'",
+            "create schema s",
+            "create sequence s",
+            "alter role r set work_mem = '1MB'",
+            "drop function f()",
+            "select 1 as language, c from x",
+            "do $$begin create table t (a int); end$$",
         ] {
-            assert_eq!(effects(text.as_bytes(), Effects::NONE), expected, "{text}");
+            assert_eq!(
+                effects(text.as_bytes(), false, Effects::NONE, false),
+                Effects::NONE,
+                "{text}"
+            );
+        }
+        for text in [
+            "create function f() returns int language sql as 'select 1'",
+            "create or replace function f() returns int language plpgsql as e'begin \\x65xecute 1; end'",
+            "create view v as select 1",
+            "create recursive view v (a) as select 1",
+            "create materialized view v as select 1",
+            "create event trigger e on ddl_command_end execute function f()",
+            "create extension hstore",
+            "create policy p on t using (a > 1)",
+            "create type r as range (subtype = float8)",
+            "create type b (input = f, output = g)",
+            "create schema s create view v as select 1",
+            "alter table t enable trigger x",
+            "alter function f() rename to g",
+            "alter domain d add check (value > 1)",
+            "import foreign schema s from server x into y",
+            "do $$begin create view v as select 1; end$$",
+            "create transform for x language y (from sql with function f(internal))",
+        ] {
+            assert_eq!(
+                effects(text.as_bytes(), false, Effects::NONE, false),
+                Effects::DEFINES,
+                "{text}"
+            );
+        }
+        for text in [
+            "create table t (a text default f())",
+            "alter table t alter a set default f()",
+            "create index on t (f(a))",
+            "create statistics s on (f(a)), b from t",
+            "do $$begin execute x; end$$",
+        ] {
+            assert_eq!(
+                effects(text.as_bytes(), false, Effects::NONE, true),
+                Effects::DEFINES,
+                "{text}"
+            );
+        }
+        for text in [
+            "create function f() returns int language c as 'x', 'y'",
+            "create function f() returns int as 'x', 'y' LANGUAGE \"c\"",
+        ] {
+            assert_eq!(native(text.as_bytes()), Effects::NATIVE, "{text}");
         }
         assert!(is_definition(b"alter table t attach partition p default"));
         assert!(!is_definition(b"select * from t"));

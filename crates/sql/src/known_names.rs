@@ -20,8 +20,8 @@ const CUT_NAME_BYTES_MIN: usize = 60;
 const WRITES: Effects = Effects::private(2);
 
 /// Words of statements that may fire triggers.
-const WRITING: [&str; 8] = [
-    "insert", "update", "delete", "merge", "truncate", "copy", "create", "execute",
+const WRITING: [&str; 9] = [
+    "insert", "update", "delete", "merge", "truncate", "copy", "create", "alter", "execute",
 ];
 
 /// The effects of a text that contains a name.

@@ -1,6 +1,6 @@
 //! The effects of a whole text.
 
-use crate::calls;
+use crate::calls::{self, UNREAD};
 use crate::definitions;
 use crate::effects::Effects;
 use crate::lexer::Lexer;
@@ -54,12 +54,8 @@ fn effects_of_statements(text: &[u8]) -> Effects {
     if found.intersects(Effects::SETTINGS) && settings::is_untold(text) {
         effects |= Effects::UNTOLD;
     }
-    for backslashes in [false, true] {
-        effects |= calls::effects(text, backslashes);
-        if memchr::memchr(b'\\', text).is_none() {
-            break;
-        }
-    }
+    let calls = calls::effects_of_both(text);
+    effects |= calls;
     if ordinary && single && !found.intersects(TEMP_WORD | SETTINGS_VIEW) {
         return (effects | asking(found)).public();
     }
@@ -68,13 +64,16 @@ fn effects_of_statements(text: &[u8]) -> Effects {
     for backslashes in [false, true] {
         let mut statements = Statements::new(text, backslashes);
         for statement in statements.by_ref() {
-            effects |= effects_of_verb(statement, backslashes, found);
+            let of_verb = effects_of_verb(statement, backslashes, found);
+            effects |= of_verb;
+            let unread = calls.contains(UNREAD) || of_verb.contains(UNREAD);
+            effects |= definitions::effects(statement, backslashes, found, unread);
         }
         if !statements.is_ambiguous() {
             break;
         }
     }
-    (effects | definitions::effects(text, found)).public()
+    (effects | definitions::native(text)).public()
 }
 
 /// Adds the effect of `pg_temp` in a statement that creates nothing in it.

@@ -178,25 +178,50 @@ pub(crate) fn read_setting(lexer: &mut Lexer<'_>) -> Option<Target> {
 
 /// The settings of all SET and RESET in a piece of code. The SET of an UPDATE adds names of columns, which do no harm.
 fn set_in_code(code: &[u8], add: &mut impl FnMut(&[u8])) {
+    for target in targets_in_code(code) {
+        if let Place::Read(Target::Setting(name)) = target {
+            add(&name);
+        }
+    }
+}
+
+/// Whether the name after some SET or RESET of a piece of code is too far behind it to be read.
+pub(crate) fn is_set_far(code: &[u8]) -> bool {
+    targets_in_code(code).any(|target| target == Place::Far)
+}
+
+/// What follows a SET or RESET.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Read(Target),
+    /// No end of the name is within the bytes that are read.
+    Far,
+}
+
+fn targets_in_code(code: &[u8]) -> impl Iterator<Item = Place> {
     let lower = code.to_ascii_lowercase();
-    for at in memmem::find_iter(&lower, b"set") {
+    let places: Vec<usize> = memmem::find_iter(&lower, b"set").collect();
+    places.into_iter().filter_map(move |at| {
         let before = lower[..at].strip_suffix(b"re").unwrap_or(&lower[..at]);
         if before
             .last()
             .is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'))
         {
-            continue;
+            return None;
         }
-        let mut lexer = Lexer::new(&code[at + 3..code.len().min(at + ARGUMENT_BYTES_MAX)]);
+        let end = code.len().min(at + ARGUMENT_BYTES_MAX);
+        let mut lexer = Lexer::new(&code[at + 3..end]);
         let target = if before.len() < at {
             read_setting(&mut lexer)
         } else {
             read_set(&mut lexer).map(|(_, target)| target)
         };
-        if let Some(Target::Setting(name)) = target {
-            add(&name);
+        // Whatever token ends the name must be there, or the name may go on.
+        if end < code.len() && matches!(lexer.peek(), None | Some(Token::Unterminated)) {
+            return Some(Place::Far);
         }
-    }
+        target.map(Place::Read)
+    })
 }
 
 /// The first argument of a `set_config()`.
@@ -254,12 +279,16 @@ pub(crate) fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument
     let ends: Vec<usize> = memmem::find_iter(&lower, name).map(|at| at + name.len()).collect();
     let unreadable = memmem::find(&lower, b"u&\"").map(|_| Argument::Untold);
     let called = ends.into_iter().filter_map(|at| {
-        let rest = &text[at..text.len().min(at + ARGUMENT_BYTES_MAX)];
+        let end = text.len().min(at + ARGUMENT_BYTES_MAX);
+        let rest = &text[at..end];
         let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
         let mut lexer = Lexer::new(rest);
-        if lexer.next() != Some(Token::Byte(b'(')) {
+        match lexer.next() {
+            Some(Token::Byte(b'(')) => {}
+            // The parenthesis may come behind the bytes that are read.
+            None | Some(Token::Unterminated) if end < text.len() => return Some(Argument::Untold),
             // It is part of another name, or in a comment. A name that is called has a parenthesis after it.
-            return None;
+            _ => return None,
         }
         let local = is_local(lexer.clone());
         let argument = argument(rest, &mut lexer);
@@ -349,7 +378,9 @@ fn is_local(mut lexer: Lexer<'_>) -> bool {
                     while matches!(lexer.peek(), Some(Token::Byte(b':' | b'=' | b'>'))) {
                         lexer.next();
                     }
-                    return lexer.accept("true") && lexer.next() == Some(Token::Byte(b')'));
+                    let is_true = lexer.accept("true") && lexer.next() == Some(Token::Byte(b')'));
+                    // Where backslashes escape, the arguments may be others.
+                    return is_true && !lexer.is_ambiguous();
                 }
             }
             // Named arguments may be in any order.

@@ -106,3 +106,11 @@ fn parameters_that_name_a_setting_are_found() {
     );
     assert_eq!(parameters("select set_config('a', $1, false)"), [0u16; 0]);
 }
+
+/// Where backslashes escape, the third argument is another one.
+#[test]
+fn an_argument_that_only_one_reading_shows_does_not_make_the_setting_local() {
+    let untold = |text: &str| is_untold(text.as_bytes());
+    assert!(!untold("select set_config('a' || '.b', 'c', true)"));
+    assert!(untold(r"select set_config('a' || '.b', 'c\', true) --', false)"));
+}

@@ -19,7 +19,10 @@ const SETTING_NAME_BYTES_MAX: usize = 128;
 const NAMED_SETTINGS_MAX: usize = 32;
 
 /// What a text that was not read may have done.
-const UNREAD: Effects = pgweir_sql::UNREAD.union(Effects::SETTINGS).union(Effects::ENDS);
+const UNREAD: Effects = pgweir_sql::UNREAD
+    .union(Effects::SETTINGS)
+    .union(Effects::ENDS)
+    .union(Effects::DEFINES);
 
 /// `lo_open`, `lo_close`, `loread`, `lowrite` and the others of libpq's, by number: they leave nothing in the session.
 const LARGE_OBJECTS: [u32; 14] = [715, 764, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];

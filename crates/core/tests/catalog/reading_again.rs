@@ -149,3 +149,46 @@ fn a_client_that_leaves_behind_its_definition_leaves_a_catalog_that_is_read() {
     rig.completes(server, "SELECT 1");
     assert!(is_probed(&mut rig, server), "known by then");
 }
+
+/// Guards against verdicts that stay when the text of a definition shows nothing of what the object does.
+#[test]
+fn whatever_may_bring_code_makes_the_catalog_be_read_again() {
+    for text in [
+        "create view v as select query_to_xml('select 1', true, true, '')",
+        "create table t (a text default query_to_xml('select 1', true, true, '')::text)",
+        "create or replace function harmless() returns void language plpgsql as e'begin \\x65xecute 1; end'",
+        "do $$begin execute 'cre' || 'ate view v as select 1'; end$$",
+    ] {
+        let mut rig = rig(SIZE_2);
+        let (client, server) = start(&mut rig, &[], &[]);
+        rig.wait(PAUSE);
+        asks(&mut rig, client, text);
+        if rig.server_of(client).is_none() {
+            assert!(is_asked(&mut rig, server), "{text}");
+            continue;
+        }
+        // Its client keeps the server, so another one is used before the reading.
+        nothing_found(&mut rig, server);
+        let user = rig.client();
+        rig.says(user, |w| w.query(b"select 1"));
+        let other = rig.servers_log_in()[0];
+        let mut told = rig.told(other);
+        if rig.server_of(user) == Some(other) {
+            rig.completes(other, "SELECT 1");
+            told.extend(rig.told(other));
+        }
+        let doubts = ["Bind  pgweir_6", "Bind  pgweir_7", "Bind  pgweir_9"];
+        assert!(told.iter().any(|m| doubts.contains(&&**m)), "{text}: {told:?}");
+    }
+    let mut rig = rig(SIZE_2);
+    let (client, server) = start(&mut rig, &[], &[]);
+    rig.wait(PAUSE);
+    for text in [
+        "create table t (a int default 1)",
+        "create index on t (lower(a))",
+        "alter table t add b int",
+    ] {
+        asks(&mut rig, client, text);
+        assert!(!is_asked(&mut rig, server), "{text}");
+    }
+}

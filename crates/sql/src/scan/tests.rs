@@ -1,6 +1,7 @@
 //! Corner cases of the grammar, one line each.
 
 use super::*;
+use crate::calls::UNREAD;
 
 fn check(cases: &[(&str, Effects)]) {
     for (text, expected) in cases {
@@ -86,9 +87,7 @@ fn ordinary_statements_have_none() {
         "alter role x set work_mem = '1MB'",
         "alter database d reset all",
         "alter system set work_mem = '1MB'",
-        "create function f() returns int begin atomic select 1; select 2; end",
         "create table t (temp int, local text)",
-        "create temperature",
         "declare c cursor for select 1",
         "declare c cursor without hold for select hold from t with x",
         "fetch all in c",
@@ -173,6 +172,17 @@ fn what_makes_code_is_told() {
             Effects::DEFINES,
         ),
         (
+            "create function f() returns int begin atomic select 1; select 2; end",
+            Effects::DEFINES,
+        ),
+        (
+            "create table t (a text default query_to_xml('', true, true, '')::text)",
+            Effects::DEFINES | UNREAD,
+        ),
+        ("insert into t values ('create view v'); select 1", Effects::NONE),
+        ("do $$begin execute 'cre' || x; end$$", Effects::DEFINES | UNREAD),
+        ("do e'begin \\x65xecute x; end'", Effects::DEFINES | UNREAD),
+        (
             "create rule r as on insert to t do also (notify x; select 1)",
             Effects::DEFINES,
         ),
@@ -210,7 +220,11 @@ fn objects_locks_and_the_rest() {
             "create temp recursive view v (a) as select 1",
             Effects::TEMPORARY | Effects::DEFINES,
         ),
-        ("create function pg_temp.f() returns int return 1", Effects::TEMPORARY),
+        (
+            "create function pg_temp.f() returns int return 1",
+            Effects::TEMPORARY | Effects::DEFINES,
+        ),
+        ("create temperature", Effects::DEFINES),
         ("select 1 into temp t", Effects::TEMPORARY),
         ("select 1 into/**/temp\"t\"", Effects::TEMPORARY),
         ("select 1 as a into local temporary table t", Effects::TEMPORARY),
@@ -248,7 +262,7 @@ fn objects_locks_and_the_rest() {
         ),
         (
             "do 'begin execute ''select pg_advisory_lock(1)''; end'",
-            crate::calls::UNREAD | Effects::LOCKS,
+            UNREAD | Effects::LOCKS | Effects::DEFINES,
         ),
         ("call p()", Effects::CODE | Effects::ROUTINES),
         ("select p()", Effects::ROUTINES),
