@@ -6,8 +6,9 @@ use crate::definitions;
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names;
+use crate::passed_names;
 use crate::scan::effects;
-use crate::settings::{self, Argument, set_config_arguments};
+use crate::settings;
 use crate::verbs::effects_of_verb;
 
 /// The language of a function.
@@ -104,7 +105,9 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
     if settings::is_set_far(body) {
         effects |= Effects::UNTOLD;
     }
-    let passes = passes(body, parameters);
+    let passes = readings(body).try_fold(0, |all, backslashes| {
+        Some(all | passed_names::passes(language, body, parameters, backslashes)?)
+    });
     match passes {
         None => effects |= Effects::UNTOLD,
         Some(0) => {}
@@ -179,39 +182,6 @@ fn dynamic_read(language: Language, body: &[u8], backslashes: bool) -> Option<Ef
         }
     }
     Some(found.without(Effects::ROUTINES))
-}
-
-/// Parameters that name settings; `None` if even the caller cannot tell the name of some setting.
-fn passes(body: &[u8], parameters: &[&[u8]]) -> Option<u64> {
-    let mut passes = 0;
-    let mut names: Vec<Box<[u8]>> = Vec::new();
-    for argument in set_config_arguments(body) {
-        match argument {
-            Argument::Literal(_) | Argument::Local => {}
-            Argument::Parameter(number @ 1..=64) => passes |= 1 << (number - 1),
-            Argument::Name(name) => names.push(name),
-            Argument::Parameter(_) | Argument::Untold => return None,
-        }
-    }
-    for name in &names {
-        // An assignment, a second declaration or a column of the same name may change the name's value.
-        let mut used = 0;
-        for token in Lexer::new(body) {
-            used += usize::from(token.identifier().is_some_and(|n| n == *name));
-            if token.is("from") {
-                return None;
-            }
-        }
-        let place = parameters
-            .iter()
-            .position(|p| **p == **name)
-            .filter(|place| *place < 64)?;
-        if used != names.iter().filter(|n| *n == name).count() {
-            return None;
-        }
-        passes |= 1 << place;
-    }
-    Some(passes)
 }
 
 fn effects_of_plpgsql(body: &[u8]) -> Effects {

@@ -93,6 +93,12 @@ fn parameters_that_name_settings_are_found() {
     for (language, body, passes) in [
         (Language::Sql, "select set_config(name, value, false)", 1),
         (Language::Sql, "select set_config($2, $1, false)", 2),
+        (Language::Sql, "select set_config($1, $2, false) from t where k = $1", 1),
+        (
+            Language::Plpgsql,
+            "begin select a into b from t; return set_config(name, value, false); end",
+            1,
+        ),
         (
             Language::Plpgsql,
             "begin perform set_config(Name, value, false); end",
@@ -122,6 +128,40 @@ fn parameters_that_name_settings_are_found() {
             Language::Plpgsql,
             "declare n alias for $1; begin perform set_config(n, value, false); end",
         ),
+        (
+            Language::Plpgsql,
+            "begin $1 := 'a.' || $1; perform set_config($1, $2, false); end",
+        ),
+        (
+            Language::Plpgsql,
+            "begin name := 'a.' || name; perform set_config($1, $2, false); end",
+        ),
+        (
+            Language::Plpgsql,
+            "declare n alias for $1; begin n := 'a.b'; perform set_config($1, $2, false); end",
+        ),
+        (
+            Language::Plpgsql,
+            "begin select k into $1 from t; perform set_config($1, $2, false); end",
+        ),
+        (
+            Language::Plpgsql,
+            "begin execute 'select set_config($1, $2, false)' using 'a' || '.b', name; end",
+        ),
+        (
+            Language::Plpgsql,
+            "begin for name in select k from t loop perform set_config($1, '', false); end loop; end",
+        ),
+        (
+            Language::Sql,
+            "update t set v = 1 returning set_config(name, value, false)",
+        ),
+        (
+            Language::Sql,
+            "insert into t values (1) returning set_config(name, value, false)",
+        ),
+        (Language::Sql, "delete from t returning set_config(name, value, false)"),
+        (Language::Sql, "select set_config($3, $2, false)"),
         (Language::Sql, "select set_config(name, value, false) from t"),
         (Language::Sql, "select set_config('a.' || name, value, false)"),
         (Language::Sql, "select set_config(other, value, false)"),
@@ -193,4 +233,25 @@ fn the_name_of_a_setting_that_is_far_behind_its_verb_is_unknown() {
             .effects
             .intersects(Effects::UNTOLD)
     );
+}
+
+/// A parameter of another type than text may become another text, or run a cast.
+#[test]
+fn a_parameter_whose_value_may_change_names_no_setting() {
+    for (parameters, body) in [
+        (&[b"!".as_slice(), b"value"][..], "select set_config($1, value, false)"),
+        (&[b"!", b"value"], "select set_config(name, value, false)"),
+        (&[b""], "select set_config($1, 'a', false)"),
+    ] {
+        let judged = judge_body(Language::Sql, body.as_bytes(), parameters);
+        assert!(judged.effects.intersects(Effects::UNTOLD), "{body}");
+    }
+    let judged = judge_body(
+        Language::Plpgsql,
+        b"begin perform set_config(sqlerrm, 'a', false); end",
+        &[b"sqlerrm"],
+    );
+    assert!(judged.effects.intersects(Effects::UNTOLD));
+    let judged = judge_body(Language::Sql, b"select set_config($1, 'a', false)", &[b"", b""]);
+    assert_eq!(judged.passes, 1);
 }

@@ -16,6 +16,7 @@ mod harmless_names;
 mod known_names;
 mod lexer;
 mod names;
+mod passed_names;
 mod prefilter;
 mod reading;
 mod returns;
@@ -38,7 +39,9 @@ pub use reading::{class_of_read, cost_class};
 pub use returns::{Change, Returns};
 pub use scan::{effects, is_plain};
 pub use search_path::SearchPath;
-pub use settings::{body_settings, constant_arguments, hidden_settings, is_askable, is_hidden, setting_parameters};
+pub use settings::{
+    body_settings, constant_arguments, hidden_settings, is_askable, is_given_as_text, is_hidden, setting_parameters,
+};
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
 pub use split::{deallocated, statements};
 pub use statement::{Statement, classify};

@@ -38,21 +38,22 @@ pub(crate) struct Mentioned {
 impl ServerSide<'_> {
     /// Adds the settings that `text`, an EXECUTE, names by the arguments that it gives to the statement `named`.
     fn names_given(&mut self, named: &Statement, text: &[u8], mentioned: &mut Mentioned) {
-        let mut given = false;
+        let mut given = Vec::new();
         if mentioned.effects.intersects(Effects::SETTINGS) {
-            given = !pgweir_sql::setting_parameters(&named.query).is_empty();
+            given = pgweir_sql::setting_parameters(&named.query);
         }
         if mentioned.effects.intersects(Effects::PASSES) {
             let passed = self.settings_passed(&named.query);
             mentioned.effects = mentioned.effects.without(Effects::PASSES);
-            given |= !passed.parameters.is_empty();
+            given.extend(passed.parameters);
             if passed.untold {
                 mentioned.effects |= Effects::UNTOLD;
             }
             mentioned.hidden.extend(passed.names);
         }
-        if given {
-            match pgweir_sql::constant_arguments(text) {
+        if !given.is_empty() {
+            let as_text = given.iter().all(|number| named.is_given_as_text(*number));
+            match pgweir_sql::constant_arguments(text).filter(|_| as_text) {
                 Some(constants) => mentioned.hidden.extend(constants),
                 None => mentioned.effects |= Effects::UNTOLD,
             }

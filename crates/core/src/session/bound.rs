@@ -100,7 +100,8 @@ impl Exchange<'_> {
             }
             parameters.extend(pgweir_sql::setting_parameters(&statement.query));
             let given = Given::read(message.body(), names);
-            if !message.is_whole() && !parameters.is_empty() || parameters.iter().any(|n| !given.tells(*n)) {
+            let told = |n: &u16| given.tells(*n) && statement.is_given_as_text(*n);
+            if !message.is_whole() && !parameters.is_empty() || !parameters.iter().all(told) {
                 effects |= Effects::UNTOLD;
             }
             hidden.extend(given.names());

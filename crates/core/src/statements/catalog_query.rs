@@ -140,7 +140,7 @@ UNION ALL SELECT DISTINCT CASE WHEN c.by_event THEN 'e' ELSE 'n' END, 0::pg_cata
 
 /// The source of every routine in a language that is read: OID; language (`s`: SQL, `b`: SQL with BEGIN ATOMIC or
 /// RETURN, `p`: PL/pgSQL, `i`: internal); source, NULL if it is too long; names of the arguments, each with a comma
-/// behind it.
+/// behind it. The name is `!` if the argument is neither text nor varchar, or if its number may not be that of the parameter.
 pub(crate) const SOURCES: &str = "SELECT s.oid, s.language, \
     CASE WHEN pg_catalog.octet_length(s.source) <= 262144 THEN pg_catalog.encode(pg_catalog.convert_to(s.source, \
         pg_catalog.getdatabaseencoding()), 'escape') END, \
@@ -151,8 +151,10 @@ pub(crate) const SOURCES: &str = "SELECT s.oid, s.language, \
             AS language, \
         CASE WHEN l.lanname = 'sql' AND p.prosrc = '' THEN pg_catalog.pg_get_functiondef(p.oid) ELSE p.prosrc END \
             AS source, \
-        (SELECT pg_catalog.string_agg(COALESCE(u.name, '') || ',', '' ORDER BY u.number) \
-            FROM unnest(p.proargnames, p.proargmodes) WITH ORDINALITY u(name, mode, number) \
-            WHERE u.mode IS NULL OR u.mode IN ('i', 'b', 'v')) AS names \
+        (SELECT pg_catalog.string_agg(CASE WHEN u.type IN (25, 1043) \
+                AND pg_catalog.strpos(COALESCE(p.proargnames[u.number::pg_catalog.int4], ''), ',') = 0 \
+                AND NOT COALESCE('o' = ANY (p.proargmodes), false) \
+            THEN COALESCE(p.proargnames[u.number::pg_catalog.int4], '') ELSE '!' END || ',', '' ORDER BY u.number) \
+            FROM unnest(p.proargtypes) WITH ORDINALITY u(type, number)) AS names \
     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
     WHERE p.oid >= 16384 AND p.prokind <> 'a' AND l.lanname IN ('sql', 'plpgsql', 'internal')) s";
