@@ -247,7 +247,8 @@ fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Bo
         _ => look_up(&identifier),
     };
     let key_word = known.is_key_word() && schema.is_none() && matches!(name, Token::Word(_));
-    if key_word || own && known.is_harmless() || !names::search(&identifier).is_empty() {
+    // A name that only contains one of [`crate::names`] is another function's.
+    if key_word || own && known.is_harmless() {
         return None;
     }
     Some((known.is_doubtful(), Some(identifier)))

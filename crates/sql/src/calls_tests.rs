@@ -1,4 +1,24 @@
 use super::*;
+
+/// Guards against functions that the catalog does not know, because their names contain known ones.
+#[test]
+fn a_name_that_only_contains_a_known_one_is_another_routine() {
+    for text in [
+        "select app_set_config('a', 'b')",
+        "select my_nextval_of(1)",
+        "select app.set_config('a', 'b', false)",
+    ] {
+        assert!(crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
+        assert_eq!(called(text.as_bytes()).len(), 1, "{text}");
+    }
+    for text in [
+        "select set_config('a', 'b', false)",
+        "select pg_catalog.nextval('s')",
+        "select \"pg_advisory_lock\"(1)",
+    ] {
+        assert!(!crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
+    }
+}
 use proptest::prelude::*;
 
 fn of(text: &str) -> Effects {

@@ -12,6 +12,7 @@ mod condensed;
 mod database_ddl;
 mod definitions;
 pub mod effects;
+mod given;
 mod harmless_names;
 mod known_names;
 mod lexer;
@@ -34,14 +35,13 @@ pub use condensed::Condensed;
 pub use database_ddl::{database_needed_alone, may_need_database_alone};
 pub use definitions::is_definition;
 pub use effects::Effects;
+pub use given::is_given_as_text;
 pub use known_names::{KnownNames, Passed, word_of, words};
 pub use reading::{class_of_read, cost_class};
 pub use returns::{Change, Returns};
-pub use scan::{effects, is_plain};
+pub use scan::{effects, encoding_hides_ascii, is_plain, may_hide_ascii};
 pub use search_path::SearchPath;
-pub use settings::{
-    body_settings, constant_arguments, hidden_settings, is_askable, is_given_as_text, is_hidden, setting_parameters,
-};
+pub use settings::{body_settings, constant_arguments, hidden_settings, is_askable, is_hidden, setting_parameters};
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
 pub use split::{deallocated, statements};
 pub use statement::{Statement, classify};

@@ -14,8 +14,8 @@ use crate::verbs::{begins_ordinary, begins_with_rows, effects_of_verb};
 /// The effects of this text on the session beyond its transaction; empty for ordinary statements.
 ///
 /// The text must be in an encoding in which bytes below 128 are ASCII. This holds for every server encoding, and for
-/// all client encodings except BIG5, GB18030, GBK, JOHAB, SJIS, SHIFT_JIS_2004 and UHC. For text in these that is not
-/// all ASCII, assume [`Effects::ALL`].
+/// all client encodings except BIG5, GB18030, GBK, JOHAB, SJIS, SHIFT_JIS_2004 and UHC. For text in these in which
+/// [`may_hide_ascii`] sees such a character, assume the effects of unread code.
 ///
 /// A text that the server refuses does nothing, but may have any effects here. Not included are the effects of the
 /// database's own functions, and of texts that run later: the query of a cursor when rows are fetched, a prepared
@@ -26,6 +26,39 @@ pub fn effects(text: &[u8]) -> Effects {
         return Effects::NONE;
     }
     effects_of_statements(text)
+}
+
+/// Whether a byte of this text that looks like ASCII may be the second half of a character, in one of the client
+/// encodings that [`effects`] does not understand. In those, 0x30 to 0x7E may follow a byte above 127.
+pub fn may_hide_ascii(text: &[u8]) -> bool {
+    text.windows(2)
+        .any(|pair| pair[0] >= 0x80 && matches!(pair[1], 0x30..=0x7e))
+}
+
+/// The beginnings of the names of client encodings in which every byte below 128 is ASCII, without punctuation.
+const PLAIN_ENCODINGS: [&str; 15] = [
+    "UTF8",
+    "UNICODE",
+    "SQLASCII",
+    "LATIN",
+    "WIN125",
+    "WIN866",
+    "WIN874",
+    "WINDOWS125",
+    "WINDOWS866",
+    "WINDOWS874",
+    "KOI8",
+    "ISO8859",
+    "EUC",
+    "MULEINTERNAL",
+    "TCVN",
+];
+
+/// Whether text in this client encoding may be one that [`effects`] does not understand.
+pub fn encoding_hides_ascii(name: &str) -> bool {
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let name = name.to_ascii_uppercase();
+    !PLAIN_ENCODINGS.iter().any(|plain| name.starts_with(plain))
 }
 
 /// Whether a text is one statement that reads or writes rows, calls only functions that are surely harmless, and

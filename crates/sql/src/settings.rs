@@ -115,57 +115,6 @@ pub fn setting_parameters(text: &[u8]) -> Vec<u16> {
     numbers
 }
 
-/// Types whose values become text unchanged, by OID: text, varchar.
-const TEXT_TYPES: [u32; 2] = [25, 1043];
-
-/// Types that leave it to the server to infer one: none, `unknown`.
-const OPEN_TYPES: [u32; 2] = [0, 705];
-
-/// Whether the value that a client gives for this parameter, which names a setting in the text, is the name as it
-/// stands. A value of another type than text may become another text, or run a cast. `oid` is the type that Parse
-/// gives, 0 if none; a PREPARE gives types in the text.
-pub fn is_given_as_text(text: &[u8], number: u16, oid: u32) -> bool {
-    if TEXT_TYPES.contains(&oid) {
-        return true;
-    }
-    if !OPEN_TYPES.contains(&oid) {
-        return false;
-    }
-    match prepared_type(text, number) {
-        Some(is_text) => is_text,
-        // The first use decides about the type, so there must be no other.
-        None => {
-            let uses = Lexer::new(text).filter(|t| *t == Token::Parameter(number)).count();
-            let names = set_config_arguments(text).filter(|a| *a == Argument::Parameter(number));
-            uses == 1 || uses == names.count()
-        }
-    }
-}
-
-/// Whether the type that a PREPARE gives this parameter is text or varchar; `None` if it gives none.
-fn prepared_type(text: &[u8], number: u16) -> Option<bool> {
-    let mut lexer = Lexer::new(text);
-    if !lexer.accept("prepare") {
-        return None;
-    }
-    lexer.next();
-    if lexer.next() != Some(Token::Byte(b'(')) {
-        return None;
-    }
-    for _ in 1..number {
-        loop {
-            match lexer.next()? {
-                Token::Byte(b',') => break,
-                Token::Byte(b'(') => return Some(false),
-                Token::Byte(b')') => return None,
-                _ => {}
-            }
-        }
-    }
-    let is_text = ["text", "varchar"].iter().any(|name| lexer.accept(name));
-    Some(is_text && matches!(lexer.next(), Some(Token::Byte(b',' | b')'))))
-}
-
 /// Reads a SET after its verb, up to the value; `None` if no name can be read.
 pub(crate) fn read_set(lexer: &mut Lexer<'_>) -> Option<(Scope, Target)> {
     let mut scope = Scope::Session;

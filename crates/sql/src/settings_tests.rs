@@ -114,33 +114,3 @@ fn an_argument_that_only_one_reading_shows_does_not_make_the_setting_local() {
     assert!(!untold("select set_config('a' || '.b', 'c', true)"));
     assert!(untold(r"select set_config('a' || '.b', 'c\', true) --', false)"));
 }
-
-#[test]
-fn only_text_becomes_the_name_of_a_setting_as_it_stands() {
-    let given = |text: &str, oid| is_given_as_text(text.as_bytes(), 1, oid);
-    let text = "select set_config($1, $2, false)";
-    for oid in [0, 25, 705, 1043] {
-        assert!(given(text, oid), "{oid}");
-    }
-    for oid in [19, 1042, 16_384] {
-        assert!(!given(text, oid), "{oid}");
-    }
-    assert!(given(
-        "select set_config($1, 'a', false), set_config($1::text, 'b', false)",
-        0
-    ));
-    let twice = "select $1 = a, set_config($1, 'x', false) from t";
-    assert!(!given(twice, 0) && given(twice, 25));
-    for (types, expected) in [
-        ("", true),
-        ("(text, text)", true),
-        ("(varchar)", true),
-        ("(bpchar, text)", false),
-        ("(varchar(4), text)", false),
-        ("(char(9), text)", false),
-        ("(public.en)", false),
-    ] {
-        let prepare = format!("prepare p {types} as select set_config($1, $2, false)");
-        assert_eq!(given(&prepare, 0), expected, "{types}");
-    }
-}

@@ -60,6 +60,10 @@ impl Exchange<'_> {
         let Ok(parse) = Parse::read(message.body()) else {
             return self.plain(message, Expect::Parse);
         };
+        let session = &self.server.session;
+        if session.settings_in_doubt || session.local_in_doubt {
+            self.minds_misread(parse.query);
+        }
         if parse.name.is_empty() {
             self.parse_unnamed(message, parse)
         } else {

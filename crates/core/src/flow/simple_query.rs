@@ -34,6 +34,7 @@ impl Exchange<'_> {
             && looks
             && !self.to().knows_names()
             && pgweir_sql::is_plain(text)
+            && !self.may_be_misread(text)
         {
             return self.plain_query(message, text);
         }

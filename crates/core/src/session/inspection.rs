@@ -72,6 +72,23 @@ impl Exchange<'_> {
         self.shared.settings.keeps_sessions && self.pool.nature.is_postgresql()
     }
 
+    /// Whether a text contains bytes that look like ASCII and may be halves of characters, because the client has such
+    /// an encoding, or because a statement in front of it that is not answered may choose one.
+    pub(crate) fn may_be_misread(&self, text: &[u8]) -> bool {
+        let session = &self.server.session;
+        let in_flight = !self.server.conversation.queue.is_empty();
+        let in_doubt = in_flight && (session.settings_in_doubt || session.local_in_doubt);
+        (in_doubt || self.client.session.shape.hides_ascii()) && pgweir_sql::may_hide_ascii(text)
+    }
+
+    /// A Parse of a text that may be misread in this way: what it does when it is bound is not known, on whatever
+    /// server. So its client must stay on this one.
+    pub(crate) fn minds_misread(&mut self, text: &[u8]) {
+        if self.keeps_session() && self.may_be_misread(text) {
+            self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());
+        }
+    }
+
     /// Inspects a text that is about to be passed on. Returns its effects, or the step if its message is not passed on
     /// yet. `text` is `None` if it is too long to be read.
     pub(crate) fn inspect_text(
@@ -80,12 +97,12 @@ impl Exchange<'_> {
         text: Option<&[u8]>,
         verdict: &pgweir_sql::Statement,
     ) -> Result<Effects, Step> {
-        let Some(text) = text else {
+        let Some(text) = text.filter(|text| !self.may_be_misread(text)) else {
             if self.keeps_session() {
                 if let Some(step) = self.uses_sequences(UNREAD, message) {
                     return Err(step);
                 }
-                self.suspect(UNREAD, b"(a long statement)", Vec::new());
+                self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());
             }
             return Ok(Effects::ALL);
         };

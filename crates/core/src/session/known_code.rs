@@ -7,15 +7,16 @@ use crate::statements::prepared::Statement;
 use pgweir_sql::{Effects, Passed};
 
 impl ServerSide<'_> {
-    /// Whether statements of this server's client must be looked at for names.
+    /// Whether statements of this server's client must be looked at for names, or for characters that hide ASCII. If any
+    /// client has used such an encoding, the statements of all are looked at.
     #[inline(always)]
     pub(crate) fn knows_names(&self) -> bool {
-        self.shared.catalogs.any_known && self.pool_knows_names()
+        (self.shared.catalogs.any_known | self.shared.shapes.any_hides_ascii) && self.pool_knows_names()
     }
 
     #[cold]
     fn pool_knows_names(&self) -> bool {
-        self.pool.catalog.as_ref().is_some_and(|known| known.matters())
+        self.shared.shapes.any_hides_ascii || self.pool.catalog.as_ref().is_some_and(|known| known.matters())
     }
 
     /// Whether a text mentions a function that calls LISTEN or UNLISTEN.

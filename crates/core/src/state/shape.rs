@@ -85,6 +85,8 @@ pub(crate) struct Shape {
     parse: ParseSettings,
     /// See [`Shape::creates_temporary`].
     creates_temporary: bool,
+    /// See [`Shape::hides_ascii`].
+    hides_ascii: bool,
     /// Hash of the settings that no client can set.
     fixed: u64,
     /// See [`Shape::idle_limit`].
@@ -101,6 +103,7 @@ impl Shape {
                 .map(|s| &*s.value)
         };
         Shape {
+            hides_ascii: parse.hides_ascii(),
             parse,
             creates_temporary: value("search_path").is_some_and(|path| path.contains("pg_temp")),
             fixed: fixed_hash(&settings),
@@ -147,6 +150,18 @@ impl Shape {
     #[inline]
     pub(crate) fn creates_temporary(&self) -> bool {
         self.creates_temporary
+    }
+
+    /// Whether a byte that looks like ASCII may be the second half of a character in a text of this client: SJIS, GBK.
+    #[inline]
+    pub(crate) fn hides_ascii(&self) -> bool {
+        self.hides_ascii
+    }
+
+    /// Whether neither of both is so: a text means what its bytes say.
+    #[inline]
+    pub(crate) fn is_usual(&self) -> bool {
+        !self.creates_temporary && !self.hides_ascii
     }
 
     /// How long a session of this shape may be idle outside a transaction, by its own setting.

@@ -51,6 +51,8 @@ pub(crate) struct ShapeTable {
     parses: hashbrown::HashSet<ParseSettings, RandomState>,
     sweep_at: usize,
     empty: Arc<Shape>,
+    /// Whether there has been a shape that hides ASCII ([`Shape::hides_ascii`]).
+    pub(crate) any_hides_ascii: bool,
 }
 
 /// The table is not swept below this many shapes.
@@ -66,6 +68,7 @@ impl ShapeTable {
             parses: hashbrown::HashSet::default(),
             sweep_at: SWEEP_SHAPES_MIN,
             empty,
+            any_hides_ascii: false,
         }
     }
 
@@ -113,6 +116,7 @@ impl ShapeTable {
             self.parses.get_or_insert(ParseSettings(parse)).clone()
         };
         let shape = Arc::new(Shape::new(settings, parse));
+        self.any_hides_ascii |= shape.hides_ascii();
         self.shapes.insert(ByContent(shape.clone()));
         shape
     }

@@ -30,6 +30,15 @@ impl ParseSettings {
         self.0.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(ROLE))
     }
 
+    /// Whether text may contain characters whose second byte looks like ASCII.
+    pub(crate) fn hides_ascii(&self) -> bool {
+        let encoding = self
+            .0
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("client_encoding"));
+        encoding.is_some_and(|(_, value)| pgweir_sql::encoding_hides_ascii(value))
+    }
+
     /// Whether both are the same object. If not, they may still be equal.
     #[inline]
     pub(crate) fn is_surely(&self, other: &ParseSettings) -> bool {

@@ -8,6 +8,12 @@ use crate::statements::ends::Ends;
 use crate::statements::parameter_types;
 use crate::statements::parse_settings::ParseSettings;
 
+/// The effects of a statement whose text may not be what it looks like.
+const MISREAD: pgweir_sql::Effects = pgweir_sql::UNREAD
+    .union(pgweir_sql::Effects::SETTINGS)
+    .union(pgweir_sql::Effects::ENDS)
+    .union(pgweir_sql::Effects::DEFINES);
+
 /// Statements that return rows only by a RETURNING clause.
 const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];
 
@@ -75,7 +81,10 @@ impl Statement {
             types: types.into(),
             settings: settings.clone(),
             verdict: pgweir_sql::classify(query),
-            effects: effects(query),
+            effects: match settings.hides_ascii() && pgweir_sql::may_hide_ascii(query) {
+                true => MISREAD,
+                false => effects(query),
+            },
             infers: parameter_types::are_inferred(query, types),
             has_constants: has_constants(query),
             keeps: !parameter_types::may_name_types(query),

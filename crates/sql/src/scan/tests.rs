@@ -144,7 +144,7 @@ fn settings() {
             "with x as (select 1) update pg_settings set setting = 1",
             Effects::SETTINGS,
         ),
-        ("select set_limit(0.5)", Effects::SETTINGS),
+        ("select set_limit(0.5)", Effects::SETTINGS | Effects::ROUTINES),
         ("reset a", both),
         ("reset all", both),
         ("reset role", both),
@@ -162,6 +162,40 @@ fn settings() {
     ]);
     let all = effects(b"discard all");
     assert!(all.contains(both | Effects::ENDS | Effects::PREPARE | Effects::LISTEN));
+}
+
+#[test]
+fn text_in_which_ascii_may_be_half_a_character_is_told() {
+    for name in [
+        "SJIS",
+        "SHIFT_JIS_2004",
+        "BIG5",
+        "GBK",
+        "GB18030",
+        "UHC",
+        "JOHAB",
+        "win932",
+        "Windows-949",
+        "mskanji",
+        "",
+    ] {
+        assert!(encoding_hides_ascii(name), "{name}");
+    }
+    for name in [
+        "UTF8",
+        "utf-8",
+        "'unicode'",
+        "SQL_ASCII",
+        "LATIN1",
+        "WIN1252",
+        "KOI8R",
+        "EUC_JP",
+        "iso_8859_5",
+    ] {
+        assert!(!encoding_hides_ascii(name), "{name}");
+    }
+    assert!(may_hide_ascii(b"select e'\x95\x5c', 1") && may_hide_ascii(b"\x81\x30\x81\x30"));
+    assert!(!may_hide_ascii(b"select 'abc\\'") && !may_hide_ascii("select 'ä', 'ö' -- ü".as_bytes()));
 }
 
 #[test]
@@ -278,7 +312,7 @@ fn objects_locks_and_the_rest() {
             Effects::SERVER_BOUND,
         ),
         ("select pg_backup_start('x')", Effects::SERVER_BOUND),
-        ("select dblink_connect('x')", Effects::SERVER_BOUND),
+        ("select dblink_connect('x')", Effects::SERVER_BOUND | Effects::ROUTINES),
         ("drop table t", Effects::ENDS),
         ("discard temp", Effects::ENDS),
         ("close c", Effects::ENDS),

@@ -111,7 +111,7 @@ fn is_usual(client: &Client) -> bool {
         && session.pins.is_empty()
         && session.reset_among.is_none()
         && !session.minds_traces
-        && !session.shape.creates_temporary()
+        && session.shape.is_usual()
 }
 
 /// Whether a statement leaves nothing behind.
