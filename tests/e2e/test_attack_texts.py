@@ -4,13 +4,12 @@ definitions that do not look like such, and characters whose second byte looks l
 As in test_attack_functions, every attack runs against a pool of one server.
 """
 
-import time
-
 import pytest
 from test_attack_functions import CUSTOM, MINE, attack, connect, looks_fresh, one_server, xml
 
 from harness import wire
 from harness.pooler import kind
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
 
@@ -65,7 +64,8 @@ ATTACKS = {
                 ["insert into at_default (b) values (1)"]),
     "replaced": (["select at_xml(1)", REPLACE], ["select at_xml(1)"]),
     "replaced-by-escapes": (["select at_escapes(1)", ESCAPED], ["select at_escapes(1)"]),
-    "readings": (["set standard_conforming_strings = off", READINGS], ["select at_readings()"]),
+    "readings": (["set standard_conforming_strings = off", READINGS],
+                 ["set standard_conforming_strings = off", "select at_readings()"]),
     "defined-by-do": (["do $$begin execute 'cre' || 'ate or replace function at_rename(int) returns text "
                        "language sql as ''select " + XML.replace("'", "''''") + "'''; end$$"],
                       ["select at_rename(1)"]),
@@ -82,6 +82,11 @@ def prepared(pg):
     pg.psql("drop role af_other")
 
 
+def readings(pooler) -> int:
+    """How often the catalog has been read, or is being read."""
+    return {row["name"]: int(row["count"]) for row in pooler.console("SHOW STATE_STATS")}["catalog_reads"]
+
+
 def runs(client, texts) -> None:
     for text in texts:
         error = wire.first_error(client.query(text))
@@ -94,10 +99,12 @@ def test_what_the_text_hides(prepared, make_pooler, name):
     pooler = one_server(make_pooler, prepared)
     with connect(pooler) as maker:
         maker.value("select 1")
-        # The catalog has been read; the next reading needs a pause behind it.
-        time.sleep(0.6)
+        known = readings(pooler)
         runs(maker, before)
-    time.sleep(0.6)
+    with connect(pooler) as other:
+        # A server that becomes free reads the catalog, when the pause behind the last reading is over.
+        if before:
+            eventually(lambda: other.value("select 1") and readings(pooler) > known)
     attack(pooler, lambda c: runs(c, texts), MINE)
 
 
