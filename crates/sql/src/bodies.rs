@@ -4,8 +4,9 @@ use crate::built_in::look_up;
 use crate::calls;
 use crate::definitions;
 use crate::effects::Effects;
+use crate::known_names::words;
 use crate::lexer::{Lexer, Token};
-use crate::names;
+use crate::names::{self, SETTINGS_VIEW};
 use crate::passed_names;
 use crate::scan::effects;
 use crate::settings;
@@ -95,6 +96,10 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
     let mut effects = readable.without(Effects::DEFINES | Effects::NATIVE | Effects::UNTOLD | ASKS);
     let calls = calls::effects_of_both(body);
     effects |= calls;
+    if found.contains(SETTINGS_VIEW) && words(body).any(|word| word.eq_ignore_ascii_case(b"update")) {
+        // An UPDATE within another statement of the body.
+        effects |= Effects::SETTINGS;
+    }
     if language != Language::SqlStandard {
         effects |= definitions::effects_of_body(body, calls);
     }
@@ -117,6 +122,19 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
         effects: effects.without(Effects::ROUTINES),
         passes: passes.unwrap_or_default(),
     }
+}
+
+/// Whether a body may make a table without the word TEMP, apart from what it calls. In PL/pgSQL, INTO is an assignment;
+/// BEGIN ATOMIC has queries only.
+pub fn may_create(language: Language, body: &[u8]) -> bool {
+    let mut inserts = false;
+    language != Language::SqlStandard
+        && words(body).any(|word| {
+            let is = |list: &[&str]| list.iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes()));
+            let selects_into = is(&["into"]) && !inserts && language != Language::Plpgsql;
+            inserts = is(&["insert", "merge"]);
+            selects_into || is(&["create", "import", "execute"])
+        })
 }
 
 fn plain(effects: Effects) -> Body {

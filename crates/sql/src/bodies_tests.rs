@@ -255,3 +255,30 @@ fn a_parameter_whose_value_may_change_names_no_setting() {
     let judged = judge_body(Language::Sql, b"select set_config($1, 'a', false)", &[b"", b""]);
     assert_eq!(judged.passes, 1);
 }
+
+/// Guards against a missed SET: the rule of pg_settings calls set_config().
+#[test]
+fn an_update_of_pg_settings_anywhere_in_a_body_sets() {
+    let update = "update pg_settings set setting = v where name = 'work_mem'";
+    for (language, body) in [
+        (
+            Language::SqlStandard,
+            format!("create function f() begin atomic {update}; end"),
+        ),
+        (Language::Sql, format!("with a as ({update}) select 1 from a")),
+        (
+            Language::Plpgsql,
+            format!("begin for r in {update} loop null; end loop; end"),
+        ),
+        (Language::Plpgsql, format!("begin return query {update}; end")),
+    ] {
+        assert!(
+            judge_body(language, body.as_bytes(), &[])
+                .effects
+                .contains(Effects::SETTINGS),
+            "{body}"
+        );
+    }
+    let asks = b"create function f() begin atomic select setting from pg_settings; end";
+    assert_eq!(judge_body(Language::SqlStandard, asks, &[]).effects, Effects::NONE);
+}

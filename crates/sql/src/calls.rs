@@ -118,20 +118,26 @@ fn without_space(text: &[u8]) -> (&[u8], bool) {
     (&text[..end], lines)
 }
 
-/// The effects of one of PostgreSQL's own functions on the session of its caller, for unknown arguments. Whether it
-/// calls nextval(), or only asks for something, is left out.
+/// The effects of one of PostgreSQL's own functions on the session of its caller, for unknown arguments. Left out is
+/// what only nextval() does, and questions other than currval() and lastval(): those must be known before they run.
 pub fn effects_of_own(name: &[u8]) -> Effects {
     let found = names::search(name).public();
     let known = look_up(name);
     if found.intersects(Effects::SETTINGS) {
         found | Effects::UNTOLD
     } else if !found.is_empty() {
-        found.without(Effects::DRAWS | Effects::SEQUENCE | Effects::CURRENT_SETTING | Effects::TEMPORARY_SCHEMA)
+        found.without(Effects::DRAWS | Effects::CURRENT_SETTING | Effects::TEMPORARY_SCHEMA)
     } else if known.is_harmless() {
         Effects::NONE
     } else {
         UNREAD
     }
+}
+
+/// The effects of a function in C of an extension that has been reviewed: those of its name.
+pub fn effects_of_name(name: &[u8]) -> Effects {
+    let found = names::search(name).public();
+    found.without(Effects::CURRENT_SETTING | Effects::TEMPORARY_SCHEMA)
 }
 
 /// What comes before a name.

@@ -62,6 +62,7 @@ const SUSPICIOUS: [&str; 2] = ["do", "extension"];
 const STATE: Effects = Effects::SETTINGS
     .union(Effects::LOCKS)
     .union(Effects::SEED)
+    .union(Effects::SEQUENCE)
     .union(Effects::SERVER_BOUND);
 
 /// What the words of a text show.

@@ -68,8 +68,11 @@ impl Effects {
     pub const ROUTINES: Effects = Effects(1 << 21);
     /// For routines only: passes an argument on as the name of a setting, so the caller names the setting.
     pub const PASSES: Effects = Effects(1 << 22);
+    /// For routines only: draws from sequences, and asks for the last value. It usually is the routine's own, so this is
+    /// no reason for a pin.
+    pub const DRAWN: Effects = Effects(1 << 23);
     /// Every effect: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 23) - 1);
+    pub const ALL: Effects = Effects((1 << 24) - 1);
 
     /// One of the bits that a caller never sees. They mark findings that are no effect by themselves.
     pub(crate) const fn private(number: u32) -> Effects {
@@ -122,7 +125,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -146,6 +149,7 @@ const NAMES: [&str; 23] = [
     "UNTOLD",
     "ROUTINES",
     "PASSES",
+    "DRAWN",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

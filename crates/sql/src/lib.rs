@@ -29,8 +29,8 @@ mod split;
 pub mod statement;
 mod verbs;
 
-pub use bodies::{Body, Language, judge_body};
-pub use calls::{UNREAD, called, effects_of_own};
+pub use bodies::{Body, Language, judge_body, may_create};
+pub use calls::{UNREAD, called, effects_of_name, effects_of_own};
 pub use condensed::Condensed;
 pub use database_ddl::{database_needed_alone, may_need_database_alone};
 pub use definitions::is_definition;

@@ -61,6 +61,22 @@ const DEFINING: [&str; 8] = [
     "create", "alter", "drop", "grant", "revoke", "comment", "import", "refresh",
 ];
 
+/// First words of statements that compute the expressions of indexes and statistics.
+const MAINTAINING: [&str; 5] = ["analyze", "analyse", "vacuum", "reindex", "cluster"];
+
+/// Words of statements that may make tables.
+const CREATING: [&str; 3] = ["create", "into", "import"];
+
+/// The words that stand for all statements of a kind.
+fn words_of(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Definition => &DEFINING,
+        Kind::Creation => &CREATING,
+        Kind::Maintenance => &MAINTAINING,
+        Kind::Routine | Kind::Relation | Kind::Type | Kind::Word | Kind::Nameless => &[],
+    }
+}
+
 impl Draft {
     /// Adds a row of one of the two statements of [`crate::statements::catalog_query`]; `false` if it is not valid.
     pub(crate) fn add_row(&mut self, row: &[Option<&[u8]>]) -> bool {
@@ -97,6 +113,7 @@ impl Draft {
                     1 => Effects::NATIVE,
                     2 => pgweir_sql::UNREAD,
                     3 => Effects::CODE,
+                    4 => pgweir_sql::effects_of_name(name),
                     _ => Effects::NONE,
                 };
                 return true;
@@ -114,6 +131,16 @@ impl Draft {
                 }
                 return true;
             }
+            b's' => {
+                let node = self.node(Kind::Routine, oid, b"") as usize;
+                self.nodes[node].read |= effects_of_setting(name);
+                return true;
+            }
+            b'p' => {
+                let node = self.statements(Kind::Creation) as usize;
+                self.nodes[node].read |= Effects::TEMPORARY;
+                return true;
+            }
             b'i' => {
                 self.identity = Some([name, b"/", oid.to_string().as_bytes()].concat().into());
                 return true;
@@ -123,9 +150,12 @@ impl Draft {
             b'v' => (self.node(Kind::Relation, oid, name), Kind::Routine, false),
             b'u' => (self.node(Kind::Relation, oid, name), Kind::Relation, false),
             b'c' => (self.node(Kind::Relation, oid, name), Kind::Type, false),
+            b'g' => (self.node(Kind::Routine, oid, b""), Kind::Type, false),
+            b'k' => (self.node(Kind::Type, oid, name), Kind::Type, false),
+            b'm' => (self.statements(Kind::Maintenance), Kind::Relation, false),
             b'd' => (self.node(Kind::Type, oid, name), Kind::Routine, false),
             b'n' => (self.node(Kind::Nameless, 0, b""), Kind::Routine, false),
-            b'e' => (self.definition(), Kind::Routine, false),
+            b'e' => (self.statements(Kind::Definition), Kind::Routine, false),
             _ => return false,
         };
         let what = self.node(what, of, b"");
@@ -158,11 +188,11 @@ impl Draft {
         self.runs.push(Run { who, what, on_write });
     }
 
-    /// The place that stands for all statements that change the catalog.
-    fn definition(&mut self) -> u32 {
-        let known = self.by_oid.contains_key(&(Kind::Definition, 0));
-        let place = self.node(Kind::Definition, 0, b"");
-        for verb in DEFINING.into_iter().filter(|_| !known) {
+    /// The place that stands for all statements of a kind.
+    fn statements(&mut self, kind: Kind) -> u32 {
+        let known = self.by_oid.contains_key(&(kind, 0));
+        let place = self.node(kind, 0, b"");
+        for verb in words_of(kind).iter().filter(|_| !known) {
             self.runs_by_word(verb.as_bytes().into(), place);
         }
         place
@@ -201,7 +231,7 @@ impl Draft {
                 }
             }
         }
-        let mut draws = false;
+        let (mut draws, mut calls) = (false, self.by_oid.contains_key(&(Kind::Nameless, 0)));
         for word in pgweir_sql::words(source) {
             let mut folded = [0; 64];
             let folded = &mut folded[..word.len()];
@@ -209,17 +239,24 @@ impl Draft {
             folded.make_ascii_lowercase();
             draws |= matches!(&*folded, b"insert" | b"nextval");
             if let Some(&word) = self.by_word.get(&*folded) {
+                calls = true;
                 self.mentions(who, word);
             }
         }
         if source.iter().any(|b| !b.is_ascii() || *b == b'"')
             && let Some(&unreadable) = self.by_word.get(&b""[..])
         {
+            calls = true;
             self.mentions(who, unreadable);
         }
-        if draws {
-            // A currval() in such a function usually asks for a value that the function itself has drawn.
-            effects = effects.without(Effects::SEQUENCE);
+        if !calls && !pgweir_sql::may_create(language, source) {
+            // Whatever its search_path is.
+            self.nodes[who as usize].read = self.nodes[who as usize].read.without(Effects::TEMPORARY);
+        }
+        if draws && effects.intersects(Effects::SEQUENCE) {
+            // A currval() in such a function usually asks for a value that the function itself has drawn. If it does not,
+            // the value must not be another client's.
+            effects = effects.without(Effects::SEQUENCE) | Effects::DRAWN;
         }
         if source.windows(2).any(|pair| pair == b"&\"") {
             // U&"..": letters may be escapes, so any name may be meant.
@@ -257,7 +294,7 @@ impl Draft {
             match node.kind {
                 Kind::Word => {}
                 Kind::Nameless => names.add_always(node.read | node.written),
-                Kind::Definition => DEFINING
+                Kind::Definition | Kind::Creation | Kind::Maintenance => words_of(node.kind)
                     .iter()
                     .for_each(|verb| names.add(verb.as_bytes(), node.read, node.written)),
                 _ if node.name.is_empty() => {}
@@ -275,6 +312,17 @@ impl Draft {
             routines: self.routines,
             identity: self.identity,
         }
+    }
+}
+
+/// What a routine may do because it runs under a setting of its own (ALTER FUNCTION .. SET). With `pg_temp` in
+/// search_path, CREATE TABLE makes a temporary table. Under another role or in another encoding, its text may mean
+/// something else.
+fn effects_of_setting(name: &[u8]) -> Effects {
+    match name {
+        b"search_path" => Effects::TEMPORARY,
+        b"role" | b"session_authorization" => Effects::CODE.union(Effects::SETTINGS),
+        _ => pgweir_sql::UNREAD,
     }
 }
 
@@ -307,3 +355,7 @@ fn oid_of(text: &[u8]) -> Option<u32> {
 #[cfg(test)]
 #[path = "code_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "object_tests.rs"]
+mod object_tests;

@@ -1,6 +1,6 @@
 use super::*;
 
-fn catalog(rows: &[&[&str]]) -> Catalog {
+pub(super) fn catalog(rows: &[&[&str]]) -> Catalog {
     let mut draft = Draft::default();
     for row in rows {
         let row: Vec<Option<&[u8]>> = row.iter().map(|v| Some(v.as_bytes())).collect();
@@ -9,7 +9,7 @@ fn catalog(rows: &[&[&str]]) -> Catalog {
     draft.finish()
 }
 
-fn effects(catalog: &Catalog, text: &str) -> Effects {
+pub(super) fn effects(catalog: &Catalog, text: &str) -> Effects {
     catalog.names.effects_in(text.as_bytes())
 }
 
@@ -159,8 +159,39 @@ fn a_function_that_asks_for_what_it_has_drawn_does_not_pin() {
         &["1", "s", "insert into t values (1); select currval('s')", ""],
         &["2", "s", "select currval('s')", ""],
     ]);
-    assert_eq!(effects(&catalog, "select make()"), Effects::NONE);
+    assert_eq!(effects(&catalog, "select make()"), Effects::DRAWN);
     assert_eq!(effects(&catalog, "select latest()"), Effects::SEQUENCE);
+}
+
+/// Guards against another client's value in a row: a statement that runs currval() without naming it did not count as
+/// one that asks for it.
+#[test]
+fn an_object_that_asks_for_the_last_value_of_a_sequence_is_like_currval() {
+    let catalog = catalog(&[
+        &["r", "1", "on_child", "0"],
+        &["b", "1575", "currval", "0"],
+        &["b", "2559", "lastval", "0"],
+        &["b", "1574", "nextval", "0"],
+        &["v", "10", "child", "1575"],
+        &["v", "11", "latest", "2559"],
+        &["u", "12", "outer_view", "11"],
+        &["d", "20", "checked", "1575"],
+        &["c", "13", "typed", "20"],
+        &["t", "14", "fired", "1"],
+        &["v", "15", "parent", "1574"],
+        &["1", "p", "begin new.a := currval('s'); return new; end", ""],
+    ]);
+    for text in [
+        "insert into child (b) values (1)",
+        "table latest",
+        "table outer_view",
+        "insert into typed values (1)",
+        "insert into fired values (1)",
+    ] {
+        assert_eq!(effects(&catalog, text), Effects::SEQUENCE, "{text}");
+    }
+    assert_eq!(effects(&catalog, "table fired"), Effects::NONE);
+    assert_eq!(effects(&catalog, "insert into parent values (1)"), Effects::NONE);
 }
 
 #[test]

@@ -16,6 +16,10 @@ pub(super) enum Kind {
     Nameless,
     /// All statements that change the catalog: they run event triggers.
     Definition,
+    /// All statements that may make tables, if new sessions make them in the schema of temporary objects.
+    Creation,
+    /// All statements that compute the expressions of indexes and statistics, of tables that they may not name.
+    Maintenance,
 }
 
 #[derive(Debug, pgweir_freeze::Freeze)]
@@ -87,7 +91,7 @@ pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
                 Kind::Routine => (read | written, Effects::NONE),
                 // Every type has functions in C that read and print its values; they are no reason for a pin.
                 Kind::Type | Kind::Nameless if in_c => (Effects::NONE, Effects::NONE),
-                Kind::Type | Kind::Nameless | Kind::Definition => {
+                Kind::Type | Kind::Nameless | Kind::Definition | Kind::Creation | Kind::Maintenance => {
                     ((read | written).without(Effects::NATIVE), Effects::NONE)
                 }
             };

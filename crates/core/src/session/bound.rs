@@ -4,6 +4,7 @@ use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::client_named::Mentioned;
 use crate::session::inspection::{ends_statements, setting_name, uses_names};
+use crate::session::sequences::ASKS_LAST;
 use crate::statements::prepared::Statement;
 use pgweir_sql::{Effects, Returns, SearchPath};
 use pgweir_wire::frontend::BindNames;
@@ -43,7 +44,7 @@ impl Exchange<'_> {
 
     /// Whether this statement must wait, for another server or for an answer.
     fn bound_must_wait(&mut self, statement: &Statement, effects: Effects, message: &Message<'_>) -> Option<Step> {
-        if effects.intersects(Effects::SEQUENCE) && self.wants_own_server() {
+        if effects.intersects(ASKS_LAST) && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));
         }
         let (of_text, text) = (statement.effects, &statement.query);

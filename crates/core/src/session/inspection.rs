@@ -8,6 +8,7 @@ use crate::base::reasons::Waiting;
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::client_named::Mentioned;
 use crate::server_side::ServerSide;
+use crate::session::sequences::ASKS_LAST;
 use crate::statements::prepared::Statement;
 use crate::upstream::entry::{Entry, Ready};
 use pgweir_sql::{Condensed, Effects, Returns, SearchPath};
@@ -29,6 +30,7 @@ const LARGE_OBJECTS: [u32; 14] = [715, 764, 952, 953, 954, 955, 956, 957, 958, 9
 
 /// Effects that change nothing in the session, so that no probe has to ask about them.
 const ONLY_ASKS: Effects = Effects::DRAWS
+    .union(Effects::DRAWN)
     .union(Effects::STATEMENTS)
     .union(Effects::TEMPORARY_SCHEMA)
     .union(Effects::CURRENT_SETTING)
@@ -184,7 +186,7 @@ impl Exchange<'_> {
             self.to().note_traces(effects);
             return None;
         }
-        if effects.intersects(Effects::SEQUENCE) && self.wants_own_server() {
+        if effects.intersects(ASKS_LAST) && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));
         }
         if !ends_statements(verdict)

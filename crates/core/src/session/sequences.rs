@@ -7,6 +7,9 @@
 //!   different server if there is one.
 //! - A client that calls currval() or lastval() is pinned to its server
 //!   ([`crate::base::pin_reason::PinReason::Sequences`]).
+//! - A text that runs an object which calls one of the two (a default, a view, a trigger) counts as one that calls it.
+//!   Where a function of the database also inserts or calls nextval(), it usually asks for its own value: then its
+//!   client is not pinned, and everything else is the same.
 //! - If another client has used the server, or the client has used another server, the server discards its values
 //!   first. PostgreSQL then says that nextval() has not been called (55000). No client sees values of another client,
 //!   nor older values of its own.
@@ -28,8 +31,11 @@ use pgweir_sql::Effects;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{FrontendTag, TransactionStatus};
 
+/// Effects of a text that asks for the last value of a sequence.
+pub(super) const ASKS_LAST: Effects = Effects::SEQUENCE.union(Effects::DRAWN);
+
 /// Effects of a text that may read other clients' values.
-const ASKS: Effects = Effects::SEQUENCE.union(Effects::CODE);
+const ASKS: Effects = ASKS_LAST.union(Effects::CODE);
 
 /// Effects of a text before which the server must discard other clients' values. After a nextval() the client may call
 /// currval().
@@ -98,7 +104,7 @@ impl Exchange<'_> {
     pub(crate) fn uses_sequences(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
         let server = &mut *self.server;
         let pool = &mut *self.pool;
-        let asks = effects.intersects(Effects::SEQUENCE);
+        let asks = effects.intersects(ASKS_LAST);
         if asks || effects.intersects(Effects::DRAWS) {
             server.session.claimed = true;
             pool.sequences = pool

@@ -1,0 +1,122 @@
+//! Objects that run code without being functions, and settings that functions run under.
+
+use super::tests::{catalog, effects};
+use super::*;
+
+/// A domain's checks run wherever a value becomes one of the domain, and in types that are made of it.
+#[test]
+fn what_uses_a_domain_runs_its_checks() {
+    let catalog = catalog(&[
+        &["r", "1", "with_argument", "0"],
+        &["r", "2", "outer_one", "0"],
+        &["d", "20", "checked", "2078"],
+        &["b", "2078", "set_config", "0"],
+        &["g", "1", "", "20"],
+        &["c", "10", "casting", "20"],
+        &["k", "21", "inner", "20"],
+        &["k", "22", "_inner", "21"],
+        &["c", "11", "arrays", "22"],
+        &["1", "s", "select 1", ""],
+        &["2", "s", "select with_argument('x')", ""],
+    ]);
+    let untold = Effects::SETTINGS | Effects::UNTOLD;
+    for text in [
+        "select with_argument('x')",
+        "select outer_one()",
+        "table casting",
+        "insert into arrays values ('{x}')",
+        "select 'x'::inner",
+    ] {
+        assert_eq!(effects(&catalog, text), untold, "{text}");
+    }
+}
+
+#[test]
+fn who_updates_a_view_of_pg_settings_sets_and_who_reads_it_does_not() {
+    let catalog = catalog(&[
+        &["b", "2078", "set_config", "0"],
+        &["t", "12104", "", "2078"],
+        &["u", "10", "all_settings", "12104"],
+        &["u", "11", "outer_view", "10"],
+    ]);
+    for view in ["all_settings", "outer_view"] {
+        assert_eq!(effects(&catalog, &format!("table {view}")), Effects::NONE);
+        let update = format!("update {view} set setting = 1");
+        assert_eq!(effects(&catalog, &update), Effects::SETTINGS | Effects::UNTOLD);
+    }
+    assert_eq!(effects(&catalog, "update pg_class set a = 1"), Effects::NONE);
+}
+
+#[test]
+fn maintenance_of_any_table_runs_what_indexes_and_statistics_compute() {
+    let catalog = catalog(&[
+        &["b", "2882", "pg_try_advisory_lock", "0"],
+        &["v", "10", "analyzed", "2882"],
+        &["m", "0", "", "10"],
+    ]);
+    for text in ["analyze", "VACUUM", "reindex database x", "explain select 1; cluster"] {
+        assert_eq!(effects(&catalog, text), Effects::LOCKS, "{text}");
+    }
+    assert_eq!(effects(&catalog, "select 1"), Effects::NONE);
+}
+
+#[test]
+fn a_reviewed_function_in_c_does_what_its_name_says() {
+    let catalog = catalog(&[
+        &["r", "1", "dblink_connect", "4"],
+        &["r", "2", "hstore_in", "4"],
+        &["v", "10", "connects", "1"],
+        &["v", "11", "reads", "2"],
+    ]);
+    assert_eq!(effects(&catalog, "table connects"), Effects::SERVER_BOUND);
+    assert_eq!(effects(&catalog, "table reads"), Effects::NONE);
+}
+
+/// Guards against a temporary table that nobody notices: CREATE TABLE under a search_path with pg_temp.
+#[test]
+fn settings_that_a_routine_runs_under_count() {
+    let catalog = catalog(&[
+        &["r", "1", "makes", "0"],
+        &["r", "2", "reads", "0"],
+        &["r", "3", "calls_other", "0"],
+        &["r", "4", "other_role", "0"],
+        &["r", "5", "strings", "0"],
+        &["r", "6", "selects_into", "0"],
+        &["s", "1", "search_path", "0"],
+        &["s", "2", "search_path", "0"],
+        &["s", "3", "search_path", "0"],
+        &["s", "4", "role", "0"],
+        &["s", "5", "standard_conforming_strings", "0"],
+        &["s", "6", "search_path", "0"],
+        &["1", "p", "begin create table t (a int); end", ""],
+        &["2", "p", "begin select 1 into x; insert into t values (x); end", ""],
+        &["3", "p", "begin perform reads(); end", ""],
+        &["4", "s", "select 1", ""],
+        &["5", "s", "select 1", ""],
+        &["6", "s", "select 1 as a into t", ""],
+    ]);
+    for (text, expected) in [
+        ("select makes()", Effects::TEMPORARY),
+        ("select reads()", Effects::NONE),
+        ("select calls_other()", Effects::TEMPORARY),
+        ("select other_role()", Effects::CODE | Effects::SETTINGS),
+        ("select strings()", pgweir_sql::UNREAD),
+        ("select selects_into()", Effects::TEMPORARY),
+        ("create table t (a int)", Effects::NONE),
+    ] {
+        assert_eq!(effects(&catalog, text), expected, "{text}");
+    }
+}
+
+#[test]
+fn tables_may_be_temporary_if_new_sessions_make_them_there() {
+    let catalog = catalog(&[
+        &["r", "1", "makes", "0"],
+        &["p", "0", "", "0"],
+        &["1", "p", "begin create table t (a int); end", ""],
+    ]);
+    for text in ["create table t (a int)", "select 1 as a into t", "select makes()"] {
+        assert_eq!(effects(&catalog, text), Effects::TEMPORARY, "{text}");
+    }
+    assert_eq!(effects(&catalog, "select 1"), Effects::NONE);
+}
