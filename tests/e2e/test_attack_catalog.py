@@ -211,6 +211,25 @@ def test_tables_in_a_search_path_that_no_text_shows_are_temporary(prepared, make
         prepared.psql("alter database ac reset search_path")
 
 
+@pytest.mark.parametrize("text", [
+    "alter role alice in database ac set work_mem = '9MB'", "begin; alter database ac set work_mem = '9MB'; commit",
+    "do $$begin execute 'alter role alice in database ac set work_mem = 9216'; end$$"])
+def test_new_clients_begin_with_the_settings_of_a_new_session(prepared, make_pooler, text):
+    """Guards against a server that is older than the ALTER ROLE, and tells its old value for hours."""
+    pooler = make_pooler(prepared, mode="transaction", settings={"default_pool_size": 2})
+    try:
+        with pooler.connect(user="alice", database="ac") as old, connect(pooler) as operator:
+            assert old.value("show work_mem") == "4MB"
+            backend = old.value("select pg_backend_pid()")
+            assert not wire.first_error(operator.query(text))
+            with pooler.connect(user="alice", database="ac") as new:
+                assert new.value("show work_mem") == "9MB"
+                assert new.value("select pg_backend_pid()") != backend
+            assert old.value("show work_mem") == "9MB", "as in differences.md"
+    finally:
+        prepared.psql("alter database ac reset work_mem; alter role alice in database ac reset work_mem")
+
+
 def test_every_column_that_may_hold_code_is_accounted_for(pg):
     """Guards against a PostgreSQL version with a new kind of stored code that nobody reads."""
     source = Path(__file__).parents[2] / "crates/core/src/statements/catalog_query.rs"

@@ -33,7 +33,7 @@ pub use bodies::{Body, Language, judge_body, may_create};
 pub use calls::{UNREAD, called, effects_of_name, effects_of_own};
 pub use condensed::Condensed;
 pub use database_ddl::{database_needed_alone, may_need_database_alone};
-pub use definitions::is_definition;
+pub use definitions::{changes_defaults, is_definition};
 pub use effects::Effects;
 pub use given::is_given_as_text;
 pub use known_names::{KnownNames, Passed, word_of, words};

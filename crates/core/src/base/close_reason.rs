@@ -16,6 +16,8 @@ pub(crate) enum CloseReason {
     Killed,
     /// DROP DATABASE or a similar command.
     InTheWay,
+    /// ALTER ROLE .. SET or ALTER DATABASE .. SET: a new session begins with other settings.
+    DefaultsChanged,
     /// Its host no longer has, or may no longer have, the state that target_session_attrs asks for.
     Turned,
     /// The name of its host has other addresses now.
@@ -50,6 +52,7 @@ impl CloseReason {
             CloseReason::WasBehindPooler => "the server is no longer another pooler",
             CloseReason::Killed => "admin forced disconnect",
             CloseReason::InTheWay => "a statement needs its database without connections",
+            CloseReason::DefaultsChanged => "new sessions begin with other settings",
             CloseReason::Turned => "target_session_attrs do not fit any more",
             CloseReason::AddressGone => "obsolete connection",
             CloseReason::NotRestored => "invalid server parameter",

@@ -12,6 +12,8 @@ pub(crate) enum Deed {
     InternalQueryFailed(Box<[u8]>),
     /// The catalog of the server's database may have changed.
     DoubtCatalog,
+    /// New sessions may begin with other settings than the open servers have.
+    ReplaceServers,
     /// The UNLISTEN of the linked client has been committed.
     Unlisten,
     /// A cancel that had to wait has ended: the connections that asked for it are closed.

@@ -1,4 +1,6 @@
-//! Statements that need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE ..
+//! Statements about databases that concern open servers.
+//!
+//! Those that need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE ..
 //! TEMPLATE.
 //!
 //! PostgreSQL refuses them (55006) while other sessions are connected to the database. Idle servers of the pool serve
@@ -31,6 +33,35 @@ impl Pooler {
             .collect();
         for pool_id in pools {
             self.clear_pool(now, pool_id);
+        }
+    }
+
+    /// A client has changed the settings that new sessions begin with (ALTER ROLE, ALTER DATABASE .. SET). All servers
+    /// of this PostgreSQL are closed when they are free, so that new clients find the new settings, and clients do not
+    /// find one value on one server and another value on the next.
+    #[cold]
+    pub(crate) fn replace_servers_like(&mut self, now: Time, id: ServerId) {
+        let Some(pool_id) = self.servers.get(id.0).map(|server| server.pool) else {
+            return;
+        };
+        let there = &self.pool(pool_id).settings.endpoints;
+        let pools: Vec<PoolId> = pool::live(&self.pools)
+            .filter(|(_, p)| p.settings.endpoints == *there)
+            .map(|(id, _)| id)
+            .collect();
+        for &pool_id in &pools {
+            // The default search_path belongs to what is known of a catalog.
+            self.catalogs().doubt(now, pool_id);
+        }
+        for slot in self.servers.slots() {
+            let Some(server) = self.servers.get_mut(slot).filter(|s| pools.contains(&s.pool)) else {
+                continue;
+            };
+            if server.is_idle() {
+                self.close_server(now, ServerId(slot), CloseReason::DefaultsChanged.text());
+            } else {
+                server.close_reason.get_or_insert(CloseReason::DefaultsChanged);
+            }
         }
     }
 

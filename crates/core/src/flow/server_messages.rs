@@ -217,6 +217,7 @@ impl Pooler {
                         self.catalogs().doubt(now, pool_id);
                     }
                 }
+                Deed::ReplaceServers => self.replace_servers_like(now, id),
                 Deed::Unlisten => {
                     if let Some(client) = self.server_link(id) {
                         self.listen(now, |listening| listening.apply_unlistened(client));

@@ -88,6 +88,10 @@ impl Reply<'_> {
         self.server.session.defines = !self.server.conversation.queue.is_empty();
         if self.shared.settings.keeps_sessions && self.pool.shares_sessions() {
             self.deeds.push(Deed::DoubtCatalog);
+            if self.server.session.changes_defaults {
+                self.server.session.changes_defaults = self.server.session.defines;
+                self.deeds.push(Deed::ReplaceServers);
+            }
         }
     }
 }

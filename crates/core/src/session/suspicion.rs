@@ -127,6 +127,7 @@ impl Exchange<'_> {
         if effects.intersects(Effects::DEFINES | Effects::TEMPORARY) {
             let server = &mut *self.server;
             server.session.defines |= effects.intersects(Effects::DEFINES);
+            server.session.changes_defaults |= pgweir_sql::changes_defaults(text);
             if effects.intersects(Effects::TEMPORARY) {
                 server.held.temporary_objects(true);
             }

@@ -39,6 +39,8 @@ pub(crate) struct ServerSession {
     pub(crate) move_failed: bool,
     /// A request that was sent to the server may change what code the database runs.
     pub(crate) defines: bool,
+    /// A request that was sent to the server may change the settings that new sessions begin with.
+    pub(crate) changes_defaults: bool,
     /// The cleanup that the server needs before another client gets it.
     pub(crate) cleanup: Cleanup,
     /// The client that had the server last.
@@ -74,6 +76,7 @@ impl ServerSession {
             probe: None,
             move_failed: false,
             defines: false,
+            changes_defaults: false,
             cleanup: Cleanup::Nothing,
             last_client: None,
             last_visit: 0,

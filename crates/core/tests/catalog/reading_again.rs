@@ -192,3 +192,23 @@ fn whatever_may_bring_code_makes_the_catalog_be_read_again() {
         assert!(!is_asked(&mut rig, server), "{text}");
     }
 }
+
+/// Guards against new clients with settings that no new session has any more, on servers older than an ALTER ROLE.
+#[test]
+fn servers_are_replaced_when_a_client_changes_what_new_sessions_begin_with() {
+    let mut rig = rig(SIZE_2);
+    let (maker, first) = start(&mut rig, &[], &[]);
+    let two = rig.client();
+    rig.says(maker, |w| w.query(b"alter role u set work_mem = '9MB'"));
+    rig.says(two, |w| w.query(b"select 1"));
+    let second = rig.servers_log_in()[0];
+    rig.told(first);
+    assert!(!rig.is_closed(first), "it has not been answered");
+    rig.completes(first, "ALTER ROLE");
+    assert!(rig.is_closed(first), "when it is free");
+    assert!(!rig.is_closed(second), "it is at work");
+    rig.told(second);
+    rig.completes(second, "SELECT 1");
+    nothing_found(&mut rig, second);
+    assert!(rig.is_closed(second));
+}
