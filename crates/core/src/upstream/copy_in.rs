@@ -25,47 +25,53 @@ impl ReplyQueue {
     /// The server swallowed the Syncs it met in copy-in mode (E7). Called when CopyInResponse comes for the front entry:
     /// drops the Syncs behind it up to the end of the copy.
     pub(crate) fn enter_copy_in(&mut self) -> CopyBegun {
-        let mut begun = CopyBegun {
-            ended: false,
-            sync_among_data: false,
-            interrupted: false,
-        };
-        let mut data = self.entries.front().is_some_and(|e| e.data_behind);
         let end = self.entries.iter().skip(1).position(|e| e.expect == Expect::CopyEnd);
-        begun.ended = end.is_some();
-        let mut behind = self.entries.split_off(end.map_or(self.entries.len(), |at| at + 1));
-        let before = self.entries.len();
+        let among = end.map_or(self.entries.len(), |at| at + 1);
         let is_request = |e: &Entry| {
             let is_none = matches!(e.expect, Expect::Sync | Expect::MalformedFlush | Expect::CopyEnd);
             !is_none && e.to != To::Fake
         };
-        begun.interrupted = self.entries.iter().skip(1).any(is_request);
-        self.entries.retain(|e| {
+        let interrupted = self.entries.iter().take(among).skip(1).any(is_request);
+        let mut begun = CopyBegun {
+            ended: end.is_some(),
+            sync_among_data: false,
+            interrupted,
+        };
+        let mut data = self.entries.front().is_some_and(|e| e.data_behind);
+        let kept = self.entries.retain_first(among, |e| {
             let swallowed = matches!(e.expect, Expect::Sync | Expect::MalformedFlush);
             begun.sync_among_data |= swallowed && data;
             data |= swallowed && e.data_behind;
-            self.segments_answered += u64::from(swallowed && e.expect.ends_with_ready());
+            if swallowed && e.expect.ends_with_ready() {
+                self.segments_answered += 1;
+                self.ready_owed -= 1;
+                self.internal_ends -= u32::from(e.is_internal());
+            }
             !swallowed
         });
-        let swallowed = self.entries.len() < before;
-        self.entries.append(&mut behind);
-        if swallowed {
+        if kept < among {
             // The copy's end, and a Sync behind it, may have been sent long ago.
             let last = self.entries.iter().rfind(|e| e.expect != Expect::CopyEnd);
             self.segment_open = last.is_some_and(|e| !e.expect.ends_with_ready());
             self.segment_sent = self.segment_open;
-            self.count_again();
+            self.ends_were_removed(kept);
         }
         begun
     }
 
-    /// Counts the entries again after some in the middle were removed.
-    pub(super) fn count_again(&mut self) {
+    /// Ends of segments were removed from among the entries of which `kept` are left at the front: some segments of
+    /// these may be open now.
+    fn ends_were_removed(&mut self, kept: usize) {
+        let front = &self.entries[..kept];
         let is_end = |e: &Entry| e.expect.ends_with_ready();
-        let ended = self.entries.iter().rposition(is_end).map_or(0, |last| last + 1);
-        let changes = |e: &&Entry| e.changes;
-        self.ready_owed = self.entries.iter().filter(|e| is_end(e)).count() as u32;
-        self.changes_in_ended = self.entries.iter().take(ended).filter(changes).count() as u32;
-        self.changes_in_open = self.entries.iter().skip(ended).filter(changes).count() as u32;
+        let ends = front.iter().filter(|e| is_end(e)).count();
+        if self.ready_owed as usize > ends {
+            // An end stands behind them.
+            return;
+        }
+        let ended = front.iter().rposition(is_end).map_or(0, |last| last + 1);
+        let changes = self.changes_in_ended + self.changes_in_open;
+        self.changes_in_ended = front[..ended].iter().filter(|e| e.changes).count() as u32;
+        self.changes_in_open = changes - self.changes_in_ended;
     }
 }

@@ -165,15 +165,27 @@ pub(crate) enum Ready {
     Told,
 }
 
+/// See [`Entry::is_internal`].
+#[inline]
+pub(super) fn is_internal(to: To, ready: Ready) -> bool {
+    matches!(to, To::Skip | To::Probe) || ready == Ready::Told
+}
+
+/// See [`Entry::may_copy`].
+#[inline]
+pub(super) fn may_copy(expect: Expect, to: To) -> bool {
+    matches!(expect, Expect::Query | Expect::Execute) && matches!(to, To::Forward | To::Replace)
+}
+
 impl Entry {
     /// Whether it is an internal request.
     pub(super) fn is_internal(&self) -> bool {
-        matches!(self.to, To::Skip | To::Probe) || self.ready == Ready::Told
+        is_internal(self.to, self.ready)
     }
 
     /// Whether a copy can be a part of its reply: no internal statement copies.
     pub(crate) fn may_copy(&self) -> bool {
-        matches!(self.expect, Expect::Query | Expect::Execute) && matches!(self.to, To::Forward | To::Replace)
+        may_copy(self.expect, self.to)
     }
 
     #[inline]

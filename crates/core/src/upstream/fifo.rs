@@ -67,7 +67,38 @@ impl<T: Default> Fifo<T> {
     #[inline]
     pub(crate) fn drop_front(&mut self) {
         debug_assert!(self.head < self.items.len());
-        self.head += 1;
+        self.drop_first(1);
+    }
+
+    /// Removes this many items from the front. The items behind them are not touched, except to close up the gap.
+    pub(crate) fn take_front(&mut self, count: usize) -> Vec<T> {
+        let taken: Vec<T> = self[..count].iter_mut().map(std::mem::take).collect();
+        work::done(count);
+        self.drop_first(count);
+        taken
+    }
+
+    /// Removes the refused ones of the first `count` items, and returns how many of these are left. The items behind
+    /// them are not touched, except to close up the gap.
+    pub(crate) fn retain_first(&mut self, count: usize, mut keeps: impl FnMut(&T) -> bool) -> usize {
+        let first = &mut self[..count];
+        let mut kept = 0;
+        for at in 0..count {
+            if keeps(&first[at]) {
+                first.swap(kept, at);
+                kept += 1;
+            }
+        }
+        first.rotate_left(kept);
+        first[..count - kept].fill_with(T::default);
+        work::done(count);
+        self.drop_first(count - kept);
+        kept
+    }
+
+    #[inline]
+    fn drop_first(&mut self, count: usize) {
+        self.head += count;
         if self.head >= self.items.len() {
             self.items.clear();
             self.head = 0;
@@ -76,30 +107,31 @@ impl<T: Default> Fifo<T> {
         }
     }
 
-    /// Removes this many items from the front.
-    pub(crate) fn take_front(&mut self, count: usize) -> Vec<T> {
-        self.close_gap();
-        self.items.drain(..count).collect()
-    }
-
-    /// Removes the items from this place on.
-    pub(crate) fn split_off(&mut self, at: usize) -> Vec<T> {
-        self.items.split_off(self.head + at)
-    }
-
-    pub(crate) fn append(&mut self, items: &mut Vec<T>) {
-        self.items.append(items);
-    }
-
-    pub(crate) fn retain(&mut self, keeps: impl FnMut(&T) -> bool) {
-        self.close_gap();
-        self.items.retain(keeps);
-    }
-
     #[cold]
     fn close_gap(&mut self) {
+        work::done(self.len());
         self.items.drain(..self.head);
         self.head = 0;
+    }
+}
+
+/// Counts the items that were moved or looked at, so that tests see how the work grows.
+pub(crate) mod work {
+    #[cfg(test)]
+    thread_local!(static DONE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });
+
+    #[inline]
+    pub(crate) fn done(_items: usize) {
+        #[cfg(test)]
+        DONE.set(DONE.get() + _items);
+    }
+
+    /// What `of` cost.
+    #[cfg(test)]
+    pub(crate) fn counted(of: impl FnOnce()) -> usize {
+        let before = DONE.get();
+        of();
+        DONE.get() - before
     }
 }
 
@@ -127,18 +159,46 @@ mod tests {
                     assert_eq!(fifo.take_front(count), model.drain(..count).collect::<Vec<_>>());
                 }
                 17 => {
-                    fifo.retain(|item| item % 7 != 0);
-                    model.retain(|item| item % 7 != 0);
+                    let (count, mut at) = (fifo.len() / 3 * 2, 0);
+                    fifo.retain_first(count, |item| item % 7 != 0);
+                    model.retain(|item| {
+                        at += 1;
+                        at > count || item % 7 != 0
+                    });
                 }
                 18 => {
-                    let at = fifo.len().min(3);
-                    let mut behind = fifo.split_off(at);
-                    fifo.append(&mut behind);
+                    let count = fifo.len().min(3);
+                    assert_eq!(fifo.take_front(count), model.drain(..count).collect::<Vec<_>>());
                 }
                 _ => fifo.iter_mut().chain(model.iter_mut()).for_each(|item| *item += 1),
             }
             assert_eq!((fifo.front(), fifo.len()), (model.front(), model.len()));
             assert!(fifo.iter().eq(model.iter()));
+        }
+    }
+    /// Guards against moving everything that is behind a few removed items.
+    #[test]
+    fn what_is_taken_costs_no_more_the_more_stand_behind_it() {
+        let cost = |count: u64, take: fn(&mut Fifo<u64>)| {
+            let mut fifo = Fifo::default();
+            (0..count).for_each(|item| fifo.push_back(item));
+            work::counted(|| {
+                while !fifo.is_empty() {
+                    take(&mut fifo);
+                }
+            })
+        };
+        let takes: [fn(&mut Fifo<u64>); 3] = [
+            |fifo| fifo.drop_front(),
+            |fifo| drop(fifo.take_front(2.min(fifo.len()))),
+            |fifo| {
+                fifo.retain_first(2.min(fifo.len()), |item| item % 2 == 0);
+                fifo.drop_first(1.min(fifo.len()));
+            },
+        ];
+        for take in takes {
+            let (once, twice) = (cost(10_000, take), cost(20_000, take));
+            assert!(twice <= once * 5 / 2, "{once} {twice}");
         }
     }
 }

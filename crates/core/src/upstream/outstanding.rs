@@ -64,9 +64,7 @@ impl ReplyQueue {
 
     /// Whether more than one unanswered segment is a client's.
     pub(crate) fn has_several_of_client(&self) -> bool {
-        let ends_segment = |entry: &&Entry| entry.expect.ends_with_ready() && !entry.is_internal();
-        let ended = self.entries.iter().filter(ends_segment).take(2).count();
-        ended + usize::from(self.segment_open) > 1
+        self.ready_owed - self.internal_ends + u32::from(self.segment_open) > 1
     }
 
     /// Whether the front is a Fake, which must be answered before any further reply of the server's.
@@ -85,7 +83,7 @@ impl ReplyQueue {
 
     /// Whether a copy can be part of what is owed.
     pub(crate) fn may_copy(&self) -> bool {
-        self.entries.iter().any(Entry::may_copy)
+        self.may_copy > 0
     }
 
     /// Whether all unanswered requests are internal.
@@ -130,8 +128,11 @@ impl ReplyQueue {
         let of_ended = self.entries.iter().rposition(|e| e.expect.ends_with_ready());
         let ended = of_ended.map_or(0, |at| at + 1);
         let changes = |entries: std::ops::Range<usize>| self.entries[entries].iter().filter(|e| e.changes).count();
+        let internal = |e: &&Entry| e.expect.ends_with_ready() && e.is_internal();
         let counts = [
             (self.ready_owed, self.entries.iter().filter(ends).count()),
+            (self.internal_ends, self.entries.iter().filter(internal).count()),
+            (self.may_copy, self.entries.iter().filter(|e| e.may_copy()).count()),
             (self.fakes, self.entries.iter().filter(|e| e.to == To::Fake).count()),
             (self.changes_in_ended, changes(0..ended)),
             (self.changes_in_open, changes(ended..self.entries.len())),
@@ -150,7 +151,6 @@ impl ReplyQueue {
     /// Whether an earlier segment of the client is unanswered. Internal segments do not count: one may follow whenever
     /// a message is looked at again.
     pub(crate) fn client_segment_outstanding(&self) -> bool {
-        let mut ended = self.entries.iter().filter(|e| e.expect.ends_with_ready());
-        ended.any(|e| !e.is_internal())
+        self.ready_owed > self.internal_ends
     }
 }

@@ -9,7 +9,7 @@
 //! E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no reply).
 
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
-use crate::upstream::entry::{Effect, Entry, Expect, Instead, Ready, To};
+use crate::upstream::entry::{Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
 use crate::upstream::fifo::Fifo;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,6 +35,10 @@ pub(crate) struct ReplyQueue {
     pub(super) entries: Fifo<Entry>,
     /// Entries that a ReadyForQuery ends.
     pub(super) ready_owed: u32,
+    /// Those of them that are internal.
+    pub(super) internal_ends: u32,
+    /// Entries whose reply may contain a copy.
+    pub(super) may_copy: u32,
     /// Entries of kind [`To::Fake`].
     pub(super) fakes: u32,
     /// The last request was one of the extended protocol: a Sync must follow before the server is between segments.
@@ -58,6 +62,7 @@ impl ReplyQueue {
     pub(crate) fn push_part(&mut self, expect: Expect, uses: u64) {
         debug_assert!(matches!(expect, Expect::Bind | Expect::Describe | Expect::Execute));
         (self.segment_open, self.segment_sent) = (true, true);
+        self.may_copy += u32::from(expect == Expect::Execute);
         self.entries.push_back(Entry {
             uses,
             ..Entry::forward(expect)
@@ -70,12 +75,18 @@ impl ReplyQueue {
         debug_assert!(expect.ends_with_ready());
         self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
         self.ready_owed += 1;
+        self.may_copy += u32::from(expect == Expect::Query);
         (self.segment_open, self.segment_sent) = (false, false);
         self.entries.push_back(Entry::forward(expect));
     }
 
     #[inline]
     pub(crate) fn push(&mut self, mut entry: Entry) {
+        if entry.expect == Expect::CopyEnd && self.back().is_some_and(|e| e.expect == Expect::CopyEnd) {
+            // The first one ends the copy; the server ignores the others.
+            return;
+        }
+        self.may_copy += u32::from(entry.may_copy());
         if entry.expect == Expect::ParseUnnamed || entry.rare.is_some() {
             entry.changes = changes_statements(&entry);
             self.changes_in_open += u32::from(entry.changes);
@@ -83,6 +94,7 @@ impl ReplyQueue {
         if entry.expect.ends_with_ready() {
             self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
             self.ready_owed += 1;
+            self.internal_ends += u32::from(entry.is_internal());
             (self.segment_open, self.segment_sent) = (false, false);
         } else if matches!(entry.to, To::Fake) {
             self.fakes += 1;
@@ -230,7 +242,7 @@ impl ReplyQueue {
     /// Removes the front, and the entries behind it that no reply ends.
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
-        self.count_out(entry.expect, entry.to, entry.changes);
+        self.count_out(entry.expect, entry.to, entry.ready, entry.changes);
         self.drop_copy_end();
         Some(entry)
     }
@@ -252,18 +264,22 @@ impl ReplyQueue {
     #[inline(always)]
     pub(crate) fn drop_front(&mut self) {
         let Some(&Entry {
-            expect, to, changes, ..
+            expect,
+            to,
+            ready,
+            changes,
+            ..
         }) = self.entries.front()
         else {
             return;
         };
         self.entries.drop_front();
-        self.count_out(expect, to, changes);
+        self.count_out(expect, to, ready, changes);
         self.drop_copy_end();
     }
 
     #[inline]
-    fn count_out(&mut self, expect: Expect, to: To, changes: bool) {
+    fn count_out(&mut self, expect: Expect, to: To, ready: Ready, changes: bool) {
         self.ended_by_front = 0;
         if changes {
             // Ended segments stand in front of the one that is open.
@@ -274,8 +290,10 @@ impl ReplyQueue {
         }
         if expect.ends_with_ready() {
             self.ready_owed -= 1;
+            self.internal_ends -= u32::from(is_internal(to, ready));
             self.segments_answered += 1;
         }
+        self.may_copy -= u32::from(may_copy(expect, to));
         self.fakes -= u32::from(to == To::Fake);
     }
 
@@ -295,7 +313,7 @@ impl ReplyQueue {
             .unwrap_or(self.entries.len());
         let taken: Vec<Entry> = self.entries.take_front(end);
         for entry in &taken {
-            self.count_out(entry.expect, entry.to, entry.changes);
+            self.count_out(entry.expect, entry.to, entry.ready, entry.changes);
         }
         taken
     }

@@ -1,6 +1,7 @@
 //! The reply queue alone.
 
 use super::*;
+use crate::upstream::fifo::work;
 
 /// Guards against work for each message that grows with the number of unanswered requests.
 #[test]
@@ -12,7 +13,9 @@ fn what_is_counted_is_what_there_is() {
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
         match (random >> 33) % 12 {
-            0..=2 => q.push(Entry::forward(Expect::Bind)),
+            0 => q.push(Entry::forward(Expect::Bind)),
+            1 => q.push(Entry::forward(Expect::Execute)),
+            2 => q.push(Entry::skip([Expect::Sync, Expect::Query][step % 2])),
             3 => q.push(Entry::forward(Expect::ParseUnnamed)),
             4 => q.push(Entry::forward(Expect::Parse).with(Effect::default())),
             5 => q.push(Entry::forward(Expect::Sync)),
@@ -21,14 +24,39 @@ fn what_is_counted_is_what_there_is() {
             8 if step % 5 == 0 => drop(q.take_to_sync()),
             _ => drop(q.pop()),
         }
-        let (ended, open) = (q.changes_in_ended, q.changes_in_open);
-        let owed = q.ready_owed;
-        q.count_again();
-        assert_eq!(
-            (ended, open, owed),
-            (q.changes_in_ended, q.changes_in_open, q.ready_owed),
-            "{step}"
-        );
+        assert_eq!(q.check(), Ok(()), "{step}");
+    }
+}
+
+/// Guards against work for each copy or failed segment that grows with everything that stands behind it.
+#[test]
+fn a_long_pipeline_of_copies_and_of_failures_costs_what_its_length_costs() {
+    let work = |part: &[Expect], count: usize, answer: fn(&mut ReplyQueue)| {
+        let mut q = ReplyQueue::default();
+        for _ in 0..count {
+            part.iter().for_each(|&e| q.push(Entry::forward(e)));
+        }
+        work::counted(|| {
+            while !q.is_empty() {
+                answer(&mut q);
+            }
+        })
+    };
+    let copies = |q: &mut ReplyQueue| {
+        assert!(q.enter_copy_in().ended);
+        q.pop();
+    };
+    let fails = |q: &mut ReplyQueue| {
+        q.take_to_sync();
+        q.pop();
+    };
+    let of_copies = [Expect::Query, Expect::Sync, Expect::CopyEnd];
+    for (part, answer) in [
+        (&of_copies[..], copies as fn(&mut _)),
+        (&[Expect::Bind, Expect::Sync], fails),
+    ] {
+        let (once, twice) = (work(part, 5_000, answer), work(part, 10_000, answer));
+        assert!(twice <= once * 5 / 2, "{once} {twice}");
     }
 }
 
