@@ -311,7 +311,7 @@ impl Pooler {
             self.catalogs().doubt(now, pool_id);
         }
         let pool = self.servers.get(server.0).map(|s| s.pool);
-        self.server_lost(now, server, "server conn crashed?", None);
+        self.server_ended(now, server, "server conn crashed?");
         if let Some(pool) = pool {
             self.note_restart(now, pool);
         }

@@ -164,6 +164,11 @@ impl Server {
         reads_first || matches!(self.phase, ServerPhase::Testing | ServerPhase::ConnectQuery)
     }
 
+    /// Whether it has logged in and is being examined, and has been ready for no client yet.
+    pub(crate) fn is_examined(&self) -> bool {
+        matches!(self.phase, ServerPhase::ConnectQuery)
+    }
+
     /// Whether its login is not finished.
     pub(crate) fn is_opening(&self) -> bool {
         matches!(

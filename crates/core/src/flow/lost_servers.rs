@@ -10,13 +10,30 @@ use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::login::opening::Hope;
 use crate::pooler::Pooler;
+use crate::pools::hosts::RETRY_PAUSE_MAX;
 use crate::server::{self, Server};
 use crate::upstream::phase::ServerPhase;
+use std::time::Duration;
 
 /// Why a client's connection ends after its server's FATAL message; PgBouncer's words.
 const SERVER_CRASHED: &str = "server conn crashed?";
 
+/// If two servers of a pool end by themselves within this time, and neither has served a client, the second one is as
+/// good as one that could not be opened.
+const EARLY: Duration = RETRY_PAUSE_MAX;
+
 impl Pooler {
+    /// A server has ended its connection, has said that it will, or broke the protocol. If it was never of use, that is
+    /// a failed attempt to open it; otherwise the pooler would open the next one at once, in an endless loop.
+    pub(crate) fn server_ended(&mut self, now: Time, id: ServerId, reason: &str) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        let (pool_id, is_examined) = (server.pool, server.is_examined());
+        let ends_early = !server.is_opening() && !server.has_served && now - server.connect_time < EARLY;
+        let was_of_no_use = is_examined || ends_early && self.pool_mut(pool_id).ends_early_again(now, EARLY);
+        let failure = was_of_no_use.then(|| LoginFailure::temporary(reason));
+        self.server_lost(now, id, reason, failure);
+    }
+
     /// A server connection is gone, for any reason. `failure`: why it could not be opened, if known.
     pub(crate) fn server_lost(&mut self, now: Time, id: ServerId, reason: &str, failure: Option<LoginFailure>) {
         let Some(server) = self.servers.get(id.0) else { return };
@@ -75,6 +92,11 @@ impl Pooler {
             let lost = || LoginFailure::temporary("server closed the connection during login");
             let failure = failure.unwrap_or_else(lost);
             self.opening_failed(now, pool_id, &server.endpoint, failure);
+        } else if let Some(failure) = failure {
+            self.opening_failed(now, pool_id, &server.endpoint, failure);
+        } else if server.is_examined() {
+            // The pooler closes it for a reason of its own.
+            self.pool_mut(pool_id).note_success(&server.endpoint);
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
             self.listen(now, |listening| listening.listener_lost(id, reason));
@@ -85,7 +107,7 @@ impl Pooler {
         }
     }
 
-    /// A server could not be opened. Clients that are logging in get the error at once, unless another server will be
+    /// A server could not be opened, or ended before it was of use. Clients that are logging in get the error at once, unless another server will be
     /// free for them; others wait if waiting may help.
     fn opening_failed(&mut self, now: Time, pool_id: PoolId, endpoint: &Endpoint, failure: LoginFailure) {
         let retry_max = self.shared.settings.server_login_retry;

@@ -209,7 +209,7 @@ impl Pooler {
                 Deed::Misbehaves(what) => self.server_misbehaves(now, id, &what),
                 Deed::Close(why) => {
                     self.shared.requests.push_back(Request::Close(id.into()));
-                    self.server_lost(now, id, &why, None);
+                    self.server_ended(now, id, &why);
                 }
                 Deed::InternalQueryFailed(message) => self.internal_query_failed(now, id, &message),
                 Deed::DoubtCatalog => {
@@ -313,7 +313,7 @@ impl Pooler {
             format!("{id}: protocol violation by the server: {what}"),
         );
         self.shared.requests.push_back(Request::Close(id.into()));
-        self.server_lost(now, id, "bad packet from server", None);
+        self.server_ended(now, id, "bad packet from server");
     }
 
     /// The client of a server.

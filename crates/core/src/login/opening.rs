@@ -156,16 +156,24 @@ impl Pool {
     }
 
     /// A login to this host has succeeded. `is_wanted`: the host is what `target_session_attrs` wants.
-    pub(crate) fn note_success(&mut self, endpoint: &Endpoint, is_wanted: bool) {
+    pub(crate) fn note_login(&mut self, endpoint: &Endpoint, is_wanted: bool) {
         self.connecting -= 1;
         if let Some(host) = self.host_of(endpoint) {
-            self.hosts.succeeded(host, is_wanted);
+            self.hosts.kind_is_known(host, is_wanted);
+        }
+    }
+
+    /// A server of this host has logged in and needs no more examination: the attempt to open it has succeeded.
+    pub(crate) fn note_success(&mut self, endpoint: &Endpoint) {
+        if let Some(host) = self.host_of(endpoint) {
+            self.hosts.succeeded(host);
         }
         self.failure = None;
         self.retry_at = None;
     }
 
-    /// A connection to this host could not be opened, or the login was refused. `pause_max` is `server_login_retry`.
+    /// A connection to this host could not be opened, the login was refused, or the server ended before it was of use.
+    /// `pause_max` is `server_login_retry`.
     pub(crate) fn note_failure(
         &mut self,
         now: Time,

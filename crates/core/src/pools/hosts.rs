@@ -154,10 +154,17 @@ impl Hosts {
     }
 
     /// A login has succeeded, and the server may serve. `is_wanted`: it is of the wanted kind.
-    pub(crate) fn succeeded(&mut self, place: usize, is_wanted: bool) {
+    pub(crate) fn kind_is_known(&mut self, place: usize, is_wanted: bool) {
+        if let Some(host) = self.hosts.get_mut(place) {
+            host.is_unwanted = !is_wanted;
+        }
+    }
+
+    /// A server of the host is ready to serve.
+    pub(crate) fn succeeded(&mut self, place: usize) {
         if let Some(host) = self.hosts.get_mut(place) {
             *host = Host {
-                is_unwanted: !is_wanted,
+                is_unwanted: host.is_unwanted,
                 suspected_at: host.suspected_at,
                 ..Host::default()
             };
@@ -266,7 +273,8 @@ mod tests {
             [Some(0), Some(0)],
             "the pause doubles"
         );
-        hosts.succeeded(1, true);
+        hosts.kind_is_known(1, true);
+        hosts.succeeded(1);
         assert!(taken(&mut hosts, after(749), true, 2).contains(&Some(1)));
     }
 
@@ -332,14 +340,16 @@ mod tests {
         hosts.failed(Time(0), 1, true, LOGIN_RETRY);
         assert!(hosts.second_choice_serves(0));
         assert_eq!(taken(&mut hosts, Time(0), false, 1), [Some(0)], "at once");
-        hosts.succeeded(0, false);
+        hosts.kind_is_known(0, false);
+        hosts.succeeded(0);
         assert_eq!(taken(&mut hosts, after(1), false, 2), [Some(0), Some(0)]);
         assert_eq!(
             taken(&mut hosts, after(300), false, 2),
             [Some(1), Some(0)],
             "the better one is tried again"
         );
-        hosts.succeeded(1, true);
+        hosts.kind_is_known(1, true);
+        hosts.succeeded(1);
         assert_eq!(taken(&mut hosts, after(300), false, 2), [Some(1), Some(1)]);
     }
 

@@ -20,6 +20,7 @@ use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most values of startup parameters that a pool remembers. When there are more, it forgets all of them.
 const KNOWN_STARTUP_VALUES_MAX: usize = 4096;
@@ -68,6 +69,8 @@ pub(crate) struct Pool {
     pub(crate) failure: Option<LoginFailure>,
     /// No connection is attempted before this time.
     pub(crate) retry_at: Option<Time>,
+    /// When one of its servers last ended early: see [`Pool::ends_early_again`].
+    early_end: Option<Time>,
     pub(crate) hosts: Hosts,
     /// Servers that are being opened in doubt: see [`Hosts`].
     pub(crate) in_doubt: u32,
@@ -127,6 +130,7 @@ impl Pool {
             reading_due: None,
             failure: None,
             retry_at: None,
+            early_end: None,
             hosts,
             in_doubt: 0,
             auto: false,
@@ -174,6 +178,13 @@ impl Pool {
         if let Some(place) = self.host_of(endpoint) {
             self.hosts.is_slow(place);
         }
+    }
+
+    /// A server has ended by itself soon after it was ready, and has not served a client. Returns whether another one
+    /// did the same less than `within` ago: then something ends them all.
+    pub(crate) fn ends_early_again(&mut self, now: Time, within: Duration) -> bool {
+        let before = self.early_end.replace(now);
+        before.is_some_and(|before| now - before < within)
     }
 
     /// The next attempt to open a server is made at once, at every host.

@@ -162,6 +162,7 @@ fn a_password_learnt_from_a_client_survives_a_reload_of_something_else_only() {
         rig.says(client, |w| w.password(b"old\0"));
         let (server, password) = password_given(&mut rig).unwrap();
         assert_eq!(password, "old", "the file has the hash only");
+        rig.answers_questions_at_login(server);
         rig.server_dies(server);
         signal(&mut rig, Command::Reload);
         let config = configuration_with_users(new_database, "auth_type = plain", new_users);

@@ -2,6 +2,7 @@
 
 use crate::rig::{Rig, error, fatal};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
+use std::time::Duration;
 
 #[test]
 fn a_server_that_begins_a_copy_when_its_settings_are_restored_is_closed() {
@@ -171,4 +172,39 @@ fn a_server_that_complains_unasked_is_not_handed_out_again() {
     rig.completes(server, "SELECT 1");
     rig.says(server, |w| w.error(&error("08P01", "invalid message format")));
     assert!(rig.closed.contains(&server.into()));
+}
+
+/// A server lets the pooler in and is asked its first question.
+fn lets_in(rig: &mut Rig, server: pgweir_core::ServerId) {
+    rig.server_connects(server);
+    rig.says(server, |w| {
+        w.authentication(&0u32.to_be_bytes());
+        w.backend_key_data(7, b"key!");
+        w.ready_for_query(Idle);
+    });
+}
+
+/// Guards against an endless loop of logins to a server that lets the pooler in and then ends.
+#[test]
+fn a_server_that_ends_before_it_was_ready_is_a_failed_attempt() {
+    let mut rig = Rig::new("");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.connects.pop_front().unwrap();
+    lets_in(&mut rig, server);
+    rig.says(server, |w| w.error(&fatal("08006", "no more connections allowed")));
+    let told = rig.told(client);
+    assert!(
+        told.iter().any(|l| l.contains("no more connections allowed")),
+        "{told:?}"
+    );
+    rig.client_begins(&[("user", "u"), ("database", "db")]);
+    assert!(rig.connects.is_empty(), "there is a pause");
+    for pause_ms in [400, 700, 1200] {
+        rig.wait(Duration::from_millis(pause_ms));
+        let server = rig.connects.pop_front().expect("another attempt");
+        lets_in(&mut rig, server);
+        rig.server_dies(server);
+        rig.client_begins(&[("user", "u"), ("database", "db")]);
+        assert!(rig.connects.is_empty(), "the pause doubles");
+    }
 }

@@ -6,7 +6,7 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
 use crate::base::pool_id::{PoolId, PoolKind};
-use crate::base::request::LogLevel;
+use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::pools::choice::Choice;
@@ -24,7 +24,9 @@ impl Pooler {
     pub(crate) fn introduce(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
         if server.conversation.status != TransactionStatus::Idle {
-            return self.close_server(now, id, "connect query left a transaction open");
+            const LEFT_OPEN: &str = "connect query left a transaction open";
+            self.shared.requests.push_back(Request::Close(id.into()));
+            return self.server_ended(now, id, LEFT_OPEN);
         }
         if let Some(reason) = server.close_reason {
             return self.close_server(now, id, reason.text());
@@ -76,10 +78,18 @@ impl Pooler {
         let server = self.server_mut(id);
         let pool_id = server.pool;
         server.session.base = server.session.shape.clone();
-        let base = server.session.base.clone();
+        let (base, endpoint) = (server.session.base.clone(), server.endpoint.clone());
         let text = format!("{} login finished", server::label(&self.servers, &self.pools, id));
         self.log(LogLevel::Debug, text);
-        let is_first = self.pool_mut(pool_id).welcome.replace(base).is_none();
+        let pool = self.pool_mut(pool_id);
+        pool.note_success(&endpoint);
+        let is_wanted = !pool
+            .host_of(&endpoint)
+            .is_some_and(|at| pool.hosts.is_known_unwanted(at));
+        let is_first = pool.welcome.replace(base).is_none();
+        if is_wanted {
+            self.retire_second_choices(now, pool_id);
+        }
         if is_first && !self.pool(pool_id).key.kind.is_replication() {
             self.welcome_known(pool_id);
         }

@@ -85,7 +85,8 @@ impl Pooler {
         self.server_lost(now, id, "login failed", Some(failure));
     }
 
-    /// A server is ready. `is_wanted`: it matches `target_session_attrs`.
+    /// A server has let the pooler in. `is_wanted`: it matches `target_session_attrs`. Whether the attempt to open it has
+    /// succeeded shows when the server has been examined: see [`Pooler::introduce`].
     pub(crate) fn server_welcomes(&mut self, now: Time, id: ServerId, is_wanted: bool) {
         let server = self.server_mut(id);
         // From here on it counts as a server that has logged in, even if it is closed.
@@ -96,10 +97,7 @@ impl Pooler {
         let was_in_doubt = std::mem::take(&mut server.in_doubt);
         let pool = self.pool_mut(pool_id);
         pool.in_doubt -= u32::from(was_in_doubt);
-        pool.note_success(&endpoint, is_wanted);
-        if is_wanted {
-            self.retire_second_choices(now, pool_id);
-        }
+        pool.note_login(&endpoint, is_wanted);
         self.note_soon_free(id);
         self.introduce(now, id);
     }
