@@ -22,7 +22,7 @@ use crate::base::pin_reason::PinReason;
 use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::Request;
 use crate::listening::Listening;
-use crate::notify::channels::{ChannelName, Channels, Notification};
+use crate::notify::channels::{Channels, Notification};
 use crate::notify::commands::{command, number};
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::{Moving, Progress};
@@ -99,8 +99,7 @@ impl Listening<'_> {
                 return;
             }
         };
-        let kept = channels.heard.clone();
-        let gone = wanted.into_iter().filter(|w| !kept.contains(w)).collect();
+        let gone = wanted.into_iter().filter(|w| !channels.heard.contains(w)).collect();
         if let Some(listener) = channels.listener {
             self.stop_hearing(listener, id, gone);
         }
@@ -323,8 +322,7 @@ impl Listening<'_> {
             channels.join();
             match &channels.moving {
                 Moving::Away { channels: names, .. } => {
-                    let new: Vec<ChannelName> = names.iter().filter(|n| !channels.hears(n)).cloned().collect();
-                    channels.heard.extend(new);
+                    channels.heard.extend(names.iter().cloned());
                 }
                 _ => channels.heard.clear(),
             }

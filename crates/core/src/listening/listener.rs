@@ -22,6 +22,7 @@ use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{HEADER_BYTES, Writer};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a listener is kept when nobody listens.
@@ -126,6 +127,7 @@ impl Listening<'_> {
         let Some(at) = self.listener_of(id) else { return };
         let ticket = self.listeners.ticket();
         let listener = self.listeners.get_mut(at).expect("found above");
+        let names: BTreeSet<ChannelName> = names.into_iter().collect();
         let text = listener.begin_hearing(id, &names);
         if self.ask_listener(at, Asked::Channels(id, ticket), &text) {
             self.channels_mut(id).expect("asked for above").moving = Moving::Wanted {
@@ -166,7 +168,7 @@ impl Listening<'_> {
     }
 
     /// A client no longer listens to these channels, or not at this listener.
-    pub(crate) fn stop_hearing(&mut self, at: ListenerId, id: ClientId, names: Vec<ChannelName>) {
+    pub(crate) fn stop_hearing(&mut self, at: ListenerId, id: ClientId, names: BTreeSet<ChannelName>) {
         let Some(listener) = self.listeners.get_mut(at) else {
             return;
         };

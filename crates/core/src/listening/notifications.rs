@@ -4,7 +4,7 @@ use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::listening::{Deed, Listening};
-use crate::notify::channels::{ChannelName, NAME_BYTES_MAX, Notification, PROCESS_ID, Told, UNHEARD_BYTES_MAX};
+use crate::notify::channels::{Notification, PROCESS_ID, Told, UNHEARD_BYTES_MAX};
 use crate::server::Server;
 use pgweir_wire::{HEADER_BYTES, TransactionStatus, Writer};
 
@@ -196,14 +196,7 @@ impl Listening<'_> {
         if unlistened.is_empty() {
             return;
         }
-        let all = unlistened.iter().any(Option::is_none);
-        // PostgreSQL cuts a name that is too long, between two characters.
-        let is = |u: &[u8], c: &[u8]| {
-            u == c || u.len() > NAME_BYTES_MAX && c.len() + 3 >= NAME_BYTES_MAX && u.starts_with(c)
-        };
-        let gone = |c: &ChannelName| all || unlistened.iter().flatten().any(|u| is(u, c));
-        let (gone, kept) = std::mem::take(&mut channels.heard).into_iter().partition(gone);
-        channels.heard = kept;
+        let gone = channels.take_unlistened(&unlistened);
         if let Some(listener) = channels.listener {
             self.stop_hearing(listener, id, gone);
         }

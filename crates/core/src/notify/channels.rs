@@ -7,7 +7,7 @@
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::Moving;
 use pgweir_wire::{HEADER_BYTES, ReadError, Reader};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The most bytes of notifications that may wait for one client: in the core for the end of its transaction, or in the
@@ -33,7 +33,7 @@ pub(crate) struct Channels {
     /// The client's listener.
     pub(crate) listener: Option<ListenerId>,
     /// The channels that the listener hears for the client; channels on the client's own server are not in this list.
-    pub(crate) heard: Vec<ChannelName>,
+    pub(crate) heard: BTreeSet<ChannelName>,
     pub(crate) moving: Moving,
     /// Notifications that have not been sent to the client yet.
     pub(crate) unheard: VecDeque<Told>,
@@ -52,7 +52,25 @@ pub(crate) struct Channels {
 
 impl Channels {
     pub(crate) fn hears(&self, channel: &[u8]) -> bool {
-        self.heard.iter().any(|c| **c == *channel)
+        self.heard.contains(channel)
+    }
+
+    /// Removes the channels that these UNLISTEN commands name, and returns them; `None` names all.
+    pub(crate) fn take_unlistened(&mut self, unlistened: &[Option<Box<[u8]>>]) -> BTreeSet<ChannelName> {
+        if unlistened.iter().any(Option::is_none) {
+            return std::mem::take(&mut self.heard);
+        }
+        let mut gone = BTreeSet::new();
+        for name in unlistened.iter().flatten() {
+            if name.len() <= NAME_BYTES_MAX {
+                gone.extend(self.heard.take(&**name));
+            } else {
+                // PostgreSQL cuts a name that is too long, between two characters.
+                let cut = (NAME_BYTES_MAX - 3..=NAME_BYTES_MAX).filter_map(|bytes| self.heard.take(&name[..bytes]));
+                gone.extend(cut);
+            }
+        }
+        gone
     }
 
     /// A move is given up: drops the notifications that came from the new place, because the old one delivers them,
@@ -85,5 +103,29 @@ impl<'a> Notification<'a> {
             channel: reader.cstr()?,
             payload: reader.cstr()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unlisten_names_a_channel_as_postgresql_cuts_its_name() {
+        let long = [b'x'; NAME_BYTES_MAX + 9];
+        let mut channels = Channels::default();
+        let heard = [
+            &b"a"[..],
+            b"b",
+            &long[..NAME_BYTES_MAX - 2],
+            &long[..NAME_BYTES_MAX - 4],
+        ];
+        channels.heard = heard.into_iter().map(ChannelName::from).collect();
+        let gone = channels.take_unlistened(&[Some(b"a".as_slice().into()), Some(long.as_slice().into())]);
+        assert_eq!(gone.len(), 2);
+        assert!(!channels.hears(b"a") && !channels.hears(&long[..NAME_BYTES_MAX - 2]));
+        assert!(channels.hears(b"b") && channels.hears(&long[..NAME_BYTES_MAX - 4]));
+        assert_eq!(channels.take_unlistened(&[None]).len(), 2);
+        assert!(channels.heard.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use crate::notify::commands::command;
 use foldhash::fast::RandomState;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// A listener's application_name in pg_stat_activity.
@@ -53,6 +53,8 @@ pub(crate) struct Listener {
     /// The listener was lost: when it is up again, its clients get a NOTICE about the gap.
     pub(crate) gap: bool,
     pub(crate) channels: HashMap<ChannelName, Vec<Hearer>, RandomState>,
+    /// The channels of each client among its hearers.
+    by_client: HashMap<ClientId, BTreeSet<ChannelName>, RandomState>,
     pub(crate) asked: VecDeque<Asked>,
     /// The latest request to the listener has failed.
     pub(crate) refused: bool,
@@ -140,8 +142,9 @@ impl Listeners {
     }
 
     /// From now on a client gets notifications on these channels from the listener.
-    pub(crate) fn begin_telling(&mut self, id: ListenerId, client: ClientId, names: &[ChannelName]) {
+    pub(crate) fn begin_telling(&mut self, id: ListenerId, client: ClientId, names: &BTreeSet<ChannelName>) {
         let Some(listener) = self.get_mut(id) else { return };
+        listener.note_channels(client, names);
         for name in names {
             let hearers = listener.channels.entry(name.clone()).or_default();
             hearers.retain(|h| h.client != client);
@@ -195,6 +198,7 @@ impl Listener {
             up: false,
             gap: false,
             channels: HashMap::default(),
+            by_client: HashMap::default(),
             asked: VecDeque::new(),
             refused: false,
             unused_since: now,
@@ -214,7 +218,8 @@ impl Listener {
     /// A client's own server listens to these channels, and the listener is to listen to them, too. Returns the text of
     /// LISTEN. The text also names channels that the listener listens to already: if an earlier LISTEN is refused, this
     /// one is refused, too.
-    pub(crate) fn begin_hearing(&mut self, client: ClientId, names: &[ChannelName]) -> Vec<u8> {
+    pub(crate) fn begin_hearing(&mut self, client: ClientId, names: &BTreeSet<ChannelName>) -> Vec<u8> {
+        self.note_channels(client, names);
         let mut text = Vec::new();
         for name in names {
             text.extend_from_slice(&command("LISTEN", name));
@@ -229,7 +234,15 @@ impl Listener {
 
     /// A client no longer listens to these channels here. Returns the text of UNLISTEN for those to which nobody
     /// listens any more.
-    pub(crate) fn stop_hearing(&mut self, now: Time, client: ClientId, names: &[ChannelName]) -> Vec<u8> {
+    pub(crate) fn stop_hearing(&mut self, now: Time, client: ClientId, names: &BTreeSet<ChannelName>) -> Vec<u8> {
+        if let Some(its) = self.by_client.get_mut(&client) {
+            for name in names {
+                its.remove(name);
+            }
+            if its.is_empty() {
+                self.by_client.remove(&client);
+            }
+        }
         let mut text = Vec::new();
         for name in names {
             let Some(hearers) = self.channels.get_mut(name) else {
@@ -249,12 +262,14 @@ impl Listener {
     }
 
     /// The channels to which a client listens here, in order.
-    pub(crate) fn channels_of(&self, client: ClientId) -> Vec<ChannelName> {
-        let is_its = |hearers: &[Hearer]| hearers.iter().any(|h| h.client == client);
-        let its = self.channels.iter().filter(|(_, hearers)| is_its(hearers));
-        let mut names: Vec<ChannelName> = its.map(|(name, _)| name.clone()).collect();
-        names.sort_unstable();
-        names
+    pub(crate) fn channels_of(&self, client: ClientId) -> BTreeSet<ChannelName> {
+        self.by_client.get(&client).cloned().unwrap_or_default()
+    }
+
+    fn note_channels(&mut self, client: ClientId, names: &BTreeSet<ChannelName>) {
+        if !names.is_empty() {
+            self.by_client.entry(client).or_default().extend(names.iter().cloned());
+        }
     }
 
     /// The listener's connection is gone. Returns whether it listened, and the requests that it has not answered.
@@ -268,9 +283,8 @@ impl Listener {
 
     /// All clients of the listener, each once.
     pub(crate) fn clients(&self) -> Vec<ClientId> {
-        let mut clients: Vec<ClientId> = self.channels.values().flatten().map(|h| h.client).collect();
+        let mut clients: Vec<ClientId> = self.by_client.keys().copied().collect();
         clients.sort_unstable();
-        clients.dedup();
         clients
     }
 }
@@ -284,7 +298,7 @@ mod tests {
         ClientId(Slot { index, generation: 0 })
     }
 
-    fn names(names: &[&str]) -> Vec<ChannelName> {
+    fn names(names: &[&str]) -> BTreeSet<ChannelName> {
         names.iter().map(|name| ChannelName::from(name.as_bytes())).collect()
     }
 
@@ -305,6 +319,7 @@ mod tests {
         let text = listener.stop_hearing(Time(8), client(2), &names(&["b"]));
         assert_eq!(text, b"UNLISTEN \"b\"; ");
         assert_eq!(listener.unused_since, Time(8));
+        assert!(listener.clients().is_empty() && listener.by_client.is_empty());
     }
 
     #[test]

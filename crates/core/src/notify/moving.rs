@@ -1,6 +1,7 @@
 //! Moves of a client's channels between its server and a listener.
 
 use crate::notify::channels::ChannelName;
+use std::collections::BTreeSet;
 
 /// The move of a client's channels that is under way.
 #[derive(Debug, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
@@ -16,14 +17,17 @@ pub(crate) enum Moving {
     },
     /// The listener has been asked to listen; `listens`: it does now.
     Wanted {
-        channels: Vec<ChannelName>,
+        channels: BTreeSet<ChannelName>,
         /// The number of this request among the client's.
         ticket: u64,
         listens: bool,
     },
     /// From the server to the listener: the channels for which the client does not get the
     /// listener's notifications yet.
-    Away { channels: Vec<ChannelName>, at: Progress },
+    Away {
+        channels: BTreeSet<ChannelName>,
+        at: Progress,
+    },
     /// From the listener to the server.
     Back(Progress),
     /// The channels are on the server until the client's transaction has ended.
@@ -60,7 +64,7 @@ impl Moving {
     /// Whether the listener's notifications on a channel must wait for those that the server still
     /// has to deliver.
     pub(crate) fn waits_for_server(&self, channel: &[u8]) -> bool {
-        matches!(self, Moving::Away { channels, at } if !at.server_passed && channels.iter().any(|c| **c == *channel))
+        matches!(self, Moving::Away { channels, at } if !at.server_passed && channels.contains(channel))
     }
 
     /// Whether only the listener has not heard the mark yet.
