@@ -200,7 +200,7 @@ impl Exchange<'_> {
     /// A DEALLOCATE ALL or DISCARD ALL is being sent: it ends the client's names and all statements that the server
     /// holds.
     pub(crate) fn discard_all_statements(&mut self, mut effect: Effect) -> Effect {
-        effect.names_lost_all = self.client.statements.names.take().map(|mut n| n.take_all());
+        effect.names_lost_all = self.client.statements.names.as_mut().map(|names| names.take_all());
         effect.server_lost_all = Some(self.server.held.take_all());
         effect
     }

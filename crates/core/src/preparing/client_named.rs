@@ -186,7 +186,8 @@ impl Exchange<'_> {
     /// meaning.
     fn client_named(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
         let client = &mut *self.client;
-        let meaning = client.statements.names.as_mut()?.get_mut(name)?;
+        let names = client.statements.names.as_mut()?;
+        let meaning = names.get(name)?;
         let since = meaning.since;
         let alone = !meaning
             .statement
@@ -209,7 +210,9 @@ impl Exchange<'_> {
             &of.settings,
             alone || of.is_private,
         );
-        if of.is_client_named() {
+        let is_client_named = of.is_client_named();
+        let meaning = names.get_mut(name)?;
+        if is_client_named {
             meaning.statement = named.clone();
         } else {
             meaning.client_named = Some(named.clone());
@@ -327,6 +330,10 @@ impl Exchange<'_> {
     pub(crate) fn take_names_back(&mut self) {
         let client = &*self.client;
         let names = client.statements.names.as_ref();
+        let changes = names.map_or(0, |names| names.changes());
+        if self.server.held.agrees_with(self.id, changes) {
+            return;
+        }
         let is_of_client = |named: &Statement| {
             let meaning = names.and_then(|names| names.get(named.server_name()));
             meaning.is_some_and(|m| {
@@ -340,5 +347,6 @@ impl Exchange<'_> {
         for named in gone {
             self.to().close_held(&named);
         }
+        self.server.held.note_agreement(changes);
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Names {
     odd: usize,
     /// How many begin a transaction block.
     beginning: usize,
+    /// How often a name or a meaning may have changed.
+    changes: u64,
 }
 
 /// The longest name that SQL keeps, bytes: NAMEDATALEN - 1.
@@ -97,7 +99,13 @@ impl Names {
         self.names.iter().map(|(name, m)| (&**name, &m.statement))
     }
 
+    /// How often a name or a meaning may have changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut Meaning> {
+        self.changes += 1;
         self.names.get_mut(name)
     }
 
@@ -112,6 +120,7 @@ impl Names {
 
     /// Gives a name its meaning, or none; returns what it meant before.
     pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Meaning>) -> Option<Meaning> {
+        self.changes += 1;
         let odd = usize::from(!is_spelled_plainly(name));
         let by_sql = |m: &Option<Meaning>| m.as_ref().map(|m| usize::from(m.statement.kind == Kind::Sql));
         let begins = |m: &Option<Meaning>| usize::from(m.as_ref().is_some_and(|m| m.statement.begins_block()));
@@ -185,7 +194,11 @@ impl Names {
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<(Box<[u8]>, Meaning)> {
-        std::mem::take(self).names.into_iter().collect()
+        let none = Names {
+            changes: self.changes + 1,
+            ..Names::default()
+        };
+        std::mem::replace(self, none).names.into_iter().collect()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -69,7 +69,7 @@ pub(crate) struct Held {
     /// The copies whose `good` was set in the present transaction.
     provisional: Vec<u64>,
     /// The copies that were sent since the server last owed nothing.
-    unproven: Vec<u64>,
+    unproven: HashSet<u64, RandomState>,
     /// A statement that was prepared before this moment may be gone or replaced: see [`Held::doubt`].
     doubted: Moment,
     /// Code of the present transaction may still run: a portal, a cursor, a deferred trigger.
@@ -89,6 +89,10 @@ pub(crate) struct Held {
     pub(crate) unnamed: Unnamed,
     /// The client under whose names the server may hold statements.
     pub(crate) lends_to: Option<ClientId>,
+    /// How often the statements that it holds under clients' names have changed.
+    client_named_changes: u64,
+    /// How often these and the names of their client had changed when they were last found to agree.
+    agreed: Option<(u64, u64)>,
 }
 
 impl Held {
@@ -98,7 +102,7 @@ impl Held {
             copies: lru::LruCache::unbounded_with_hasher(RandomState::default()),
             client_named: HashMap::default(),
             answered: Moment::default(),
-            unproven: Vec::new(),
+            unproven: HashSet::default(),
             erred: Moment::default(),
             provisional: Vec::new(),
             doubted: Moment::default(),
@@ -111,6 +115,8 @@ impl Held {
             committed: false,
             unnamed: Unnamed::Nothing,
             lends_to: None,
+            client_named_changes: 0,
+            agreed: None,
         }
     }
 
@@ -198,8 +204,9 @@ impl Held {
             statement,
         };
         self.provisional.push(copy.statement.id);
-        self.unproven.push(copy.statement.id);
+        self.unproven.insert(copy.statement.id);
         if copy.statement.is_client_named() {
+            self.client_named_changes += 1;
             let name = copy.statement.server_name().into();
             let before = self.client_named.insert(name, copy.statement.id);
             if let Some(before) = before.filter(|&id| id != copy.statement.id) {
@@ -234,6 +241,7 @@ impl Held {
 
     fn forget_client_named(&mut self, statement: &Statement) {
         if statement.is_client_named() {
+            self.client_named_changes += 1;
             self.client_named.remove(statement.server_name());
         }
     }
@@ -257,6 +265,19 @@ impl Held {
         copy.map(|c| c.statement.clone())
     }
 
+    /// Whether all client-named statements are this client's, as far as is known from the last time that the two were
+    /// compared: neither they nor its names have changed since. `changes` is [`Names::changes`].
+    ///
+    /// [`Names::changes`]: crate::statements::client_names::Names::changes
+    pub(crate) fn agrees_with(&self, client: ClientId, changes: u64) -> bool {
+        self.lends_to == Some(client) && self.agreed == Some((changes, self.client_named_changes))
+    }
+
+    /// All client-named statements are this client's.
+    pub(crate) fn note_agreement(&mut self, changes: u64) {
+        self.agreed = Some((changes, self.client_named_changes));
+    }
+
     /// The client-named statements, sorted by name, so that the order is always the same.
     pub(crate) fn all_client_named(&self) -> Vec<Arc<Statement>> {
         let named = self.client_named.values().filter_map(|id| self.copies.peek(id));
@@ -270,6 +291,7 @@ impl Held {
         all.extend(self.copies.iter().map(|(_, c)| c.statement.clone()));
         self.copies.clear();
         self.client_named.clear();
+        self.client_named_changes += 1;
         all
     }
 
@@ -284,6 +306,7 @@ impl Held {
             .collect();
         gone.iter().for_each(|id| drop(self.copies.pop(id)));
         self.client_named.retain(|_, id| ids.contains(id));
+        self.client_named_changes += 1;
     }
 
     pub(crate) fn len(&self) -> usize {
