@@ -61,3 +61,22 @@ fn a_time_limit_says_nothing() {
     assert!(rig.told(client).is_empty());
     assert!(rig.closed.contains(&client.into()));
 }
+
+/// Guards against a client that waits for ever, because its server neither closes nor answers.
+#[test]
+fn a_server_that_does_not_close_is_closed() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).expect("linked");
+    dies(&mut rig, server);
+    rig.says(server, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Idle));
+    rig.says(client, |w| w.query(b"select 2"));
+    rig.wait(Duration::from_millis(900));
+    assert!(
+        !rig.is_closed(client),
+        "the end of the connection comes from the server"
+    );
+    rig.wait(Duration::from_millis(400));
+    assert!(rig.is_closed(client) && rig.is_closed(server));
+}

@@ -116,17 +116,16 @@ impl Reply<'_> {
 
     /// FATAL and PANIC: the server says why it closes. The client gets the message; then both connections end.
     fn fatal(&mut self, error: &Refusal<'_>) -> Passed {
-        let text = error.text().into_owned();
         let hears = |(_, client): &(_, &mut crate::client::Client)| client.is_session() && !client.may_go_elsewhere();
         if error.whole && self.client.as_ref().is_some_and(hears) {
             // The connection's end follows; it closes the client behind this message. Nothing is said behind it.
             if let Some(client) = self.client() {
                 client.dropping = Dropping::Everything;
             }
-            self.server.conversation.fatal = Some(text.into());
+            self.server.conversation.fatal = Some(self.now);
             return Passed::Forward;
         }
-        self.deeds.push(Deed::Close(text));
+        self.deeds.push(Deed::Close(error.text().into_owned()));
         Passed::Closed
     }
 

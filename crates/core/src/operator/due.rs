@@ -15,6 +15,10 @@ use std::time::Duration;
 /// How long a server may take to end its client's last work, or internal work, before it is closed.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// How long a server may take to close after a FATAL message. PostgreSQL closes at once; a server that does not would
+/// keep its client waiting, whose further requests it does not answer.
+const LAST_WORDS_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// Usually a server is opened within this time. If it takes longer, other hosts are tried, too.
 const OPENS_IN_TIME: Duration = Duration::from_secs(1);
 
@@ -42,6 +46,13 @@ pub(super) enum ServerDue {
 
 /// What is due for a server of this pool.
 pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Settings) -> ServerDue {
+    if server
+        .conversation
+        .fatal
+        .is_some_and(|since| now - since > LAST_WORDS_TIME_MAX)
+    {
+        return ServerDue::Close("server did not close after a FATAL message");
+    }
     let takes_too_long = now - server.since > DRAIN_TIME_MAX;
     match server.phase {
         ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) => {

@@ -17,8 +17,8 @@ pub(crate) struct Conversation {
     /// There are Syncs among the data of the copy-in. If the copy fails, it is not known which of them the server has
     /// swallowed.
     pub(crate) sync_among_copy_data: bool,
-    /// The text of a FATAL message that was sent to its client; the connection ends next.
-    pub(crate) fatal: Option<Box<str>>,
+    /// When a FATAL message was sent to its client; the connection ends next.
+    pub(crate) fatal: Option<Time>,
     /// A deferred BEGIN that was sent to it.
     pub(crate) begin: Begin,
     /// The numbers of the latest internal segments behind an internal savepoint: their errors do not fail the client's
