@@ -183,10 +183,11 @@ impl ReplyQueue {
         }
     }
 
-    /// The number of suspected texts in the requests that fail with the front: a Query alone, or all up to the Sync.
+    /// The number of suspected texts in the requests that fail with the front: a Query or FunctionCall alone, or all up to
+    /// the Sync.
     pub(crate) fn suspected_with_front(&self) -> u32 {
         let end = match self.front().map(|front| front.expect) {
-            Some(Expect::Query) => 1,
+            Some(expect) if expect.is_whole_request() => 1,
             _ => usize::MAX,
         };
         let failed = self.entries.iter().take(end).take_while(|e| e.expect != Expect::Sync);
