@@ -28,7 +28,9 @@ impl Pooler {
     pub(crate) fn server_ended(&mut self, now: Time, id: ServerId, reason: &str) {
         let Some(server) = self.servers.get(id.0) else { return };
         let (pool_id, is_examined) = (server.pool, server.is_examined());
-        let ends_early = !server.is_opening() && !server.has_served && now - server.connect_time < EARLY;
+        // The pooler may have ended it: it makes room for a server of another pool.
+        let ends_itself = !matches!(server.phase, ServerPhase::Closing) && server.close_reason.is_none();
+        let ends_early = ends_itself && !server.is_opening() && !server.has_served && now - server.connect_time < EARLY;
         let was_of_no_use = is_examined || ends_early && self.pool_mut(pool_id).ends_early_again(now, EARLY);
         let failure = was_of_no_use.then(|| LoginFailure::temporary(reason));
         self.server_lost(now, id, reason, failure);
