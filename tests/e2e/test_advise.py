@@ -16,6 +16,7 @@ from conftest import backends
 from harness import wire
 from harness.browser import Browser
 from harness.browser import program as browser_program
+from harness.commands import run
 from harness.pooler import CHECKOUT, kind, program
 from harness.reports import check_report
 from harness.waiting import eventually
@@ -30,18 +31,7 @@ WATCHING = "application_name = 'pgweir lab' and query like '%pg_stat_activity%'"
 
 
 def advise(*arguments, check=True):
-    result = subprocess.run(
-        [*PGWEIR, "advise", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if check:
-        assert result.returncode == 0, result.stderr
-    assert "panicked" not in result.stderr
-    return result
+    return run("advise", *arguments, check=check)
 
 
 def as_json(*arguments):

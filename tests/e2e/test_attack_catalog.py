@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness import wire
+from harness.attacks import looks_fresh, one_server
 from harness.pooler import kind
 from harness.wire import rows_of
 
@@ -97,23 +98,8 @@ def prepared(pg):
     pg.psql("drop database ac with (force)")
 
 
-def one_server(make_pooler, cluster, **settings):
-    return make_pooler(cluster, mode="transaction",
-                       settings={"default_pool_size": 1, "query_wait_timeout": 1, **settings})
-
-
 def connect(pooler):
     return pooler.connect(user="postgres", database="ac")
-
-
-def looks_fresh(victim, questions) -> None:
-    """What the victim must see; nothing at all while the attacker keeps the server."""
-    for question, answer in questions.items():
-        try:
-            found = victim.value(question)
-        except wire.Closed:
-            return
-        assert found == answer, question
 
 
 @pytest.mark.parametrize("name", ATTACKS)

@@ -7,6 +7,7 @@ looks for it meanwhile and after the attacker has left, and the attacker finds i
 import pytest
 
 from harness import wire
+from harness.attacks import looks_fresh, one_server
 from harness.pooler import kind
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
@@ -122,22 +123,6 @@ def prepared(pg):
     pg.psql("drop role af_other")
 
 
-def one_server(make_pooler, cluster, **settings):
-    return make_pooler(cluster, mode="transaction",
-                       settings={"default_pool_size": 1, "query_wait_timeout": 1, **settings})
-
-
-def looks_fresh(client) -> None:
-    """What the victim must see; nothing at all while the attacker keeps the server."""
-    for question, answer in FRESH.items():
-        try:
-            found = client.value(question)
-        except wire.Closed:
-            # query_wait_timeout: the attacker keeps its server.
-            return
-        assert found == answer, question
-
-
 def connect(pooler, **more):
     return pooler.connect(user="postgres", database="af", **more)
 
@@ -148,13 +133,13 @@ def attack(pooler, act, found: dict) -> None:
         pid = attacker.value("select pg_backend_pid()")
         act(attacker)
         with connect(pooler) as victim:
-            looks_fresh(victim)
+            looks_fresh(victim, FRESH)
         for question, answer in found.items():
             assert attacker.value(question) == answer, question
         backend = attacker.value("select pg_backend_pid()")
         assert backend == pid, "there is one server"
     with connect(pooler) as victim:
-        looks_fresh(victim)
+        looks_fresh(victim, FRESH)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -264,10 +249,10 @@ def test_two_entries_for_one_database_have_one_catalog(prepared, make_pooler):
         maker.query(make)
         assert attacker.value("select af_fresh('attacker')") == "attacker"
         with pooler.connect(user="postgres", database="two") as victim:
-            looks_fresh(victim)
+            looks_fresh(victim, FRESH)
         assert attacker.value(CUSTOM) == "attacker"
     with pooler.connect(user="postgres", database="two") as victim:
-        looks_fresh(victim)
+        looks_fresh(victim, FRESH)
 
 
 def test_pins_say_what_to_write_instead(prepared, make_pooler):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 from harness import wire
+from harness.commands import run
 from harness.pooler import CHECKOUT, kind, program
 from harness.screen import ENTERED, Screen
 from harness.waiting import eventually
@@ -23,20 +24,8 @@ PGWEIR = program()
 AUTO = {"default_pool_size": "auto", "max_client_conn": 500}
 
 
-def top(*arguments, check=True, **environment):
-    result = subprocess.run(
-        [*PGWEIR, "top", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    if check:
-        assert result.returncode == 0, result.stderr
-    assert "panicked" not in result.stderr
-    return result
+def top(*arguments, **options):
+    return run("top", *arguments, **options)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ impl Exchange<'_> {
             return self.waits_for_replies();
         }
         pool.stats.bytes_received += message.bytes.len() as u64;
-        let suspected = client.session.suspicion.as_ref().map_or(0, |s| s.texts);
+        let suspected = client.session.suspected_texts();
         let step = match message.tag {
             FrontendTag::Query => self.query(message, tracked),
             FrontendTag::Parse if tracked => self.parse(message),

@@ -9,7 +9,7 @@ use crate::exchange::{Exchange, Wish};
 use crate::preparing::client_named::Mentioned;
 use crate::server_side::ServerSide;
 use crate::session::sequences::ASKS_LAST;
-use crate::statements::prepared::Statement;
+use crate::statements::prepared::{Statement, UNREAD};
 use crate::upstream::entry::{Entry, Ready};
 use pgweir_sql::{Condensed, Effects, Returns, SearchPath};
 
@@ -18,12 +18,6 @@ const SETTING_NAME_BYTES_MAX: usize = 128;
 
 /// The most constants of a text that are taken for names of settings.
 const NAMED_SETTINGS_MAX: usize = 32;
-
-/// What a text that was not read may have done.
-const UNREAD: Effects = pgweir_sql::UNREAD
-    .union(Effects::SETTINGS)
-    .union(Effects::ENDS)
-    .union(Effects::DEFINES);
 
 /// `lo_open`, `lo_close`, `loread`, `lowrite` and the others of libpq's, by number: they leave nothing in the session.
 const LARGE_OBJECTS: [u32; 14] = [715, 764, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
@@ -141,7 +135,7 @@ impl Exchange<'_> {
     /// The last byte of a long Query is on its way, whose first bytes have been sent before.
     #[cold]
     pub(crate) fn sent_text_ends(&mut self) {
-        let before = self.suspected_texts();
+        let before = self.client.session.suspected_texts();
         self.long_text_ends();
         self.note_suspected(before);
     }

@@ -98,16 +98,10 @@ impl Suspicion {
 }
 
 impl Exchange<'_> {
-    /// The number of texts that have caused the client's suspicion.
-    #[inline]
-    pub(crate) fn suspected_texts(&self) -> u32 {
-        self.client.session.suspicion.as_ref().map_or(0, |s| s.texts)
-    }
-
     /// A request was sent; before, so many texts had caused the client's suspicion.
     #[inline]
     pub(crate) fn note_suspected(&mut self, before: u32) {
-        let after = self.suspected_texts();
+        let after = self.client.session.suspected_texts();
         if after > before {
             self.server.conversation.queue.note_suspected(after - before);
         }

@@ -53,6 +53,12 @@ pub(crate) struct ClientSession {
 }
 
 impl ClientSession {
+    /// The number of texts that have caused the suspicion.
+    #[inline]
+    pub(crate) fn suspected_texts(&self) -> u32 {
+        self.suspicion.as_ref().map_or(0, |suspicion| suspicion.texts)
+    }
+
     pub(crate) fn new(shape: Arc<Shape>) -> Self {
         ClientSession {
             base: shape.clone(),

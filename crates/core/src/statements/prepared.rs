@@ -8,8 +8,8 @@ use crate::statements::ends::Ends;
 use crate::statements::parameter_types;
 use crate::statements::parse_settings::ParseSettings;
 
-/// The effects of a statement whose text may not be what it looks like.
-const MISREAD: pgweir_sql::Effects = pgweir_sql::UNREAD
+/// What a text that was not read, or that may not be what it looks like, may have done.
+pub(crate) const UNREAD: pgweir_sql::Effects = pgweir_sql::UNREAD
     .union(pgweir_sql::Effects::SETTINGS)
     .union(pgweir_sql::Effects::ENDS)
     .union(pgweir_sql::Effects::DEFINES);
@@ -82,7 +82,7 @@ impl Statement {
             settings: settings.clone(),
             verdict: pgweir_sql::classify(query),
             effects: match settings.hides_ascii() && pgweir_sql::may_hide_ascii(query) {
-                true => MISREAD,
+                true => UNREAD,
                 false => effects(query),
             },
             infers: parameter_types::are_inferred(query, types),

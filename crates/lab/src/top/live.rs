@@ -59,19 +59,8 @@ pub(super) fn watch(
     console: Console,
     (interval, order, shows_clients): (Duration, Order, bool),
 ) -> Result<()> {
-    let mut screen = Screen {
-        place: super::place(server),
-        version: console.version.clone(),
-        interval,
-        order,
-        shows_clients,
-        shows_help: false,
-        paused: None,
-        before: None,
-        now: None,
-        lost: None,
-        heard_at: Instant::now(),
-    };
+    let about = (super::place(server), console.version.clone());
+    let mut screen = Screen::new(about, (interval, order, shows_clients));
     let interrupt = Interrupt::install()?;
     let watching = Watching::begin(server.clone(), console, interval, shows_clients);
     let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -111,6 +100,23 @@ fn stop(terminal: &mut Terminal) -> Result<()> {
 }
 
 impl Screen {
+    /// Nothing has been heard yet.
+    fn new((place, version): (String, String), (interval, order, shows_clients): (Duration, Order, bool)) -> Screen {
+        Screen {
+            place,
+            version,
+            interval,
+            order,
+            shows_clients,
+            shows_help: false,
+            paused: None,
+            before: None,
+            now: None,
+            lost: None,
+            heard_at: Instant::now(),
+        }
+    }
+
     fn hear(&mut self, heard: Heard) {
         self.heard_at = Instant::now();
         match heard {
@@ -208,19 +214,8 @@ mod tests {
     use super::*;
 
     fn screen() -> Screen {
-        Screen {
-            place: "127.0.0.1:6432".to_owned(),
-            version: "pgweir 0.1.0".to_owned(),
-            interval: Duration::from_secs(1),
-            order: Order::Waiting,
-            shows_clients: false,
-            shows_help: false,
-            paused: None,
-            before: None,
-            now: None,
-            lost: None,
-            heard_at: Instant::now(),
-        }
+        let about = ("127.0.0.1:6432".to_owned(), "pgweir 0.1.0".to_owned());
+        Screen::new(about, (Duration::from_secs(1), Order::Waiting, false))
     }
 
     fn look(clock: &str) -> Heard {
