@@ -5,7 +5,7 @@ As in test_attack_functions, every attack runs against a pool of one server.
 """
 
 import pytest
-from test_attack_functions import CUSTOM, MINE, attack, connect, looks_fresh, one_server, xml
+from test_attack_functions import CUSTOM, FRESH, MINE, attack, connect, looks_fresh, one_server, xml
 
 from harness import wire
 from harness.pooler import kind
@@ -179,5 +179,5 @@ def test_letters_beyond_ascii_pin_nobody_in_other_encodings(prepared, make_poole
                 assert not wire.first_error(client.query(text)), text
             assert other.value("select 1") == "1", encoding
     with connect(pooler) as victim:
-        looks_fresh(victim)
+        looks_fresh(victim, FRESH)
         assert victim.value(CUSTOM) == ""
