@@ -37,8 +37,8 @@ pub(crate) enum Wish {
     DatabaseAlone(Vec<u8>),
     /// The client has drawn from sequences on another server, which remembers the values.
     OwnServer,
-    /// The catalog of its database must be read again. The message has been handled.
-    CatalogRead,
+    /// The catalog of its database must be read again, or may be changed by the message. The message has been handled.
+    CatalogNews,
 }
 
 /// Wishes of this message that have been granted.

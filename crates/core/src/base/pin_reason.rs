@@ -41,6 +41,8 @@ pub enum PinReason {
 pub(crate) enum Cleanup {
     /// Nothing beyond what session pooling does anyway.
     Nothing,
+    /// RESET ALL, and a new seed for random(): the client has run code that was not known, and has told what it has.
+    Settings,
     /// DISCARD ALL.
     Discard,
     /// Only the end of the server connection.

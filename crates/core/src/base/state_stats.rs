@@ -29,6 +29,8 @@ pub(crate) struct StateStats {
     pub(crate) returns_to_startup: u64,
     /// Servers cleaned with DISCARD ALL after a pinned client had left.
     pub(crate) discards: u64,
+    /// Servers cleaned with RESET ALL after they had run code of unknown effect.
+    pub(crate) resets: u64,
     /// Servers closed for a new one, because a client would have noticed the schema that other clients' temporary
     /// objects left.
     pub(crate) servers_replaced: u64,
@@ -72,6 +74,7 @@ impl StateStats {
             ("retries", self.retries),
             ("returns_to_startup", self.returns_to_startup),
             ("discards", self.discards),
+            ("resets", self.resets),
             ("servers_replaced", self.servers_replaced),
             ("listens_moved", self.listens_moved),
             ("notifications", self.notifications),

@@ -25,6 +25,8 @@ pub(crate) struct Catalogs {
     pub(crate) any_due: bool,
     /// A database whose pools do not know yet that a reading is due.
     pub(crate) untold: Option<Arc<str>>,
+    /// Servers to which a request was sent that may commit definitions, and whose pools do not know it yet.
+    pub(crate) published: Vec<ServerId>,
 }
 
 /// What is known of one database.
@@ -97,10 +99,15 @@ impl State {
 
     /// The catalog may be outdated.
     pub(crate) fn doubts(&mut self, now: Time) {
-        self.version += 1;
-        self.holds = false;
+        self.changes();
         self.failures = 0;
         self.wants(now);
+    }
+
+    /// The catalog is being changed: a reading now would come too early.
+    pub(crate) fn changes(&mut self) {
+        self.version += 1;
+        self.holds = false;
     }
 }
 

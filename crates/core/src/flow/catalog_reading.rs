@@ -1,10 +1,13 @@
 //! Servers that read a database's catalog: see [`crate::session::catalogs`].
 
+use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::catalog::schedule::Reading;
+use crate::client::Client;
 use crate::pooler::Pooler;
+use crate::server::Server;
 use crate::session::catalogs::CatalogNews;
 use crate::upstream::phase::ServerPhase;
 
@@ -13,12 +16,43 @@ impl Pooler {
         CatalogNews {
             shared: &mut self.shared,
             pools: &mut self.pools,
+            servers: &self.servers,
         }
     }
 
-    /// A message has shown that too little of a database's catalog is known: tells the pools of that database.
-    pub(crate) fn tell_untold_pools(&mut self) {
+    /// A message has shown that too little of a database's catalog is known, or may change it: tells the pools of that
+    /// database.
+    #[cold]
+    pub(crate) fn tell_catalog_news(&mut self, now: Time) {
+        for server_id in std::mem::take(&mut self.shared.catalogs.published) {
+            self.code_may_change(now, server_id);
+        }
         self.catalogs().tell_untold();
+    }
+
+    /// A request that may change what code a database runs was sent to this server: the texts that other servers are
+    /// running count as code of unknown effect.
+    fn code_may_change(&mut self, now: Time, by: ServerId) {
+        let Some(pool_id) = self.servers.get(by.0).map(|server| server.pool) else {
+            return;
+        };
+        let pools = self.catalogs().code_may_change(pool_id);
+        for slot in self.servers.slots() {
+            let id = ServerId(slot);
+            let at_work = |s: &&mut Server| id != by && !s.is_clean() && pools.contains(&s.pool);
+            let Some(server) = self.servers.get_mut(slot).filter(at_work) else {
+                continue;
+            };
+            match server.link {
+                Some(client) if self.clients.get(client.0).is_some_and(Client::is_session) => {
+                    self.between(now, client, id).code_may_change();
+                }
+                None if server.flies() || matches!(server.phase, ServerPhase::Draining) => {
+                    server.close_reason.get_or_insert(CloseReason::StateUnknown);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// A server without a client is free: if a reading is due, the server does it. Returns whether it does.

@@ -98,7 +98,7 @@ impl Pooler {
         }
         if let Some(server_id) = client.link {
             let server = self.server_mut(server_id);
-            server.session.cleanup = cleanup.unwrap_or(Cleanup::Close);
+            server.session.cleanup = server.session.cleanup.max(cleanup.unwrap_or(Cleanup::Close));
             if server.session.cleanup == Cleanup::Close {
                 server.close_reason.get_or_insert(CloseReason::TracesLeft);
             }

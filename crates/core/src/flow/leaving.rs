@@ -8,6 +8,7 @@
 //! them.
 
 use crate::base::ids::ServerId;
+use crate::base::pin_reason::Cleanup;
 use crate::base::reasons::Passing;
 use crate::base::request::Request;
 use crate::base::settings::PoolMode;
@@ -178,6 +179,12 @@ impl Pooler {
             return self.close_server(now, id, "reset query failed");
         }
         debug_assert!(server.is_clean());
+        let cleanup = std::mem::replace(&mut server.session.cleanup, Cleanup::Nothing);
+        if cleanup == Cleanup::Settings
+            && let Some(mut reply) = self.replying(now, id)
+        {
+            reply.forget_explicit_settings();
+        }
         match self.at(id).shows_traces() {
             Some(reason) => self.close_server(now, id, reason),
             None => self.server_is_free(now, id),

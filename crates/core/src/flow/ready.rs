@@ -44,7 +44,8 @@ impl Reply<'_> {
         let server = &mut *self.server;
         server.conversation.intake = Intake::Requests;
         let worked = self.now.us_since(server.conversation.request_time);
-        let defined = server.session.defines && status == TransactionStatus::Idle;
+        let session = &server.session;
+        let defined = session.defines && (status == TransactionStatus::Idle || session.publishes);
         server.conversation.ready_time = self.now;
         server.conversation.request_time = self.now;
         let is_usual = server.is_usual() && entry.to == To::Forward && entry.ready == Ready::Passes;

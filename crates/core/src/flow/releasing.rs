@@ -15,6 +15,7 @@ use crate::session::catalogs::may_read_now;
 use crate::state::pins::Pins;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::ServerPhase;
+use rand_core::RngCore;
 
 impl Reply<'_> {
     /// Gives back a server that its client no longer needs, if nothing else must be done with it and no client waits
@@ -61,8 +62,12 @@ impl Pooler {
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
-        let discards = std::mem::replace(&mut server.session.cleanup, Cleanup::Nothing) == Cleanup::Discard
-            && server.close_reason.is_none();
+        let cleanup = std::mem::replace(&mut server.session.cleanup, Cleanup::Nothing);
+        let cleanup = if server.close_reason.is_none() {
+            cleanup
+        } else {
+            Cleanup::Nothing
+        };
         let mut listens = None;
         if let Some(client) = client_id.and_then(|c| self.clients.get_mut(c.0)) {
             client.link = None;
@@ -76,6 +81,7 @@ impl Pooler {
         let session = pool.settings.mode == PoolMode::Session;
         let used_by_clients = pool.key.kind == PoolKind::Clients;
         let replication = pool.key.kind.is_replication();
+        let shares = pool.shares_sessions() && !is_console;
         if let Some(client_id) = listens {
             self.listen(now, |listening| listening.hear(client_id));
         }
@@ -85,10 +91,14 @@ impl Pooler {
         if leaves_traces {
             return self.close_server(now, server_id, CloseReason::TracesLeft.text());
         }
-        if discards {
+        if cleanup == Cleanup::Discard {
             self.shared.state_stats.discards += 1;
             self.server_mut(server_id).held.temporary_objects(false);
             return self.at(server_id).reset_session(now, "DISCARD ALL");
+        }
+        if cleanup == Cleanup::Settings && shares {
+            let seed = self.random.next_u32();
+            return self.at(server_id).reset_settings(now, seed);
         }
         let reset = used_by_clients && !is_console && (session || self.shared.settings.server_reset_query_always);
         if reset && self.shared.settings.server_reset_query.is_some() {

@@ -52,7 +52,7 @@ impl Exchange<'_> {
     #[cold]
     fn stops_with_wish(&mut self, step: Step, message: &Message<'_>, at: &mut usize) -> Stopped {
         match self.wish.take() {
-            Some(Wish::CatalogRead) => Stopped::CatalogTold {
+            Some(Wish::CatalogNews) => Stopped::CatalogTold {
                 goes_on: self.takes_step(step, message, at),
             },
             // The message is handled again after its wish was granted.

@@ -47,7 +47,7 @@ impl Pooler {
                 match exchange.pass(input, &mut at) {
                     Stopped::Done => return at,
                     Stopped::CatalogTold { goes_on } => {
-                        self.tell_untold_pools();
+                        self.tell_catalog_news(now);
                         if goes_on {
                             continue;
                         }
@@ -138,7 +138,7 @@ impl Pooler {
                     text.feed(&available[..bytes]);
                     if rest == 0 {
                         self.between(now, id, server_id).sent_text_ends();
-                        self.tell_untold_pools();
+                        self.tell_catalog_news(now);
                     }
                 }
                 self.shared.outbox.forward(server_id.into(), at..at + bytes);
@@ -258,9 +258,9 @@ impl Pooler {
     ) -> Step {
         let mut granted = Granted::default();
         loop {
-            self.tell_untold_pools();
+            self.tell_catalog_news(now);
             match wish {
-                Wish::CatalogRead => return step,
+                Wish::CatalogNews => return step,
                 Wish::Fail { message, detail } => {
                     self.fail_client(now, id, Trouble::ProtocolViolation, &message, &detail, "");
                     return Step::Closed;

@@ -11,6 +11,7 @@
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Messages, Step};
+use crate::base::pin_reason::Cleanup;
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Acquired, Waiting};
 use crate::base::settings::PoolMode;
@@ -34,6 +35,9 @@ const SCHEMA_WOULD_SHOW: &str = "its temporary schema would show";
 
 /// Asks whether the session has a schema for temporary objects.
 const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
+
+/// Resets the settings as DISCARD ALL does, and keeps everything else.
+const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL";
 
 /// Asks the same, and has the session's statistics reported now, as at its end.
 const REMAINS_AND_FLUSH: &str =
@@ -179,6 +183,18 @@ impl ServerSide<'_> {
         let flushes = self.pool.settings.mode == PoolMode::Session && reports_when_told(self.server);
         let question = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
         self.server.session.probe = Some(Box::default());
+        self.asks(To::Probe, |r| r.query(question.as_bytes()));
+    }
+
+    /// Resets what code of unknown effect may have left and no probe shows: custom settings of any name, and the seed of
+    /// random(). `seed` chooses the next one.
+    pub(crate) fn reset_settings(&mut self, now: Time, seed: u32) {
+        self.shared.state_stats.resets += 1;
+        self.server.session.cleanup = Cleanup::Settings;
+        self.internal_query(now, ServerPhase::Resetting, RESET_SETTINGS);
+        self.server.session.probe = Some(Box::default());
+        let seed = f64::from(seed) / f64::from(u32::MAX);
+        let question = format!("SELECT pg_catalog.setseed({seed:.10}); {REMAINS}");
         self.asks(To::Probe, |r| r.query(question.as_bytes()));
     }
 

@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::state::followed::Followed;
 use crate::statements::ends::Ends;
 use crate::upstream::entry::Expect;
-use pgweir_sql::Statement;
+use pgweir_sql::{Effects, Statement};
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 
 /// The most names kept for one client; further statements are not followed.
@@ -35,10 +35,9 @@ impl Exchange<'_> {
                 return Step::NeedBytes;
             } else if let Ok(parse) = Parse::read(message.body()) {
                 let verdict = pgweir_sql::classify(parse.query);
-                self.follow(&parse, &verdict);
-                let waits = self.inspect_text(message, Some(parse.query), &verdict);
-                if let Err(step) = waits {
-                    return step;
+                match self.inspect_text(message, Some(parse.query), &verdict) {
+                    Ok(effects) => self.follow(&parse, &verdict, effects),
+                    Err(step) => return step,
                 }
             }
         }
@@ -46,8 +45,8 @@ impl Exchange<'_> {
     }
 
     /// Keeps the name of a statement that is to be followed, and forgets what the name meant before.
-    fn follow(&mut self, parse: &Parse<'_>, verdict: &Statement) {
-        let found = Followed::of(parse, verdict);
+    fn follow(&mut self, parse: &Parse<'_>, verdict: &Statement, effects: Effects) {
+        let found = Followed::of(parse, verdict, effects);
         let client = &mut *self.client;
         client.session.followed.retain(|f| *f.name != *parse.name);
         let room = client.session.followed.len() < FOLLOWED_MAX;
@@ -75,6 +74,10 @@ impl Exchange<'_> {
         let statement = client.session.followed.iter().find(|f| *f.name == *names.statement);
         let returns = statement.and_then(|f| f.returns.clone());
         let ends_all = statement.is_some_and(|f| f.ends_all);
+        if statement.is_some_and(|f| f.defines) {
+            self.defines(b"");
+        }
+        let client = &mut *self.client;
         client.statements.binds(names.portal, ends_all.then_some(Ends::All));
         if let Some(returns) = returns {
             client.session.bound_reset = Some(Box::new((names.portal.into(), returns)));

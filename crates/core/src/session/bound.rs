@@ -47,9 +47,9 @@ impl Exchange<'_> {
         if effects.intersects(ASKS_LAST) && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));
         }
-        let (of_text, text) = (statement.effects, &statement.query);
+        let text = &statement.query;
         if !ends_statements(&statement.verdict)
-            && let Some(step) = self.minds_sequences(message, of_text, effects, text)
+            && let Some(step) = self.minds_sequences(message, effects, text)
         {
             return Some(step);
         }

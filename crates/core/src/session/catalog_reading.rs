@@ -1,10 +1,8 @@
 //! Reading a catalog: what is sent to the server that reads it.
 
-use crate::base::deeds::Deed;
 use crate::base::time::Time;
 use crate::catalog::code::Draft;
 use crate::catalog::schedule::Reading;
-use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
@@ -77,21 +75,5 @@ impl ServerSide<'_> {
         }
         self.asks(To::Probe, |r| r.sync());
         self.shared.state_stats.catalog_reads += 1;
-    }
-}
-
-impl Reply<'_> {
-    /// A transaction has ended that may have changed what code the database runs.
-    #[cold]
-    pub(crate) fn note_definitions(&mut self) {
-        // The requests behind it may change more.
-        self.server.session.defines = !self.server.conversation.queue.is_empty();
-        if self.shared.settings.keeps_sessions && self.pool.shares_sessions() {
-            self.deeds.push(Deed::DoubtCatalog);
-            if self.server.session.changes_defaults {
-                self.server.session.changes_defaults = self.server.session.defines;
-                self.deeds.push(Deed::ReplaceServers);
-            }
-        }
     }
 }

@@ -14,11 +14,13 @@
 use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
 use crate::base::request::LogLevel;
+use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::catalog::code::Draft;
 use crate::catalog::known::Known;
-use crate::catalog::schedule::{PAUSE_MIN, PAUSE_TIMES, Reading};
+use crate::catalog::schedule::{PAUSE_MIN, PAUSE_TIMES, Reading, State};
 use crate::pools::pool::{self, Pool};
+use crate::server::Server;
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +52,7 @@ pub(crate) fn may_read_now(pool: &Pool, now: Time, claimed: bool) -> bool {
 pub(crate) struct CatalogNews<'a> {
     pub(crate) shared: &'a mut Shared,
     pub(crate) pools: &'a mut [Option<Pool>],
+    pub(crate) servers: &'a Slab<Server>,
 }
 
 impl CatalogNews<'_> {
@@ -72,34 +75,69 @@ impl CatalogNews<'_> {
 
     /// The knowledge of a database's catalog is no longer valid: its servers were replaced or changed.
     pub(crate) fn doubt(&mut self, now: Time, pool_id: PoolId) {
-        let database = pool::of(self.pools, pool_id).catalog_key();
-        let identity = match self.shared.catalogs.by_database.get(&database) {
-            Some(state) => state.read.identity.clone(),
-            None => return,
-        };
-        // Other names of its host may lead to the same database.
-        let mut doubted = Vec::new();
-        for (other, state) in &mut self.shared.catalogs.by_database {
-            if *other == database || identity.is_some() && state.read.identity == identity {
+        for database in self.names_of(pool_id) {
+            if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
                 state.doubts(now);
-                doubted.push(other.clone());
             }
-        }
-        for database in doubted {
             self.tell_pools(&database);
         }
+    }
+
+    /// A request that may commit definitions was sent to a server of this pool: what is known of the catalog is no
+    /// longer valid. It is read again after the answer. Returns the pools of the database whose servers are shared.
+    pub(crate) fn code_may_change(&mut self, pool_id: PoolId) -> Vec<PoolId> {
+        let databases = self.names_of(pool_id);
+        for database in &databases {
+            if let Some(state) = self.shared.catalogs.by_database.get_mut(database) {
+                state.changes();
+            }
+            self.tell_pools(database);
+        }
+        let pools = pool::ids(self.pools).into_iter();
+        let pools = pools.filter(|&id| databases.contains(&pool::of(self.pools, id).catalog_key()));
+        pools.filter(|&id| self.shares_sessions(id)).collect()
+    }
+
+    /// The keys under which the catalog of a pool's database is known: several names of its host may lead there.
+    fn names_of(&self, pool_id: PoolId) -> Vec<Arc<str>> {
+        let database = pool::of(self.pools, pool_id).catalog_key();
+        let states = &self.shared.catalogs.by_database;
+        let identity = states.get(&database).and_then(|state| state.read.identity.as_ref());
+        let is_same = |other: &Arc<str>, state: &State| {
+            *other == database || identity.is_some() && state.read.identity.as_ref() == identity
+        };
+        let found = states.iter().filter(|(other, state)| is_same(other, state));
+        found.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether an unanswered request may commit definitions in this pool's database.
+    fn is_being_changed(&self, pool_id: PoolId) -> bool {
+        let mut changing = self
+            .servers
+            .iter()
+            .filter(|(_, server)| server.session.publishes)
+            .peekable();
+        if changing.peek().is_none() {
+            return false;
+        }
+        let databases = self.names_of(pool_id);
+        changing.any(|(_, server)| databases.contains(&pool::of(self.pools, server.pool).catalog_key()))
     }
 
     /// Lets a server without a client read the catalog now, if a reading is due. Returns the version that the server
     /// reads.
     pub(crate) fn begin_reading(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> Option<u64> {
+        let is_being_changed = self.is_being_changed(pool_id);
         let pool = pool::of(self.pools, pool_id);
         let (database, anyone_waits) = (pool.catalog_key(), !pool.waiting.is_empty());
         let state = self.shared.catalogs.by_database.get_mut(&database)?;
         if state.reader.is_some() || state.due.is_none_or(|due| due > now) {
             return None;
         }
-        let has_time = state.tried_at.is_some() && anyone_waits;
+        if is_being_changed && state.tried_at.is_some() {
+            return None;
+        }
+        let has_time = state.holds && anyone_waits;
         if has_time && now - *state.put_off.get_or_insert(now) < PATIENCE {
             return None;
         }
@@ -200,7 +238,8 @@ impl CatalogNews<'_> {
             told(|p| p.catalog.as_ref().is_some_and(|known| known.matters())),
             told(|p| p.reading_due.is_some()),
         );
-        (self.shared.catalogs.any_known, self.shared.catalogs.any_due) = (any_known, any_due);
+        let any_defines = self.servers.iter().any(|(_, server)| server.session.defines);
+        (self.shared.catalogs.any_known, self.shared.catalogs.any_due) = (any_known || any_defines, any_due);
     }
 
     fn tell_one_pool(&mut self, pool_id: PoolId) {

@@ -173,18 +173,20 @@ impl Exchange<'_> {
         text: &[u8],
         verdict: &pgweir_sql::Statement,
     ) -> Option<Step> {
-        let of_text = effects;
         let effects = self.effects_of_names(text, effects);
         if !self.keeps_session() {
             self.to().before_text(effects, None);
             self.to().note_traces(effects);
+            if effects.intersects(Effects::DEFINES) {
+                self.defines(text);
+            }
             return None;
         }
         if effects.intersects(ASKS_LAST) && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));
         }
         if !ends_statements(verdict)
-            && let Some(step) = self.minds_sequences(message, of_text, effects, text)
+            && let Some(step) = self.minds_sequences(message, effects, text)
         {
             return Some(step);
         }
@@ -240,19 +242,12 @@ impl Exchange<'_> {
             return None;
         }
         let effects = self.effects_of_names_in(statement);
-        let (of_text, text) = (statement.effects, &statement.query);
-        self.minds_sequences(message, of_text, effects, text)
+        let text = &statement.query;
+        self.minds_sequences(message, effects, text)
     }
 
     /// Calls [`Exchange::uses_sequences`] with the effects of the text and of the statements that it names.
-    pub(super) fn minds_sequences(
-        &mut self,
-        message: &Message<'_>,
-        of_text: Effects,
-        effects: Effects,
-        text: &[u8],
-    ) -> Option<Step> {
-        let mut effects = self.to().sequence_effects(of_text, effects);
+    pub(super) fn minds_sequences(&mut self, message: &Message<'_>, mut effects: Effects, text: &[u8]) -> Option<Step> {
         for statement in self.statements_mentioned(effects, text) {
             effects |= self.effects_of_names_in(&statement);
         }

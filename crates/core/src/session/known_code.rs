@@ -16,7 +16,9 @@ impl ServerSide<'_> {
 
     #[cold]
     fn pool_knows_names(&self) -> bool {
-        self.shared.shapes.any_hides_ascii || self.pool.catalog.as_ref().is_some_and(|known| known.matters())
+        self.shared.shapes.any_hides_ascii
+            || self.server.session.defines
+            || self.pool.catalog.as_ref().is_some_and(|known| known.matters())
     }
 
     /// Whether a text mentions a function that calls LISTEN or UNLISTEN.
@@ -35,12 +37,12 @@ impl ServerSide<'_> {
     /// A prepared statement is about to be executed.
     pub(crate) fn runs_names_in(&mut self, statement: &Statement) {
         if let Some(known) = self.known_by() {
-            let found = known.effects_of_prepared(statement);
+            let found = known.effects_of_prepared(statement) | known.effects_of_any();
             self.may_run(found);
         }
     }
 
-    fn may_run(&mut self, found: Effects) {
+    pub(super) fn may_run(&mut self, found: Effects) {
         self.server.session.may_set(found);
         if found.intersects(Effects::CODE) {
             self.doubt_statements();
@@ -59,11 +61,6 @@ impl ServerSide<'_> {
         !self.knows_names() || self.known_by().is_none_or(is_nothing)
     }
 
-    /// Whether the catalog that is known of the server's database is up to date.
-    pub(crate) fn catalog_holds(&mut self) -> bool {
-        self.known_by().is_none_or(|known| known.holds)
-    }
-
     fn known_by(&mut self) -> Option<&mut Known> {
         self.pool.catalog.as_deref_mut()
     }
@@ -74,6 +71,7 @@ impl Exchange<'_> {
     /// of the text itself.
     pub(crate) fn effects_of_names(&mut self, text: &[u8], effects: Effects) -> Effects {
         let own = effects.without(Effects::ROUTINES);
+        self.may_publish(text);
         let Some(known) = self.to().pool.catalog.as_deref_mut() else {
             return own;
         };
@@ -81,9 +79,17 @@ impl Exchange<'_> {
             return own;
         }
         let (found, any) = (known.effects_of(text, effects), known.effects_of_any());
-        self.to().may_run(found);
+        self.to().may_run(found | any);
         self.meets_unknown(found);
+        self.runs_any(any);
         (own | self.shared.mentioned(found, effects) | any).without(Effects::ROUTINES)
+    }
+
+    /// A text runs; `any`: what every text may do, because the catalog is not up to date.
+    fn runs_any(&mut self, any: Effects) {
+        if !any.is_empty() && self.keeps_session() {
+            self.server.session.has_run_unknown_code();
+        }
     }
 
     /// A text calls a routine that the catalog does not know: the routine was created after the reading.
@@ -91,7 +97,7 @@ impl Exchange<'_> {
         if found.contains(UNKNOWN) {
             let now = self.now;
             self.to().catalog_may_be_old(now);
-            self.wish.get_or_insert(Wish::CatalogRead);
+            self.wish.get_or_insert(Wish::CatalogNews);
         }
     }
 
@@ -99,6 +105,7 @@ impl Exchange<'_> {
     /// verdict is kept.
     pub(crate) fn effects_of_names_in(&mut self, statement: &Statement) -> Effects {
         let own = statement.effects.without(Effects::ROUTINES);
+        self.may_publish(&statement.query);
         let Some(known) = self.to().pool.catalog.as_deref_mut() else {
             return own;
         };
@@ -107,6 +114,7 @@ impl Exchange<'_> {
         }
         let (found, any) = (known.effects_of_prepared(statement), known.effects_of_any());
         self.meets_unknown(found);
+        self.runs_any(any);
         (own | self.shared.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
     }
 

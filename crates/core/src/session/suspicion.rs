@@ -118,13 +118,16 @@ impl Exchange<'_> {
         if hidden.len() < named {
             effects |= Effects::UNTOLD;
         }
-        if effects.intersects(Effects::DEFINES | Effects::TEMPORARY) {
-            let server = &mut *self.server;
-            server.session.defines |= effects.intersects(Effects::DEFINES);
-            server.session.changes_defaults |= pgweir_sql::changes_defaults(text);
-            if effects.intersects(Effects::TEMPORARY) {
-                server.held.temporary_objects(true);
-            }
+        if effects.intersects(Effects::TEMPORARY) {
+            self.server.held.temporary_objects(true);
+        }
+        if effects.intersects(Effects::DEFINES) {
+            self.defines(text);
+            // The client may run at once what it has defined.
+            effects |= Effects::CODE;
+            self.server.session.has_run_unknown_code();
+        } else if effects.contains(pgweir_sql::UNREAD) && self.server.session.defines {
+            self.publishes();
         }
         for name in &hidden {
             self.note_custom_setting(name);

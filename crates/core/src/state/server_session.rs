@@ -37,8 +37,10 @@ pub(crate) struct ServerSession {
     pub(crate) probe: Option<Box<Probe>>,
     /// A step of moving channels has failed (see `listening/handover`); its ReadyForQuery follows.
     pub(crate) move_failed: bool,
-    /// A request that was sent to the server may change what code the database runs.
+    /// A request that was sent to the server may change what code the database runs. The transaction has not ended.
     pub(crate) defines: bool,
+    /// An unanswered request may have committed such a change.
+    pub(crate) publishes: bool,
     /// A request that was sent to the server may change the settings that new sessions begin with.
     pub(crate) changes_defaults: bool,
     /// The cleanup that the server needs before another client gets it.
@@ -76,6 +78,7 @@ impl ServerSession {
             probe: None,
             move_failed: false,
             defines: false,
+            publishes: false,
             changes_defaults: false,
             cleanup: Cleanup::Nothing,
             last_client: None,
@@ -97,6 +100,12 @@ impl ServerSession {
         if effects.intersects(Effects::LOCAL) && self.before_local.is_none() {
             self.before_local = Some(self.shape.clone());
         }
+    }
+
+    /// The server has run code that was not known, so its settings are reset before another client gets it.
+    #[cold]
+    pub(crate) fn has_run_unknown_code(&mut self) {
+        self.cleanup = self.cleanup.max(Cleanup::Settings);
     }
 
     /// The transaction has ended, and with it the settings of SET LOCAL.

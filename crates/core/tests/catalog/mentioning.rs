@@ -1,7 +1,7 @@
 //! Statements that mention a name of the catalog are followed by a probe.
 
 use crate::readings::{
-    OBJECTS, PAUSE, SIZE_2, SOURCES, asks, catalog_is_empty, is_asked, is_probed, nothing_found, rig, start,
+    OBJECTS, PAUSE, SIZE_2, SOURCES, asks, catalog_is_empty, is_probed, nothing_found, rig, settles, start,
 };
 use crate::rig::Rig;
 use pgweir_wire::TransactionStatus::Idle;
@@ -88,7 +88,9 @@ fn a_prepared_statement_is_judged_again_when_the_catalog_has_been_read_again() {
         client,
         "create or replace function harmless() returns void language plpgsql as 'begin listen x; end'",
     );
+    nothing_found(&mut rig, server);
     assert_eq!(rig.server_of(client), None);
+    rig.serves(server, "RESET");
     let sources = [["16401", "p", "begin set work_mem = '1MB'; end"]];
     rig.tells_catalog(server, &OBJECTS, &sources);
     assert!(run(&mut rig));
@@ -106,14 +108,15 @@ fn until_the_catalog_has_been_read_again_every_statement_is_code() {
         maker,
         "create trigger t before insert on x execute function f()",
     );
-    assert!(is_asked(&mut rig, server), "nobody waits for it");
+    let reading = settles(&mut rig, server);
+    assert!(!reading.is_empty(), "nobody waits for it");
     rig.says(user, |w| w.query(b"insert into x values (1)"));
     rig.servers_log_in();
     assert_ne!(rig.server_of(user), Some(server));
     let other = rig.server_of(user).expect("linked");
     rig.completes(other, "INSERT 0 1");
     assert!(is_probed(&mut rig, other));
-    catalog_is_empty(&mut rig, server);
+    catalog_is_empty(&mut rig, server, &reading);
     asks(&mut rig, maker, "insert into x values (1)");
     assert_eq!(rig.server_of(maker), None, "known again");
 }

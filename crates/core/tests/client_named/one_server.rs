@@ -104,7 +104,7 @@ impl Scripted {
                 self.fails(rig, server, "42P03", "cursor already exists");
             }
             ["Bind", _, statement] => {
-                self.bound = self.statements[statement].clone();
+                self.bound = self.statements.get(statement).cloned().unwrap_or_default();
                 rig.says(server, |w| w.empty(b'2'));
             }
             ["Close", name] => {

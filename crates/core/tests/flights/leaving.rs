@@ -47,7 +47,12 @@ fn a_lost_server_costs_only_whom_it_worked_for() {
     let up = rig.servers_log_in()[0];
     assert_eq!(rig.told(up), ["Query select 'b'"], "in order");
     rig.completes(up, "SELECT 1");
-    assert_eq!(rig.told(up).last().unwrap(), "Query select 'c'");
+    // The catalog may be another one: a reset comes in between.
+    while let told = rig.told(up)
+        && !told.iter().any(|m| m == "Query select 'c'")
+    {
+        rig.replies(up, &told, Some("RESET"), |w, _| w.command_complete("DISCARD SEQUENCES"));
+    }
     rig.completes(up, "SELECT 2");
     assert_eq!(rig.told(crowd[1]), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
     assert_eq!(rig.told(crowd[2]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);

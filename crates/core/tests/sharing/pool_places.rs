@@ -171,5 +171,6 @@ fn an_idle_server_takes_the_place_of_one_that_fails_its_test() {
     rig.server_dies(tested[0]);
     assert_eq!(rig.told(idle[0]), ["Query select 1"], "it is tested instead");
     rig.completes(idle[0], "SELECT 1");
+    rig.tells_catalog(idle[0], &[], &[]);
     assert_eq!(rig.told(idle[0]), ["Query select 'second'"]);
 }

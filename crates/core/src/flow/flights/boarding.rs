@@ -270,7 +270,7 @@ impl Pooler {
         let stopped = self.between(now, id, server_id).pass(&flight.bytes, &mut at);
         self.shared.outbox.ends_kept();
         if let Stopped::CatalogTold { .. } = stopped {
-            self.tell_untold_pools();
+            self.tell_catalog_news(now);
         }
         let exchange = self.between(now, id, server_id);
         let (client, server) = (exchange.client, exchange.server);
