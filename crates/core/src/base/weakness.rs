@@ -38,6 +38,10 @@ pub enum Weakness {
     ServesNewestFirst,
     /// When a client leaves, the first of its unanswered segments is cancelled, and those behind run without it.
     CancelsAmongSegments,
+    /// Texts that servers are running count as what they were when they were sent, although code is changed meanwhile.
+    TrustsRunningTexts,
+    /// What no probe shows is not reset behind code of unknown effect.
+    KeepsUnknownSettings,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -52,7 +56,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 15] = [
+    pub const ALL: [Weakness; 17] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -68,5 +72,7 @@ impl Weakness {
         Weakness::ForgetsToCharge,
         Weakness::ServesNewestFirst,
         Weakness::CancelsAmongSegments,
+        Weakness::TrustsRunningTexts,
+        Weakness::KeepsUnknownSettings,
     ];
 }

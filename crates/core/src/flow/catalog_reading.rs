@@ -4,6 +4,7 @@ use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::catalog::schedule::Reading;
 use crate::client::Client;
 use crate::pooler::Pooler;
@@ -25,7 +26,9 @@ impl Pooler {
     #[cold]
     pub(crate) fn tell_catalog_news(&mut self, now: Time) {
         for server_id in std::mem::take(&mut self.shared.catalogs.published) {
-            self.code_may_change(now, server_id);
+            if !self.is_weak(Weakness::TrustsRunningTexts) {
+                self.code_may_change(now, server_id);
+            }
         }
         self.catalogs().tell_untold();
     }

@@ -8,6 +8,7 @@ use crate::base::reasons::Acquired;
 use crate::base::request::Request;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::flow::logins::opening::servers_soon_free;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
@@ -96,7 +97,7 @@ impl Pooler {
             self.server_mut(server_id).held.temporary_objects(false);
             return self.at(server_id).reset_session(now, "DISCARD ALL");
         }
-        if cleanup == Cleanup::Settings && shares {
+        if cleanup == Cleanup::Settings && shares && !self.is_weak(Weakness::KeepsUnknownSettings) {
             let seed = self.random.next_u32();
             return self.at(server_id).reset_settings(now, seed);
         }

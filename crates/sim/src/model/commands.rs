@@ -48,6 +48,7 @@ impl Session {
                 None => shared.table.remove(key),
             };
         }
+        shared.code = self.transaction.code.take().unwrap_or(shared.code);
         self.settings.commit();
         self.commit_objects(shared);
         self.end_transaction();
@@ -104,6 +105,7 @@ impl Session {
         if let Some(level) = self.transaction.levels.last() {
             self.settings.restore(&level.settings);
             self.transaction.writes = level.writes.clone();
+            self.transaction.code = level.code;
             self.transaction.temporary = level.temporary.clone();
             self.transaction.temporary_schema = level.temporary_schema;
             self.transaction.announced = level.announced.clone();

@@ -1,5 +1,6 @@
 //! Cursors: the rows of a statement, and where each comes from.
 
+use super::code::Code;
 use super::error::ServerError;
 use super::expression::Expression;
 use super::function::Environment;
@@ -48,6 +49,8 @@ pub(super) enum Rows {
     /// Settings that the session has set, and these custom ones.
     Made(Vec<String>),
     Given(VecDeque<Vec<Value>>),
+    /// What the function returns that does this.
+    Changing(Code),
     Show(String),
     Sleep {
         us: u64,
@@ -227,6 +230,14 @@ impl Session {
             Rows::Made(names) => {
                 cursor.rows = Rows::Given(self.rows_of_settings(std::mem::take(names)));
                 return self.next_row(cursor);
+            }
+            Rows::Changing(code) => {
+                let sets = code.sets();
+                cursor.rows = Rows::End;
+                if let Some((name, value)) = sets {
+                    self.settings.set(name, Some(value), false)?;
+                }
+                vec![Value::Text("x".into())]
             }
             Rows::Given(rows) => match rows.pop_front() {
                 Some(row) => row,

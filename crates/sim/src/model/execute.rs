@@ -1,6 +1,7 @@
 //! Running statements.
 
 use super::audit;
+use super::code::Code;
 use super::cursor::{Cursor, Rows};
 use super::error::ServerError;
 use super::session::{Caller, Phase, Session};
@@ -62,6 +63,9 @@ impl Session {
             Some(Statement::TiesOf { locks, but }) => rows_alone(Rows::Ties { locks, but }),
             Some(Statement::Remains) => rows_alone(Rows::Remains),
             Some(Statement::MadeAnd(names)) => rows_alone(Rows::Made(names)),
+            Some(Statement::CallChanging) => rows_alone(Rows::Changing(self.code(shared))),
+            Some(Statement::Objects) => rows_alone(Code::object()),
+            Some(Statement::Sources) => rows_alone(self.code(shared).source_row()),
             Some(Statement::Channels) => {
                 let channels = self.channels.iter().map(|c| vec![Value::Text(c.clone())]);
                 rows_alone(Rows::Given(channels.collect()))
@@ -82,6 +86,11 @@ impl Session {
             }
             Some(statement) => Plan::Utility(statement),
         }
+    }
+
+    /// The function as this transaction sees it.
+    fn code(&self, shared: &Shared) -> Code {
+        self.transaction.code.unwrap_or(shared.code)
     }
 
     pub(super) fn row_description(&mut self, columns: &[Column], binary: &[bool]) {

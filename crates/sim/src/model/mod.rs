@@ -12,6 +12,7 @@
 mod analyse;
 pub mod audit;
 mod catalog_locks;
+pub mod code;
 mod commands;
 mod copy;
 mod cursor;

@@ -35,6 +35,7 @@
 //! session that is not modelled holds the advisory locks on keys below 0. A session reads notifications between its
 //! transactions. Internal questions about the session and about functions are known by their texts (`views.rs`).
 
+use super::code::Code;
 use super::error::ServerError;
 use super::expression::Expression;
 use super::objects::Announcement;
@@ -115,6 +116,15 @@ pub(super) enum Statement {
     Perform(Expression),
     /// DO that runs a statement.
     DoExecute(Box<Statement>),
+    /// CREATE OR REPLACE FUNCTION changing().
+    Define(Code),
+    /// SELECT changing().
+    CallChanging,
+    /// The pooler's readings of the catalog.
+    Objects,
+    Sources,
+    /// What the pooler resets after code of unknown effect.
+    ResetSettings,
     /// See `views.rs`.
     Ties,
     Remains,

@@ -1,5 +1,6 @@
 //! Transactions: blocks, savepoints and the one table.
 
+use super::code::Code;
 use super::objects::{Announcement, Temporary};
 use super::settings::Snapshot;
 use super::value::Value;
@@ -10,6 +11,7 @@ use std::rc::Rc;
 #[derive(Debug, Default)]
 pub struct Shared {
     pub(super) table: BTreeMap<i32, Value>,
+    pub(super) code: Code,
     /// All committed notifications, in the order of their commits.
     pub(super) notifications: Vec<Notification>,
 }
@@ -66,6 +68,7 @@ pub(super) struct Level {
     pub(super) id: u32,
     pub(super) settings: Snapshot,
     pub(super) writes: Rc<Writes>,
+    pub(super) code: Option<Code>,
     pub(super) temporary: Rc<Temporary>,
     pub(super) temporary_schema: bool,
     pub(super) announced: Rc<Vec<Announcement>>,
@@ -82,6 +85,8 @@ pub(super) struct Transaction {
     /// The transaction and its savepoints, outermost first; empty outside a transaction.
     pub(super) levels: Vec<Level>,
     pub(super) writes: Rc<Writes>,
+    /// The function, if the transaction has replaced it.
+    pub(super) code: Option<Code>,
     /// Temporary tables. They are rolled back with the transaction, and stay after a commit.
     pub(super) temporary: Rc<Temporary>,
     /// There is a schema for them, since the first one that was not rolled back.
@@ -99,6 +104,7 @@ impl Transaction {
             command_started: false,
             levels: Vec::new(),
             writes: Rc::default(),
+            code: None,
             temporary: Rc::default(),
             temporary_schema: false,
             announced: Rc::default(),
@@ -112,6 +118,7 @@ impl Transaction {
             id: self.next_level_id,
             settings,
             writes: self.writes.clone(),
+            code: self.code,
             temporary: self.temporary.clone(),
             temporary_schema: self.temporary_schema,
             announced: self.announced.clone(),

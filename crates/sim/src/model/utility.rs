@@ -166,6 +166,14 @@ impl Session {
                 self.portals.clear();
                 "DISCARD ALL".into()
             }
+            Statement::ResetSettings => {
+                self.settings.reset_all();
+                "RESET".into()
+            }
+            Statement::Define(code) => {
+                self.transaction.code = Some(code);
+                "CREATE FUNCTION".into()
+            }
             Statement::Discard(tag) => {
                 if tag == "DISCARD TEMP" {
                     self.transaction.temporary = Rc::default();

@@ -51,10 +51,13 @@ pub(super) const REMAINS_COLUMNS: [&str; 1] = ["?column?"];
 pub(super) const MADE_COLUMNS: [&str; 2] = ["name", "setting"];
 
 /// The beginnings of the statements that read what functions do to sessions.
-const CATALOG: [&str; 2] = ["WITH RECURSIVE calls AS (", "SELECT s.oid, s.language, "];
+const CATALOG: [&str; 2] = ["WITH RECURSIVE later AS (", "SELECT s.oid, s.language, "];
 
-/// A text for the model with the same result, no rows: the model has no functions.
-const NO_FUNCTIONS: &str = "select v from kv where k = 0-2000000000";
+/// Resets the settings of a session that has run code of unknown effect.
+const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL";
+
+/// The beginning of the text that seeds random(); the seed and [`REMAINS`] follow.
+const SEEDS: &str = "SELECT pg_catalog.setseed(";
 
 /// The question for the process id, which distinguishes other poolers.
 const WHOSE_SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
@@ -70,8 +73,7 @@ pub(super) fn in_other_words(text: &str) -> &str {
     if text.starts_with(CONNECTIONS_ALLOWED.0) {
         return CONNECTIONS_ALLOWED.1;
     }
-    let is_catalog = CATALOG.iter().any(|begin| text.starts_with(begin));
-    if is_catalog { NO_FUNCTIONS } else { text }
+    text
 }
 
 /// The statement by which the pooler sets settings.
@@ -82,16 +84,17 @@ const DISCARD_ALL: &str = "DISCARD ALL";
 
 /// Whether only the pooler sends such a text. Then it may read any catalog.
 pub(super) fn is_of_pooler(text: &[u8]) -> bool {
-    std::str::from_utf8(text).is_ok_and(|text| {
-        let reads = CATALOG.iter().any(|begin| text.starts_with(begin)) || question(text).is_some();
-        reads || text == SET_CONFIG || text == DISCARD_ALL
-    })
+    std::str::from_utf8(text).is_ok_and(|text| question(text).is_some() || text == SET_CONFIG || text == DISCARD_ALL)
 }
 
 /// The statement of a text, if it is one of these.
 pub(super) fn question(text: &str) -> Option<Statement> {
     match text {
         TIES => Some(Statement::Ties),
+        RESET_SETTINGS => Some(Statement::ResetSettings),
+        _ if text.starts_with(CATALOG[0]) => Some(Statement::Objects),
+        _ if text.starts_with(CATALOG[1]) => Some(Statement::Sources),
+        _ if text.starts_with(SEEDS) && text.ends_with(REMAINS) => Some(Statement::Remains),
         REMAINS | REMAINS_FLUSHED => Some(Statement::Remains),
         MADE => Some(Statement::Made),
         CHANNELS => Some(Statement::Channels),

@@ -270,7 +270,13 @@ impl World {
                     self.resume(id);
                 }
             }
-            Request::Log { level, text } => self.trace.line(self.now_us, || format!("{level:?} {text}")),
+            Request::Log { level, text } => {
+                self.trace.line(self.now_us, || format!("{level:?} {text}"));
+                // An internal statement has another text than the model's.
+                if text.contains("the model does not know") {
+                    self.fail(text);
+                }
+            }
             Request::Reload { .. }
             | Request::Configure(_)
             | Request::StopListening

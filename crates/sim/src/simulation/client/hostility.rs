@@ -1,6 +1,7 @@
 //! What clients send that break the protocol.
 
 use super::Client;
+use crate::model::code;
 
 /// How long a client stays that breaks the protocol, or has stopped in the midst of a message, microseconds.
 pub const STAYS_US_MAX: u64 = 100_000;
@@ -121,5 +122,45 @@ impl Client {
             }
             w.sync();
         }
+    }
+
+    /// A function that others call meanwhile is replaced, in one of several ways; and how long the client stays
+    /// afterwards at most, microseconds.
+    pub fn some_code(&mut self) -> (Vec<u8>, u64) {
+        let mut bytes = Vec::new();
+        let mut w = pgweir_wire::Writer::new(&mut bytes);
+        let (definitions, [call, call_later]) = (code::definitions(), code::calls());
+        let calls_percent = *self.random.pick(&[60, 90, 100, 100, 100]);
+        for _ in 0..self.random.between(1, 12) {
+            let definition = self.random.pick(&definitions).as_bytes();
+            let is_call = self.random.percent(calls_percent);
+            let text = if is_call { call.as_bytes() } else { definition };
+            match self.random.below(6) {
+                0 => {
+                    w.query(b"begin");
+                    w.query(text);
+                    let end = *self.random.pick(&["commit", "commit", "rollback"]);
+                    w.query(end.as_bytes());
+                }
+                1 => {
+                    w.parse(b"", text, &[0, 0]);
+                    w.bind_text(b"", &[]);
+                    w.execute();
+                    w.sync();
+                }
+                2 => {
+                    w.parse(b"code", text, &[0, 0]);
+                    w.sync();
+                    w.bind_text(b"code", &[]);
+                    w.execute();
+                    w.sync();
+                    w.close(b'S', b"code");
+                    w.sync();
+                }
+                3 | 4 if is_call => w.query(call_later.as_bytes()),
+                _ => w.query(text),
+            }
+        }
+        (bytes, 2 * STAYS_US_MAX)
     }
 }

@@ -86,7 +86,20 @@ impl Topology {
         }
         topology.choose_sizing(Random::new(seed ^ 0x512e_d000));
         topology.choose_queue(Random::new(seed ^ 0xfa19_0000));
+        topology.choose_code(Random::new(seed ^ 0xc0de_0000));
         topology
+    }
+
+    /// Sometimes the hostile clients replace a function that others of them call meanwhile.
+    fn choose_code(&mut self, mut r: Random) {
+        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
+        if is_shared && r.percent(35) {
+            self.replaces_code = true;
+            self.databases = 1;
+            (self.clients, self.sessions) = (r.between(4, 10), r.between(2, 6));
+            self.hostile_percent = r.between(30, 80);
+            self.client_limits_s = *r.pick(&[0, 20]);
+        }
     }
 
     /// The decisions that are older than all others, and what the others are without them.
@@ -156,6 +169,7 @@ impl Topology {
             lock_us_max: 0,
             role_defaults: Vec::new(),
             hostile_percent: 0,
+            replaces_code: false,
             client_limits_s: 0,
             long_messages: false,
             stray_copies: false,

@@ -118,6 +118,8 @@ pub struct Topology {
     pub role_defaults: Vec<RoleDefault>,
     /// Clients in a hundred that flood, stop in the midst of a message and guess internal names.
     pub hostile_percent: u64,
+    /// Instead they replace a function, and call it.
+    pub replaces_code: bool,
     /// query_timeout, client_idle_timeout and idle_transaction_timeout, seconds; 0 is off.
     pub client_limits_s: u64,
     /// Clients now and then send a message longer than 64 KiB.
