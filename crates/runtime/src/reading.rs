@@ -177,10 +177,15 @@ impl EventLoop {
     }
 
     /// Back-pressure: whether too much output waits for the connection that this one is linked to, or for this one
-    /// itself if it has no link.
+    /// itself if it is a client without a link. A server without a link is always read: while its replies wait,
+    /// PostgreSQL reads nothing, and the output for it would wait for ever.
     #[inline]
     fn is_held_back(&mut self, id: ConnectionId) -> bool {
-        let behind = self.pooler.linked(id).unwrap_or(id);
+        let behind = match (self.pooler.linked(id), id) {
+            (Some(other), _) => other,
+            (None, ConnectionId::Client(_)) => id,
+            (None, ConnectionId::Server(_)) => return false,
+        };
         self.connections.pending_bytes(behind) > PENDING_BYTES_MAX
     }
 

@@ -22,6 +22,26 @@ pub fn may_end_block(text: &[u8]) -> bool {
     statements(text).is_none_or(|all| all.iter().any(|s| ends(&s)))
 }
 
+/// Whether one of a text's statements is PREPARE TRANSACTION.
+pub fn prepares_transaction(text: &[u8]) -> bool {
+    any_begins(text, ["prepare", "transaction"])
+}
+
+/// Whether one of a text's statements is COMMIT PREPARED.
+pub fn commits_prepared(text: &[u8]) -> bool {
+    any_begins(text, ["commit", "prepared"])
+}
+
+fn any_begins(text: &[u8], words: [&str; 2]) -> bool {
+    let begins = |statement: &&[u8]| {
+        let mut lexer = Lexer::new(statement);
+        words
+            .iter()
+            .all(|word| lexer.next().is_some_and(|token| token.is(word)))
+    };
+    statements(text).is_none_or(|all| all.iter().any(|s| begins(&s)))
+}
+
 /// The prepared statements that a text deallocates one by one, in order.
 pub fn deallocated<C: FromIterator<Box<[u8]>>>(text: &[u8]) -> C {
     let name = |statement: &[u8]| match classify(statement) {

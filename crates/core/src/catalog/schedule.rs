@@ -25,6 +25,8 @@ pub(crate) struct Catalogs {
     pub(crate) any_due: bool,
     /// A database whose pools do not know yet that a reading is due.
     pub(crate) untold: Option<Arc<str>>,
+    /// Transactions with definitions may have been prepared (PREPARE TRANSACTION).
+    pub(crate) any_prepared: bool,
     /// Servers to which a request was sent that may commit definitions, and whose pools do not know it yet.
     pub(crate) published: Vec<ServerId>,
 }

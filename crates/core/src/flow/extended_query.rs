@@ -163,6 +163,12 @@ impl Exchange<'_> {
 
     /// Execute, which may run a DEALLOCATE or DISCARD ALL.
     pub(crate) fn execute(&mut self, message: &Message<'_>) -> Step {
+        if self.server.session.defines {
+            if !message.is_whole() {
+                return Step::NeedBytes;
+            }
+            self.execute_may_publish(message);
+        }
         if self.client.session.bound_reset.is_some() {
             return self.execute_reset(message);
         }

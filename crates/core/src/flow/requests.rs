@@ -121,7 +121,9 @@ impl Exchange<'_> {
             return false;
         }
         let statements = &self.client.statements;
-        let executes = statements.bound_ends.is_none() && self.client.session.bound_reset.is_none();
+        let executes = statements.bound_ends.is_none()
+            && self.client.session.bound_reset.is_none()
+            && !self.server.session.defines;
         let describes = statements.bound.is_none();
         let begin = *at;
         while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {

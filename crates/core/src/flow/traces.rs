@@ -190,6 +190,8 @@ impl ServerSide<'_> {
     /// random(). `seed` chooses the next one.
     pub(crate) fn reset_settings(&mut self, now: Time, seed: u32) {
         self.shared.state_stats.resets += 1;
+        // The code may have made others under the names of its statements.
+        self.doubt_statements();
         self.server.session.cleanup = Cleanup::Settings;
         self.internal_query(now, ServerPhase::Resetting, RESET_SETTINGS);
         self.server.session.probe = Some(Box::default());

@@ -6,7 +6,7 @@ use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;
 use pgweir_auth::{ClientAuthMethod, Password};
 use pgweir_config::hba::{ClientCert, Connection, LdapOptions, Method, Origin, Rule};
-use pgweir_config::{AuthType, Config};
+use pgweir_config::{AuthType, CONSOLE_DATABASE, Config};
 use std::sync::Arc;
 
 /// The PAM service, as in PgBouncer.
@@ -96,7 +96,8 @@ fn rule<'c>(config: &'c Config, accepted: &Accepted, encryption: Encryption<'_>,
         origin,
         database: &wishes.database,
         user: &wishes.user,
-        is_physical_replication: wishes.is_physical_replication(),
+        // The console is no database that could be replicated: its own rules count.
+        is_physical_replication: wishes.is_physical_replication() && wishes.database != CONSOLE_DATABASE,
     };
     let rules = &config.login_rules;
     rules.hba.as_ref()?.find(&connection, &rules.machine)

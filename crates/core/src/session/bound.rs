@@ -33,6 +33,7 @@ impl Exchange<'_> {
         }
         let mut mentioned = self.lend_to_bound(statement, effects);
         mentioned.effects |= self.effects_of_unknown(effects, &statement.verdict);
+        self.bind_may_publish(names.portal, &statement.query, effects);
         let values = message.is_whole().then(|| message.body());
         let effects = SearchPath::adds_to(effects, &statement.query, values);
         let effects = self.to().before_text(effects | mentioned.effects, Some(statement.id));
@@ -47,9 +48,9 @@ impl Exchange<'_> {
         if effects.intersects(ASKS_LAST) && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));
         }
-        let text = &statement.query;
+        let (of_text, text) = (statement.effects, &statement.query);
         if !ends_statements(&statement.verdict)
-            && let Some(step) = self.minds_sequences(message, effects, text)
+            && let Some(step) = self.minds_sequences(message, of_text, effects, text)
         {
             return Some(step);
         }

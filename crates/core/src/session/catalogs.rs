@@ -31,7 +31,8 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 /// How long a reading that is due lets waiting clients go first.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many readings in a row may fail before the pooler goes on with the last known catalog.
+/// After this many failed readings in a row the next one comes after [`AGE_MAX`]. If the servers were lost meanwhile, the
+/// pooler goes on with the last known catalog.
 const FAILURES_MAX: u32 = 3;
 
 /// SQLSTATEs, or classes of them, after which another try cannot succeed: no privilege, no such table or function, a
@@ -103,33 +104,31 @@ impl CatalogNews<'_> {
         let database = pool::of(self.pools, pool_id).catalog_key();
         let states = &self.shared.catalogs.by_database;
         let identity = states.get(&database).and_then(|state| state.read.identity.as_ref());
-        let is_same = |other: &Arc<str>, state: &State| {
-            *other == database || identity.is_some() && state.read.identity.as_ref() == identity
+        // A pool in session pooling reads no catalog, so only the name of its database is known.
+        let name = &*pool::of(self.pools, pool_id).settings.server_database;
+        let is_same = |other: &Arc<str>, state: &State| match (identity, &state.read.identity) {
+            _ if *other == database => true,
+            (Some(one), Some(two)) => one == two,
+            _ => other.strip_suffix(name).is_some_and(|host| host.ends_with(' ')),
         };
         let found = states.iter().filter(|(other, state)| is_same(other, state));
         found.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether an unanswered request may commit definitions in this pool's database.
-    fn is_being_changed(&self, pool_id: PoolId) -> bool {
-        let mut changing = self
-            .servers
-            .iter()
-            .filter(|(_, server)| server.session.publishes)
-            .peekable();
-        if changing.peek().is_none() {
-            return false;
-        }
-        let databases = self.names_of(pool_id);
-        changing.any(|(_, server)| databases.contains(&pool::of(self.pools, server.pool).catalog_key()))
+    /// Whether an unanswered request may commit definitions in this database.
+    fn is_being_changed(&self, database: &Arc<str>) -> bool {
+        let changing = self.servers.iter().filter(|(_, server)| server.session.publishes);
+        changing
+            .map(|(_, server)| self.names_of(server.pool))
+            .any(|names| names.contains(database))
     }
 
     /// Lets a server without a client read the catalog now, if a reading is due. Returns the version that the server
     /// reads.
     pub(crate) fn begin_reading(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> Option<u64> {
-        let is_being_changed = self.is_being_changed(pool_id);
         let pool = pool::of(self.pools, pool_id);
         let (database, anyone_waits) = (pool.catalog_key(), !pool.waiting.is_empty());
+        let is_being_changed = self.is_being_changed(&database);
         let state = self.shared.catalogs.by_database.get_mut(&database)?;
         if state.reader.is_some() || state.due.is_none_or(|due| due > now) {
             return None;
@@ -152,6 +151,7 @@ impl CatalogNews<'_> {
     /// A reading has ended, or has failed.
     pub(crate) fn reading_ended(&mut self, now: Time, pool_id: PoolId, reading: Reading) {
         let database = &pool::of(self.pools, pool_id).catalog_key();
+        let is_being_changed = self.is_being_changed(database);
         let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
             return;
         };
@@ -162,7 +162,7 @@ impl CatalogNews<'_> {
         match reading.failed {
             None => {
                 state.failures = 0;
-                state.holds = reading.version == state.version;
+                state.holds = reading.version == state.version && !is_being_changed;
                 if !state.holds {
                     state.wants(now);
                 }
@@ -171,9 +171,13 @@ impl CatalogNews<'_> {
             Some((sqlstate, message)) => {
                 let hopeless = HOPELESS.iter().any(|class| sqlstate.starts_with(class));
                 state.failures += 1;
-                if hopeless || state.failures >= FAILURES_MAX {
+                let gives_up = state.failures >= FAILURES_MAX;
+                // A server that was lost may have been lost because of the reading.
+                if hopeless || gives_up && sqlstate.is_empty() {
                     state.holds = true;
                 } else {
+                    // A client of the same role can cancel readings: nothing is trusted because of that.
+                    state.pause = if gives_up { AGE_MAX } else { state.pause };
                     state.wants(now);
                 }
                 // If the server was lost, that says nothing about its functions, so it is worth a warning only after
@@ -238,7 +242,8 @@ impl CatalogNews<'_> {
             told(|p| p.catalog.as_ref().is_some_and(|known| known.matters())),
             told(|p| p.reading_due.is_some()),
         );
-        let any_defines = self.servers.iter().any(|(_, server)| server.session.defines);
+        let any_defines =
+            self.shared.catalogs.any_prepared || self.servers.iter().any(|(_, server)| server.session.defines);
         (self.shared.catalogs.any_known, self.shared.catalogs.any_due) = (any_known || any_defines, any_due);
     }
 

@@ -9,13 +9,15 @@
 //! - no flight boards, and servers with flights are closed when those have landed.
 //!
 //! A definition inside a transaction block does nothing to others before the block ends. Until then only its own client
-//! is affected, whose later texts are read for those that may end the block.
+//! is affected, whose later texts are read for those that may end the block. A transaction that PREPARE TRANSACTION has
+//! ended may be committed by any client.
 
+use crate::base::message::Message;
 use crate::exchange::{Exchange, Wish};
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use pgweir_sql::Effects;
-use pgweir_wire::TransactionStatus;
+use pgweir_wire::{Reader, TransactionStatus};
 
 /// What SHOW PINS says about a client whose server ran a text while code was changed.
 const CHANGED_MEANWHILE: &[u8] = b"(code that was changed while it ran)";
@@ -39,7 +41,7 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
-    /// A text that may change what code the database runs is about to be sent.
+    /// A text that may change what code the database runs is about to be sent, or bound.
     #[cold]
     pub(crate) fn defines(&mut self, text: &[u8]) {
         let session = &mut self.server.session;
@@ -47,21 +49,62 @@ impl Exchange<'_> {
         session.changes_defaults |= pgweir_sql::changes_defaults(text);
         // From now on all texts of this server are read.
         self.shared.catalogs.any_known = true;
-        if !self.to().is_surely_in_block() || pgweir_sql::may_end_block(text) {
+    }
+
+    /// A Query is about to be sent; `text` is `None` if it has not been read. If its transaction has definitions, the
+    /// Query may commit them.
+    #[inline]
+    pub(crate) fn query_may_publish(&mut self, text: Option<&[u8]>) {
+        if self.concerns_definitions(text) {
+            let ends = text.is_none_or(pgweir_sql::may_end_block);
+            if ends || !self.to().is_surely_in_block() {
+                self.publishes();
+            }
+        }
+    }
+
+    /// A statement is about to be bound to a portal. Only an Execute of the portal may commit definitions.
+    #[inline]
+    pub(crate) fn bind_may_publish(&mut self, portal: &[u8], text: &[u8], effects: Effects) {
+        if self.concerns_definitions(Some(text)) {
+            let harmless = !effects.intersects(Effects::DEFINES) && !pgweir_sql::may_end_block(text);
+            self.server.session.harmless_portal = harmless.then(|| portal.into());
+        }
+    }
+
+    /// Execute in a transaction with definitions. Which statement it runs is known only of the portal that was bound
+    /// last.
+    #[cold]
+    pub(crate) fn execute_may_publish(&mut self, message: &Message<'_>) {
+        let portal = Reader::new(message.body()).cstr().ok();
+        let harmless = portal.is_some() && portal == self.server.session.harmless_portal.as_deref();
+        if !harmless || !self.to().is_surely_in_block() {
             self.publishes();
         }
     }
 
-    /// A text is about to be sent: if it may end a block with definitions, these may be committed.
+    /// Whether the server's transaction has definitions, or the text commits some that were prepared.
     #[inline]
-    pub(crate) fn may_publish(&mut self, text: &[u8]) {
-        if self.server.session.defines && pgweir_sql::may_end_block(text) {
-            self.publishes();
+    fn concerns_definitions(&mut self, text: Option<&[u8]>) -> bool {
+        if !self.server.session.defines && !self.shared.catalogs.any_prepared {
+            return false;
         }
+        self.concerns_prepared(text)
+    }
+
+    #[cold]
+    fn concerns_prepared(&mut self, text: Option<&[u8]>) -> bool {
+        if self.server.session.defines {
+            // Another client may commit the transaction.
+            self.shared.catalogs.any_prepared |= text.is_none_or(pgweir_sql::prepares_transaction);
+        } else if text.is_none_or(pgweir_sql::commits_prepared) {
+            self.defines(b"");
+        }
+        self.server.session.defines
     }
 
     /// The next request may commit definitions.
-    pub(crate) fn publishes(&mut self) {
+    fn publishes(&mut self) {
         if !std::mem::replace(&mut self.server.session.publishes, true) {
             self.shared.catalogs.published.push(self.server_id);
             self.wish.get_or_insert(Wish::CatalogNews);
@@ -73,8 +116,7 @@ impl Exchange<'_> {
     pub(crate) fn code_may_change(&mut self) {
         let hidden = self.settings_of_functions();
         self.suspect(Effects::CODE, CHANGED_MEANWHILE, hidden);
-        self.to().may_run(Effects::CODE);
-        self.server.session.has_run_unknown_code();
+        self.server.session.runs_unknown_code();
     }
 }
 
@@ -90,6 +132,7 @@ impl Reply<'_> {
         let session = &mut self.server.session;
         session.publishes &= goes_on;
         session.defines = more || !is_idle;
+        session.harmless_portal = session.harmless_portal.take().filter(|_| session.defines);
         if self.shared.settings.keeps_sessions {
             self.deeds.push(Deed::DoubtCatalog);
             if self.server.session.changes_defaults && is_idle {

@@ -99,7 +99,10 @@ impl Exchange<'_> {
                     return Err(step);
                 }
                 self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());
+            } else {
+                self.defines(b"");
             }
+            self.query_may_publish(None);
             return Ok(Effects::ALL);
         };
         if let pgweir_sql::Statement::SetLocal(name) = verdict {
@@ -122,12 +125,12 @@ impl Exchange<'_> {
             if let Some(step) = self.uses_sequences(Effects::CODE, message) {
                 return Err(step);
             }
-            let mut condensed = Box::<Condensed>::default();
-            condensed.feed(message.body());
-            self.client.long_text = Some(condensed);
-            if message.is_whole() {
-                self.long_text_ends();
-            }
+        }
+        let mut condensed = Box::<Condensed>::default();
+        condensed.feed(message.body());
+        self.client.long_text = Some(condensed);
+        if message.is_whole() {
+            self.long_text_ends();
         }
         Ok(Effects::ALL)
     }
@@ -147,10 +150,17 @@ impl Exchange<'_> {
             return;
         };
         let Some(text) = condensed.finish() else {
-            return self.suspect(UNREAD, b"(a long statement)", Vec::new());
+            match self.keeps_session() {
+                true => self.suspect(UNREAD, b"(a long statement)", Vec::new()),
+                false => self.defines(b""),
+            }
+            return self.query_may_publish(None);
         };
         let effects = pgweir_sql::effects(&text);
         let mut effects = self.effects_of_names(&text, effects);
+        if !self.keeps_session() {
+            return self.defines_in_session_pool(effects, &text);
+        }
         if effects.intersects(SearchPath::SETS) {
             // The value may be among the constants that were left out.
             effects |= Effects::TEMPORARY;
@@ -162,6 +172,15 @@ impl Exchange<'_> {
         if !effects.is_empty() {
             self.suspect_text(effects, &text, Vec::new());
         }
+        self.query_may_publish(Some(&text));
+    }
+
+    /// In session pooling only that matters to other clients of the database.
+    fn defines_in_session_pool(&mut self, effects: Effects, text: &[u8]) {
+        if effects.intersects(Effects::DEFINES) {
+            self.defines(text);
+        }
+        self.query_may_publish(Some(text));
     }
 
     /// `Some`: the text is not passed on now. Usually it is inspected again later, perhaps on another server.
@@ -173,20 +192,19 @@ impl Exchange<'_> {
         text: &[u8],
         verdict: &pgweir_sql::Statement,
     ) -> Option<Step> {
+        let of_text = effects;
         let effects = self.effects_of_names(text, effects);
         if !self.keeps_session() {
             self.to().before_text(effects, None);
             self.to().note_traces(effects);
-            if effects.intersects(Effects::DEFINES) {
-                self.defines(text);
-            }
+            self.defines_in_session_pool(effects, text);
             return None;
         }
         if effects.intersects(ASKS_LAST) && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));
         }
         if !ends_statements(verdict)
-            && let Some(step) = self.minds_sequences(message, effects, text)
+            && let Some(step) = self.minds_sequences(message, of_text, effects, text)
         {
             return Some(step);
         }
@@ -224,6 +242,7 @@ impl Exchange<'_> {
         if !effects.is_empty() {
             self.suspect_text(effects, text, mentioned.hidden);
         }
+        self.query_may_publish(Some(text));
         None
     }
 
@@ -242,12 +261,19 @@ impl Exchange<'_> {
             return None;
         }
         let effects = self.effects_of_names_in(statement);
-        let text = &statement.query;
-        self.minds_sequences(message, effects, text)
+        let (of_text, text) = (statement.effects, &statement.query);
+        self.minds_sequences(message, of_text, effects, text)
     }
 
     /// Calls [`Exchange::uses_sequences`] with the effects of the text and of the statements that it names.
-    pub(super) fn minds_sequences(&mut self, message: &Message<'_>, mut effects: Effects, text: &[u8]) -> Option<Step> {
+    pub(super) fn minds_sequences(
+        &mut self,
+        message: &Message<'_>,
+        of_text: Effects,
+        effects: Effects,
+        text: &[u8],
+    ) -> Option<Step> {
+        let mut effects = self.to().sequence_effects(of_text, effects);
         for statement in self.statements_mentioned(effects, text) {
             effects |= self.effects_of_names_in(&statement);
         }

@@ -18,6 +18,7 @@ impl ServerSide<'_> {
     fn pool_knows_names(&self) -> bool {
         self.shared.shapes.any_hides_ascii
             || self.server.session.defines
+            || self.shared.catalogs.any_prepared
             || self.pool.catalog.as_ref().is_some_and(|known| known.matters())
     }
 
@@ -37,12 +38,12 @@ impl ServerSide<'_> {
     /// A prepared statement is about to be executed.
     pub(crate) fn runs_names_in(&mut self, statement: &Statement) {
         if let Some(known) = self.known_by() {
-            let found = known.effects_of_prepared(statement) | known.effects_of_any();
+            let found = known.effects_of_prepared(statement);
             self.may_run(found);
         }
     }
 
-    pub(super) fn may_run(&mut self, found: Effects) {
+    fn may_run(&mut self, found: Effects) {
         self.server.session.may_set(found);
         if found.intersects(Effects::CODE) {
             self.doubt_statements();
@@ -61,6 +62,11 @@ impl ServerSide<'_> {
         !self.knows_names() || self.known_by().is_none_or(is_nothing)
     }
 
+    /// Whether the catalog that is known of the server's database is up to date.
+    pub(crate) fn catalog_holds(&mut self) -> bool {
+        self.known_by().is_none_or(|known| known.holds)
+    }
+
     fn known_by(&mut self) -> Option<&mut Known> {
         self.pool.catalog.as_deref_mut()
     }
@@ -71,7 +77,6 @@ impl Exchange<'_> {
     /// of the text itself.
     pub(crate) fn effects_of_names(&mut self, text: &[u8], effects: Effects) -> Effects {
         let own = effects.without(Effects::ROUTINES);
-        self.may_publish(text);
         let Some(known) = self.to().pool.catalog.as_deref_mut() else {
             return own;
         };
@@ -79,7 +84,7 @@ impl Exchange<'_> {
             return own;
         }
         let (found, any) = (known.effects_of(text, effects), known.effects_of_any());
-        self.to().may_run(found | any);
+        self.to().may_run(found);
         self.meets_unknown(found);
         self.runs_any(any);
         (own | self.shared.mentioned(found, effects) | any).without(Effects::ROUTINES)
@@ -88,7 +93,7 @@ impl Exchange<'_> {
     /// A text runs; `any`: what every text may do, because the catalog is not up to date.
     fn runs_any(&mut self, any: Effects) {
         if !any.is_empty() && self.keeps_session() {
-            self.server.session.has_run_unknown_code();
+            self.server.session.runs_unknown_code();
         }
     }
 
@@ -105,7 +110,6 @@ impl Exchange<'_> {
     /// verdict is kept.
     pub(crate) fn effects_of_names_in(&mut self, statement: &Statement) -> Effects {
         let own = statement.effects.without(Effects::ROUTINES);
-        self.may_publish(&statement.query);
         let Some(known) = self.to().pool.catalog.as_deref_mut() else {
             return own;
         };

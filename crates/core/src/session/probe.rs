@@ -37,7 +37,7 @@ impl ServerSide<'_> {
             self.shared.internal.probe_settings.clone(),
             self.shared.internal.set_config_local.clone(),
         );
-        if about.probes_failed > 0 {
+        if about.probes_failed > 0 || self.server.session.has_run_unknown_code() {
             self.forget_internal_statements();
         }
         let limits = self.time_limits(&about);
@@ -104,8 +104,8 @@ impl ServerSide<'_> {
         self.send_probe(None, Some(&names), Suspicion::default());
     }
 
-    /// Closes all internal statements, because the server may have lost one of them. Each is prepared again before its
-    /// next use.
+    /// Closes all internal statements, because the server may have lost one of them, or have another one under its name.
+    /// Each is prepared again before its next use.
     fn forget_internal_statements(&mut self) {
         for statement in self.server.held.all_internal() {
             self.close_held(&statement);

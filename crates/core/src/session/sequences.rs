@@ -42,6 +42,22 @@ const ASKS: Effects = ASKS_LAST.union(Effects::CODE);
 const NEEDS_OWN: Effects = ASKS.union(Effects::DRAWS);
 
 impl ServerSide<'_> {
+    /// What a text may do with sequences. `effects` are those that include names looked up in the catalog. While a
+    /// catalog is being read, every text counts as code. In the midst of a transaction or a segment here only the code
+    /// counts that the text itself runs, and routines, which may do anything: the server would refuse some texts behind
+    /// an internal statement.
+    pub(crate) fn sequence_effects(&mut self, of_text: Effects, effects: Effects) -> Effects {
+        if self.catalog_holds() {
+            effects
+        } else if of_text.intersects(Effects::ROUTINES) {
+            effects | Effects::CODE
+        } else if of_text.intersects(Effects::CODE) || self.server.is_clean() {
+            effects
+        } else {
+            effects.without(Effects::CODE)
+        }
+    }
+
     /// A client was just linked to a server: discards the values of other clients if the client may meet them. What is
     /// sent begins a restoration's segment, which the caller ends.
     pub(crate) fn sequences_on_link(&mut self) {

@@ -125,9 +125,7 @@ impl Exchange<'_> {
             self.defines(text);
             // The client may run at once what it has defined.
             effects |= Effects::CODE;
-            self.server.session.has_run_unknown_code();
-        } else if effects.contains(pgweir_sql::UNREAD) && self.server.session.defines {
-            self.publishes();
+            self.server.session.runs_unknown_code();
         }
         for name in &hidden {
             self.note_custom_setting(name);

@@ -41,6 +41,9 @@ pub(crate) struct ServerSession {
     pub(crate) defines: bool,
     /// An unanswered request may have committed such a change.
     pub(crate) publishes: bool,
+    /// While the transaction has definitions: the portal that was bound last, if its statement defines nothing and ends no
+    /// block.
+    pub(crate) harmless_portal: Option<Box<[u8]>>,
     /// A request that was sent to the server may change the settings that new sessions begin with.
     pub(crate) changes_defaults: bool,
     /// The cleanup that the server needs before another client gets it.
@@ -79,6 +82,7 @@ impl ServerSession {
             move_failed: false,
             defines: false,
             publishes: false,
+            harmless_portal: None,
             changes_defaults: false,
             cleanup: Cleanup::Nothing,
             last_client: None,
@@ -102,10 +106,16 @@ impl ServerSession {
         }
     }
 
-    /// The server has run code that was not known, so its settings are reset before another client gets it.
+    /// The server may run code that is not known. Its settings are reset before another client gets it.
     #[cold]
-    pub(crate) fn has_run_unknown_code(&mut self) {
+    pub(crate) fn runs_unknown_code(&mut self) {
+        self.may_set(Effects::CODE);
         self.cleanup = self.cleanup.max(Cleanup::Settings);
+    }
+
+    /// Whether the server has run code that was not known, since it was last cleaned.
+    pub(crate) fn has_run_unknown_code(&self) -> bool {
+        self.cleanup >= Cleanup::Settings
     }
 
     /// The transaction has ended, and with it the settings of SET LOCAL.

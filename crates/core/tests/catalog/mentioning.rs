@@ -73,11 +73,8 @@ fn a_prepared_statement_is_judged_again_when_the_catalog_has_been_read_again() {
             w.execute();
             w.sync();
         });
-        rig.says(server, |w| {
-            w.empty(b'2');
-            w.command_complete("SELECT 1");
-            w.ready_for_query(Idle);
-        });
+        let told = rig.told(server);
+        rig.replies(server, &told, None, |w, _| w.command_complete("SELECT 1"));
         is_probed(rig, server)
     };
     assert!(!run(&mut rig));

@@ -93,7 +93,8 @@ impl Topology {
     /// Sometimes the hostile clients replace a function that others of them call meanwhile.
     fn choose_code(&mut self, mut r: Random) {
         let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
-        if is_shared && r.percent(35) {
+        let all_may_come = self.max_client_conn >= 100;
+        if is_shared && all_may_come && r.percent(35) {
             self.replaces_code = true;
             self.databases = 1;
             (self.clients, self.sessions) = (r.between(4, 10), r.between(2, 6));
