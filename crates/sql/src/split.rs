@@ -15,11 +15,11 @@ const ENDS_OF_BLOCKS: [&str; 5] = ["commit", "end", "prepare", "rollback", "abor
 
 /// Whether a Query inside a transaction block may end the block, and so commit what came before it.
 pub fn may_end_block(text: &[u8]) -> bool {
-    let ends = |statement: &&[u8]| {
+    let ends = |statement: &[u8]| {
         let first = Lexer::new(statement).next();
         first.is_some_and(|word| ENDS_OF_BLOCKS.iter().any(|end| word.is(end)))
     };
-    statements(text).is_none_or(|all| all.iter().any(|s| ends(&s)))
+    statements(text).is_none_or(|all| all.iter().any(|s| ends(s)))
 }
 
 /// Whether one of a text's statements is PREPARE TRANSACTION.
@@ -33,13 +33,13 @@ pub fn commits_prepared(text: &[u8]) -> bool {
 }
 
 fn any_begins(text: &[u8], words: [&str; 2]) -> bool {
-    let begins = |statement: &&[u8]| {
+    let begins = |statement: &[u8]| {
         let mut lexer = Lexer::new(statement);
         words
             .iter()
             .all(|word| lexer.next().is_some_and(|token| token.is(word)))
     };
-    statements(text).is_none_or(|all| all.iter().any(|s| begins(&s)))
+    statements(text).is_none_or(|all| all.iter().any(|s| begins(s)))
 }
 
 /// The prepared statements that a text deallocates one by one, in order.
