@@ -30,13 +30,14 @@ impl ServerSide<'_> {
             && self.shared.settings.max_prepared_statements > 0
     }
 
-    /// Whether the server is surely inside a transaction block that no unanswered request can end.
+    /// Whether the next message surely runs inside a transaction block that no unanswered request can end. If a deferred
+    /// BEGIN in front of it fails, it does not run.
     fn is_surely_in_block(&self) -> bool {
         let conversation = &self.server.conversation;
-        self.reads_what_runs()
-            && conversation.status == TransactionStatus::InTransaction
+        let is_in_block = conversation.status == TransactionStatus::InTransaction
             && !conversation.queue.segment_outstanding()
-            && !conversation.queue.in_pipeline()
+            && !conversation.queue.in_pipeline();
+        self.reads_what_runs() && (is_in_block || conversation.is_beginning())
     }
 }
 

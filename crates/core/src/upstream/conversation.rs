@@ -70,6 +70,11 @@ impl Conversation {
             && self.fatal.is_none()
     }
 
+    /// Whether it is in a transaction block, or owes answers to its client's requests.
+    pub(crate) fn runs_texts(&self) -> bool {
+        self.status != TransactionStatus::Idle || self.queue.next_of_client().is_some()
+    }
+
     /// Whether a deferred BEGIN has been sent without its Sync, and no message of the client behind it.
     pub(crate) fn is_beginning(&self) -> bool {
         self.queue.segment_open() && self.only_begins()
