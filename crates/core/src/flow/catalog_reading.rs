@@ -47,12 +47,12 @@ impl Pooler {
                 continue;
             };
             match server.link {
-                Some(client) if self.clients.get(client.0).is_some_and(Client::is_session) => {
-                    // Before a probe has been answered, the client's settings are not known, and internal requests run
-                    // no code.
-                    if server.conversation.runs_texts() {
-                        self.between(now, client, id).code_may_change();
-                    }
+                // Before a probe has been answered, the client's settings are not known, and internal requests run no code.
+                Some(client)
+                    if server.conversation.runs_texts()
+                        && self.clients.get(client.0).is_some_and(Client::is_session) =>
+                {
+                    self.between(now, client, id).code_may_change();
                 }
                 None if server.flies() || matches!(server.phase, ServerPhase::Draining) => {
                     server.close_reason.get_or_insert(CloseReason::StateUnknown);
