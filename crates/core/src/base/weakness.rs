@@ -42,6 +42,18 @@ pub enum Weakness {
     TrustsRunningTexts,
     /// What no probe shows is not reset behind code of unknown effect.
     KeepsUnknownSettings,
+    /// Code that is not read counts as harmless.
+    TrustsCode,
+    /// The texts of long messages are not read.
+    TrustsLongTexts,
+    /// A new server is not asked for the settings that `connect_query` has made.
+    ForgetsConnectQuery,
+    /// A client that knows the name of an internal statement is trusted not to use it.
+    TrustsNames,
+    /// Servers do not discard what other clients have drawn from sequences.
+    TellsOthersValues,
+    /// A client gets a server before its message is complete.
+    TakesServerEarly,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -56,7 +68,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 17] = [
+    pub const ALL: [Weakness; 23] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -74,5 +86,11 @@ impl Weakness {
         Weakness::CancelsAmongSegments,
         Weakness::TrustsRunningTexts,
         Weakness::KeepsUnknownSettings,
+        Weakness::TrustsCode,
+        Weakness::TrustsLongTexts,
+        Weakness::ForgetsConnectQuery,
+        Weakness::TrustsNames,
+        Weakness::TellsOthersValues,
+        Weakness::TakesServerEarly,
     ];
 }

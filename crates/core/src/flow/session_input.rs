@@ -60,7 +60,10 @@ impl Pooler {
             }
             let message = match self.read_message(now, id, input, at) {
                 Ok(message) => message,
-                Err(consumed) => return consumed,
+                Err(consumed) => {
+                    self.linked_without_request(now, id);
+                    return consumed;
+                }
             };
             match self.client_message(now, id, &message, input) {
                 Step::Progress(bytes) => at += bytes,
@@ -68,6 +71,7 @@ impl Pooler {
                     if let Some(client) = self.clients.get_mut(id.0) {
                         client.needs_whole(message.tag, message.total);
                     }
+                    self.linked_without_request(now, id);
                     return at;
                 }
                 Step::Wait => return at,
@@ -110,7 +114,7 @@ impl Pooler {
         Err(input.len())
     }
 
-    /// A client got a server and has nothing to send: the deferral of its BEGIN is over.
+    /// A client got a server and has no complete message to send: the deferral of its BEGIN is over.
     pub(crate) fn linked_without_request(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get(id.0) else { return };
         if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.session.deferred_begin, client.waiting) {
@@ -226,7 +230,7 @@ impl Pooler {
         if let Some(step) = answered {
             return step;
         }
-        if !message.may_take_server() {
+        if !message.may_take_server() && !self.is_weak(Weakness::TakesServerEarly) {
             return Step::NeedBytes;
         }
         if message.tag == FrontendTag::Parse

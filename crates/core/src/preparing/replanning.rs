@@ -13,6 +13,7 @@
 
 use crate::base::message::{Message, Step};
 use crate::base::secret_names::could_be_internal;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -136,6 +137,9 @@ impl ServerSide<'_> {
     /// A text that is about to run may end prepared statements, internal ones too, and prepare others under their
     /// names.
     pub(crate) fn doubt_statements(&mut self) {
+        if self.shared.is_weak(Weakness::TrustsNames) {
+            return;
+        }
         let now = self.shared.statements.tick();
         self.server.held.doubt(now);
     }

@@ -5,6 +5,7 @@
 
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
+use crate::base::weakness::Weakness;
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::client_named::Mentioned;
 use crate::server_side::ServerSide;
@@ -146,7 +147,8 @@ impl Exchange<'_> {
     /// The last byte of a long Query is on its way.
     #[cold]
     fn long_text_ends(&mut self) {
-        let Some(condensed) = self.client.long_text.take() else {
+        let condensed = self.client.long_text.take();
+        let Some(condensed) = condensed.filter(|_| !self.shared.is_weak(Weakness::TrustsLongTexts)) else {
             return;
         };
         let Some(text) = condensed.finish() else {

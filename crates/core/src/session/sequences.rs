@@ -20,6 +20,7 @@
 use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Dropping;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
@@ -67,7 +68,7 @@ impl ServerSide<'_> {
         // With adversarial linking only clients that name a sequence have a claim.
         server.session.claimed =
             asked && !self.shared.settings.link_adversarial || server.session.claimed && !server.session.is_stranger();
-        if asked && server.session.is_stranger() {
+        if asked && server.session.is_stranger() && !self.shared.is_weak(Weakness::TellsOthersValues) {
             self.discard_sequences();
         }
     }
@@ -113,7 +114,8 @@ impl Exchange<'_> {
                 .max(if asks { Sequences::Asked } else { Sequences::Drawn });
         }
         // In a pool whose clients have called currval() before, this was done at the link.
-        if !server.session.is_stranger() || !effects.intersects(NEEDS_OWN) {
+        let tells = self.shared.is_weak(Weakness::TellsOthersValues);
+        if !server.session.is_stranger() || !effects.intersects(NEEDS_OWN) || tells {
             return None;
         }
         self.forget_before(effects, message)

@@ -110,6 +110,9 @@ impl Exchange<'_> {
     /// A statement of the client's is on its way to its server.
     /// `hidden` are settings that the text may set and `pg_settings` does not show.
     pub(crate) fn suspect(&mut self, mut effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
+        if self.shared.is_weak(Weakness::TrustsCode) {
+            effects = effects.without(pgweir_sql::UNREAD);
+        }
         if effects.is_empty() {
             return;
         }

@@ -61,6 +61,7 @@ pub(super) enum Rows {
 struct Surroundings<'a> {
     settings: &'a mut Settings,
     locks: &'a mut Locks,
+    drawn: &'a mut Option<i64>,
     process_id: u32,
     warnings: Vec<ServerError>,
 }
@@ -97,6 +98,14 @@ impl Environment for Surroundings<'_> {
 
     fn unlock_all(&mut self) {
         self.locks.clear();
+    }
+
+    fn drawn(&self) -> Option<i64> {
+        *self.drawn
+    }
+
+    fn set_drawn(&mut self, value: i64) {
+        *self.drawn = Some(value);
     }
 }
 
@@ -142,6 +151,7 @@ impl Session {
         let mut surroundings = Surroundings {
             settings: &mut self.settings,
             locks: &mut self.locks,
+            drawn: &mut self.drawn,
             process_id: self.key.process_id,
             warnings: Vec::new(),
         };

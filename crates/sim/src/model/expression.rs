@@ -39,6 +39,12 @@ impl Environment for NoEnvironment {
     fn unlock_all(&mut self) {
         unreachable!("not folded")
     }
+    fn drawn(&self) -> Option<i64> {
+        unreachable!("not folded")
+    }
+    fn set_drawn(&mut self, _: i64) {
+        unreachable!("not folded")
+    }
 }
 
 impl Expression {

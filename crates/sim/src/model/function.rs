@@ -16,6 +16,8 @@ pub(super) enum Function {
     XactLock,
     Unlock,
     UnlockAll,
+    SetVal,
+    CurrVal,
 }
 
 impl Function {
@@ -31,6 +33,8 @@ impl Function {
             "pg_advisory_xact_lock" => Function::XactLock,
             "pg_advisory_unlock" => Function::Unlock,
             "pg_advisory_unlock_all" => Function::UnlockAll,
+            "setval" => Function::SetVal,
+            "currval" => Function::CurrVal,
             _ => return None,
         })
     }
@@ -46,6 +50,8 @@ impl Function {
             Function::Lock | Function::XactLock => (&[Type::Int4], Type::Void, 1),
             Function::TryLock | Function::Unlock => (&[Type::Int4], Type::Bool, 1),
             Function::UnlockAll => (&[], Type::Void, 0),
+            Function::SetVal => (&[Type::Text, Type::Int4], Type::Int8, 2),
+            Function::CurrVal => (&[Type::Text], Type::Int8, 1),
         }
     }
 
@@ -89,6 +95,15 @@ impl Function {
                 Value::Text(String::new())
             }
             (Function::BackendPid, _) => Value::Int(environment.process_id().into()),
+            (Function::SetVal, [Value::Text(name), Value::Int(value)]) => {
+                the_sequence(name)?;
+                environment.set_drawn(*value);
+                Value::Int(*value)
+            }
+            (Function::CurrVal, [Value::Text(name)]) => {
+                the_sequence(name)?;
+                Value::Int(environment.drawn().ok_or_else(not_drawn)?)
+            }
             _ => Value::Null,
         })
     }
@@ -96,6 +111,24 @@ impl Function {
 
 /// The longest string `repeat` makes here, bytes; PostgreSQL goes to 1 GB.
 const REPEAT_BYTES_MAX: usize = 16 << 20;
+
+/// The only sequence.
+const SEQUENCE: &str = "seq";
+
+fn the_sequence(name: &str) -> Result<(), ServerError> {
+    match name {
+        SEQUENCE => Ok(()),
+        _ => Err(ServerError::error(
+            "42P01",
+            format!("relation \"{name}\" does not exist"),
+        )),
+    }
+}
+
+fn not_drawn() -> ServerError {
+    let message = format!("currval of sequence \"{SEQUENCE}\" is not yet defined in this session");
+    ServerError::error("55000", message)
+}
 
 /// The state outside of their arguments that functions use.
 pub(super) trait Environment {
@@ -107,4 +140,7 @@ pub(super) trait Environment {
     /// Gives an advisory lock back; returns whether it was held.
     fn unlock(&mut self, key: i64) -> bool;
     fn unlock_all(&mut self);
+    /// The session's latest value of the sequence.
+    fn drawn(&self) -> Option<i64>;
+    fn set_drawn(&mut self, value: i64);
 }

@@ -25,10 +25,11 @@
 //! E: number, 'text', null, true, false, $1, k, v, g, E + - * / E, E::int, E::text, (E), and the functions
 //!    repeat(text, int), current_setting(text [, bool]), set_config(text, text, bool), pg_backend_pid(), count(*),
 //!    nullif(text, text), pg_advisory_lock(int), pg_try_advisory_lock(int), pg_advisory_unlock(int),
-//!    pg_advisory_unlock_all(), pg_advisory_xact_lock(int)
+//!    pg_advisory_unlock_all(), pg_advisory_xact_lock(int), setval('seq', int), currval('seq')
 //! ```
 //!
-//! `kv` is `create table kv (k int primary key, v text)`, the only table that lasts. Every name may be qualified by `pg_catalog`.
+//! `kv` is `create table kv (k int primary key, v text)`, the only table that lasts; `seq` is the only sequence. Every function
+//! may be qualified by `pg_catalog`.
 //! Settings are those of `settings/definitions.rs` and any name with a dot; under `plpgsql` none, once code has loaded PL/pgSQL.
 //!
 //! There are no locks between concurrent sessions: each sees what others have committed, and the last writer wins. A

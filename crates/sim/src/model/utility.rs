@@ -163,6 +163,7 @@ impl Session {
                 self.refuse_in_block("DISCARD ALL")?;
                 self.settings.reset_all();
                 self.discard_objects();
+                self.drawn = None;
                 self.portals.clear();
                 "DISCARD ALL".into()
             }
@@ -177,6 +178,9 @@ impl Session {
             Statement::Discard(tag) => {
                 if tag == "DISCARD TEMP" {
                     self.transaction.temporary = Rc::default();
+                }
+                if tag == "DISCARD SEQUENCES" {
+                    self.drawn = None;
                 }
                 tag.into()
             }

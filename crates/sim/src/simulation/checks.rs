@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 /// The application_name of the pooler's listeners.
 const LISTENER: &str = "pgweir listener";
 
+/// How long a client that has sent a part of a message may keep a server without a pin, microseconds.
+const HELD_US_MAX: u64 = 500_000;
+
 impl World {
     /// A server that gets another client must be idle and clean. `given` is the latest input to the core: the
     /// connection, the bytes, and how many of them the core has consumed.
@@ -96,16 +99,16 @@ impl World {
         }
     }
 
-    /// An idle client without a pin must have no server, once everything that was on its way has arrived.
+    /// An idle client without a pin, and one that has sent a part of a message, must have no server, once everything that was on its way has arrived.
     pub(super) fn check_pins(&mut self) {
         if !self.topology.keeps_sessions || self.topology.mode == Mode::Session {
             return;
         }
-        let is_still = |c: &Connection| {
-            c.inbox.is_empty() && c.kept.is_empty() && c.pending.is_empty() && !c.closing && !c.peer_closed
-        };
+        let reads_nothing = |c: &Connection| c.inbox.is_empty() && c.pending.is_empty() && !c.closing && !c.peer_closed;
+        let is_still = |c: &Connection| reads_nothing(c) && c.kept.is_empty();
         let mut wrong = None;
-        for client in self.clients.iter().filter(|c| c.phase == Phase::Idle && !c.rubbish) {
+        for client in self.clients.iter_mut().filter(|c| c.phase == Phase::Idle || c.hostile) {
+            let held_since_us = client.held_since_us.take();
             let Some(connection) = client.connection.and_then(|key| self.connections.get(&key)) else {
                 continue;
             };
@@ -132,7 +135,17 @@ impl World {
             // A pin that no probe can end is not visible in the session.
             let for_good = matches!(connection.id, ConnectionId::Client(id) if self.pooler.is_pinned_for_good(id));
             let is_excused = listens || is_cancelled || for_good;
-            if is_still(connection) && is_still(server) && at_rest && !is_excused {
+            // A part of a message is no reason, but the messages in front of it may be reasons for a moment.
+            let (waits, us_max) = match client.hostile {
+                true => (reads_nothing(connection), HELD_US_MAX),
+                false => (is_still(connection), 0),
+            };
+            if !waits || !is_still(server) || !at_rest || is_excused {
+                continue;
+            }
+            let since_us = held_since_us.unwrap_or(self.now_us);
+            client.held_since_us = Some(since_us);
+            if self.now_us - since_us >= us_max {
                 wrong = Some(format!(
                     "{:?} keeps {:?}, though nothing ties it to it",
                     connection.id, server.id

@@ -5,6 +5,9 @@ use pgweir_wire::CancelKey;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// The beginning of the names of internal statements.
+const INTERNAL: &str = "pgweir_";
+
 /// One server.
 #[derive(Debug)]
 pub struct Postgres {
@@ -74,6 +77,15 @@ impl Postgres {
     /// All sessions.
     pub fn sessions(&self) -> impl Iterator<Item = (u32, &Session)> {
         self.sessions.iter().map(|(id, session)| (*id, session))
+    }
+
+    /// The names of internal statements, which a client with such a server can read in pg_prepared_statements.
+    pub fn internal_statements(&self) -> Vec<String> {
+        let names = self.sessions.values().flat_map(Session::statement_names);
+        names
+            .filter(|name| name.starts_with(INTERNAL))
+            .map(str::to_string)
+            .collect()
     }
 
     /// Calls `act` with a session and its database.

@@ -54,6 +54,7 @@ fn the_model_answers_as_postgresql_does() {
     for (major, port) in real_servers() {
         let version = if major == 15 { Version::V15 } else { Version::V18 };
         query(port, "create table if not exists kv (k int primary key, v text)");
+        query(port, "create sequence if not exists seq");
         let seeds = match number("PGWEIR_TEST_SCRIPT_SEED") {
             Some(seed) => seed..seed + 1,
             None => 0..number("PGWEIR_TEST_SCRIPTS").unwrap_or(SCRIPTS),

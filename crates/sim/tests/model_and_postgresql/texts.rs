@@ -20,7 +20,7 @@ impl Script {
         let n = self.random.below(1000);
         let (name, values) = SETTINGS[self.random.below(SETTINGS.len() as u64) as usize];
         let value = self.pick(values);
-        match self.random.below(46) {
+        match self.random.below(49) {
             0..=3 => format!("select '{n}'"),
             4 => "select 1, 'a', null, true".into(),
             5 => "select 1/0".into(),
@@ -78,6 +78,9 @@ impl Script {
                 "copy (select k, v from kv order by k) to stdout",
                 "copy (select g from generate_series(1,3) g) to stdout",
             ]),
+            45 => format!("select setval('seq', {})", n + 1),
+            46 => self.pick(&["select 1, currval('seq')", "select currval('nosuch')"]),
+            47 => self.pick(&["discard sequences", "select currval('seq')"]),
             _ => "copy kv from stdin".into(),
         }
     }

@@ -8,6 +8,7 @@ use crate::base::ids::ServerId;
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::pools::choice::Choice;
 use crate::server;
@@ -145,7 +146,10 @@ impl ServerSide<'_> {
     fn must_ask_new_server(&self) -> bool {
         let (pool, settings) = (&self.pool, &self.shared.settings);
         let has_query = pool.settings.connect_query.is_some() && pool.key.kind == PoolKind::Clients;
-        settings.keeps_sessions && (pool.shares_sessions() || has_query && self.server.nature.is_postgresql())
+        let forgets = self.shared.is_weak(Weakness::ForgetsConnectQuery);
+        !forgets
+            && settings.keeps_sessions
+            && (pool.shares_sessions() || has_query && self.server.nature.is_postgresql())
     }
 
     /// Whether a new server must be asked for its nature: session state will be kept for its clients, or it does not

@@ -151,6 +151,8 @@ fn name_of(item: &Expression, columns: &[&str]) -> String {
             Function::XactLock => "pg_advisory_xact_lock",
             Function::Unlock => "pg_advisory_unlock",
             Function::UnlockAll => "pg_advisory_unlock_all",
+            Function::SetVal => "setval",
+            Function::CurrVal => "currval",
         }
         .into(),
         Expression::Cast(inner, to) => match inner.as_ref() {

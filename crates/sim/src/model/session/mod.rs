@@ -52,6 +52,8 @@ pub struct Session {
     /// Cursors declared WITH HOLD.
     pub(super) cursors: BTreeMap<String, HeldCursor>,
     pub(super) locks: Locks,
+    /// Its latest value of the sequence, for currval().
+    pub(super) drawn: Option<i64>,
     /// The channels that it listens to.
     pub(super) channels: BTreeSet<String>,
     /// How many of the database's notifications it has read, while it listens.
@@ -103,6 +105,7 @@ impl Session {
             portals: BTreeMap::new(),
             cursors: BTreeMap::new(),
             locks: Locks::default(),
+            drawn: None,
             channels: BTreeSet::new(),
             heard: 0,
             met_undefined: false,
@@ -169,6 +172,11 @@ impl Session {
     /// statement.
     pub fn take_written(&mut self) -> Vec<u8> {
         self.out.take_written()
+    }
+
+    /// Names of its prepared statements.
+    pub fn statement_names(&self) -> impl Iterator<Item = &str> {
+        self.statements.keys().filter_map(|name| std::str::from_utf8(name).ok())
     }
 
     /// Until when a statement keeps it busy, microseconds.

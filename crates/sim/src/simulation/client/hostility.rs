@@ -37,12 +37,13 @@ impl Client {
     }
 
     /// Messages of the protocol that no driver sends, and how long the client stays afterwards at most, microseconds.
-    pub fn some_hostility(&mut self) -> (Vec<u8>, u64) {
+    /// `internal`: names of internal statements, as a client could read them in pg_prepared_statements.
+    pub fn some_hostility(&mut self, internal: &[String]) -> (Vec<u8>, u64) {
         let mut bytes = Vec::new();
         for _ in 0..self.random.between(1, 3) {
             match self.random.below(3) {
                 0 => self.flood(&mut bytes),
-                1 => self.guess_names(&mut bytes),
+                1 => self.use_names(&mut bytes, internal),
                 _ => bytes.extend(
                     self.author
                         .iter_mut()
@@ -94,27 +95,28 @@ impl Client {
         w.sync();
     }
 
-    /// Names that the pooler may use for internal statements and for those of its clients.
-    fn guess_names(&mut self, bytes: &mut Vec<u8>) {
+    /// Names of internal statements, and names that the pooler might use for them.
+    fn use_names(&mut self, bytes: &mut Vec<u8>, internal: &[String]) {
         let mut w = pgweir_wire::Writer::new(bytes);
         for _ in 0..self.random.between(3, 30) {
             let number = self.random.below(48);
-            let name = match self.random.below(3) {
+            let name = match self.random.below(6) {
+                3.. if !internal.is_empty() => self.random.pick(internal).clone(),
                 0 => format!("pgweir_{number}"),
                 1 => format!("pgweir_{number:x}"),
                 _ => format!("pgweir_{number:x}_"),
             };
             match self.random.below(8) {
                 0..=1 => w.close(b'S', name.as_bytes()),
-                2 => w.query(format!("deallocate {name}").as_bytes()),
-                3 => w.query(format!("do $$begin execute 'deallocate {name}'; end$$").as_bytes()),
-                4 => w.query(format!("execute {name}").as_bytes()),
+                2 => w.query(format!("deallocate \"{name}\"").as_bytes()),
+                3 => w.query(format!("do $$begin execute 'deallocate \"{name}\"'; end$$").as_bytes()),
+                4 => w.query(format!("execute \"{name}\"").as_bytes()),
                 5 => w.parse(
                     name.as_bytes(),
                     b"select set_config('work_mem', '64kB', false)",
                     &[0, 0],
                 ),
-                6 => w.query(format!("prepare {name} as select set_config('app.user', 'evil', false)").as_bytes()),
+                6 => w.query(format!("prepare \"{name}\" as select set_config('app.user', 'evil', false)").as_bytes()),
                 _ => {
                     w.bind_text(name.as_bytes(), &[]);
                     w.execute();

@@ -55,6 +55,8 @@ pub struct Client {
     pub random: Random,
     /// Its state.
     pub phase: Phase,
+    /// Since when it has had a server for which the checks know no reason, microseconds.
+    pub held_since_us: Option<u64>,
     /// The number of its connection in the world.
     pub connection: Option<u64>,
     /// Sessions still to come.
@@ -111,6 +113,7 @@ impl Client {
             number,
             random,
             phase: Phase::Offline,
+            held_since_us: None,
             connection: None,
             sessions_left: topology.sessions,
             flights_left: 0,

@@ -55,6 +55,8 @@ pub struct Author {
     defaults: Vec<&'static str>,
     /// Messages longer than 64 KiB that it may still send.
     long_messages: u64,
+    /// It draws values from a sequence, and asks for them.
+    sequences: bool,
     /// It sends messages of a COPY when there is none.
     stray_copies: bool,
     /// The first of the keys that this session uses.
@@ -99,6 +101,7 @@ impl Author {
             connect_query: !topology.connect_settings.is_empty(),
             defaults,
             long_messages: if topology.long_messages { 2 } else { 0 },
+            sequences: topology.sequences,
             stray_copies: topology.stray_copies,
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),

@@ -36,6 +36,8 @@ impl Author {
                 self.setting_of_the_pool()
             } else if !self.defaults.is_empty() && self.random.percent(50) {
                 self.setting_of_the_role()
+            } else if self.sequences && self.random.percent(40) {
+                self.sequence_statement()
             } else {
                 self.any_session_statement()
             };
@@ -103,6 +105,18 @@ impl Author {
             &format!("select set_config('{custom}', '{value}', false)"),
             &format!("set {custom} to default"),
         ])
+    }
+
+    /// Draws a value that no other session draws, or asks for it. setval() draws as nextval() does, and the value does not
+    /// depend on other sessions.
+    fn sequence_statement(&mut self) -> String {
+        self.may_be_tied = true;
+        let value = self.value();
+        match self.random.below(5) {
+            0..=1 => format!("select '{value}', setval('seq', {})", self.keys * 100 + self.count),
+            2..=3 => format!("select '{value}', currval('seq')"),
+            _ => "discard sequences".into(),
+        }
     }
 
     /// PREPARE. SQL-level and protocol-level statements share their names.

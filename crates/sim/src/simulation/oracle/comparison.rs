@@ -3,8 +3,8 @@
 use super::messages::{
     DEALLOCATED, HINT_TO_END, RESERVED_NAME, ends_block, is_bind_of_changed_rows, is_cancel_error,
     is_failed_transaction_error, is_missing_portal_error, is_missing_statement_error, is_missing_table_error,
-    is_no_block_warning, is_of_the_pooler, is_out_of_step, is_removal, is_reserved_name_error, is_same_but_for_a_name,
-    is_same_notification, is_taken_name_error,
+    is_no_block_warning, is_not_drawn_error, is_of_the_pooler, is_out_of_step, is_removal, is_reserved_name_error,
+    is_same_but_for_a_name, is_same_notification, is_taken_name_error,
 };
 use super::{Oracle, Verdict};
 use pgweir_wire::TransactionStatus;
@@ -175,6 +175,10 @@ impl Oracle {
         if is_reserved_name_error(message) || is_reserved_name_error(expected) {
             // docs/differences.md: as above, and the private server has gone on; or its own code has not run on this
             // server.
+            return true;
+        }
+        if expected.first() == Some(&b'D') && is_not_drawn_error(message) {
+            // The value was drawn on another server (docs/differences.md).
             return true;
         }
         // A statement that must be prepared again fails before the error of its Bind, or before the DEALLOCATE that

@@ -59,6 +59,11 @@ pub(super) fn is_reserved_name_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"42602")
 }
 
+/// currval() where nothing was drawn.
+pub(super) fn is_not_drawn_error(message: &[u8]) -> bool {
+    message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"55000")
+}
+
 /// A library that was loaded has removed a setting.
 pub(super) fn is_removal(message: &[u8]) -> bool {
     message.first() == Some(&b'N') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"42602")

@@ -87,7 +87,16 @@ impl Topology {
         topology.choose_sizing(Random::new(seed ^ 0x512e_d000));
         topology.choose_queue(Random::new(seed ^ 0xfa19_0000));
         topology.choose_code(Random::new(seed ^ 0xc0de_0000));
+        topology.choose_sequences(Random::new(seed ^ 0x5e9e_0000));
         topology
+    }
+
+    /// Clients that take turns on servers must not see each other's values.
+    fn choose_sequences(&mut self, mut r: Random) {
+        self.sequences = self.reader_percent == 0 && r.percent(15);
+        if self.sequences && r.percent(50) {
+            self.take_turns();
+        }
     }
 
     /// Sometimes the hostile clients replace a function that others of them call meanwhile.
@@ -174,6 +183,7 @@ impl Topology {
             client_limits_s: 0,
             long_messages: false,
             stray_copies: false,
+            sequences: false,
             reader_percent: 0,
             pipeline_depth: "1",
             fair_by: "client",

@@ -124,6 +124,8 @@ pub struct Topology {
     pub client_limits_s: u64,
     /// Clients now and then send a message longer than 64 KiB.
     pub long_messages: bool,
+    /// Clients draw values from a sequence, and ask for them.
+    pub sequences: bool,
     /// Clients now and then send messages of a COPY when there is none.
     pub stray_copies: bool,
     /// Sessions in a hundred that only read; the others of such a run leave nothing behind.
