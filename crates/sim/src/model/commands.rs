@@ -75,6 +75,7 @@ impl Session {
         self.transaction.block = Block::Default;
         self.transaction.levels.clear();
         self.transaction.writes = Rc::new(Writes::new());
+        self.transaction.code = None;
         self.transaction.announced = Rc::default();
         self.portals.clear();
     }
