@@ -11,6 +11,8 @@
 //! - plain getters.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod alone;
 mod base;
 mod catalog;
 mod client;

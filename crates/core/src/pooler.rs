@@ -9,7 +9,6 @@ use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
 use crate::base::reasons::Waiting;
 use crate::base::request::{Accepted, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 use crate::base::secret_names::SecretNames;
-use crate::base::settings::Settings;
 use crate::base::slab::Slab;
 use crate::base::time::{Time, WallClock};
 use crate::base::tls::TlsFacts;
@@ -20,9 +19,7 @@ use crate::pools::peers::PeerPools;
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::shared::Shared;
-use crate::state::shape_table::ShapeTable;
 use crate::statements::internal::InternalStatements;
-use crate::statements::table::StatementTable;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::ServerPhase;
 use foldhash::fast::RandomState;
@@ -100,20 +97,7 @@ impl Pooler {
         let internal = InternalStatements::new(&mut names);
         let listeners = crate::notify::hub::Listeners::new(&mut names, key());
         let process_ids = crate::login::process_ids::ProcessIds::new(random.next_u64());
-        let shared = Shared {
-            settings: Settings::new(&config),
-            config,
-            outbox: Outbox::default(),
-            requests: VecDeque::new(),
-            statements: StatementTable::new(names),
-            internal,
-            shapes: ShapeTable::new(),
-            catalogs: Default::default(),
-            state_stats: Default::default(),
-            sizings: Default::default(),
-            #[cfg(feature = "weaknesses")]
-            weakness: None,
-        };
+        let shared = Shared::new(config, names, internal);
         let mut pooler = Pooler {
             shared,
             surroundings,

@@ -2,6 +2,7 @@
 
 use crate::base::outbox::Outbox;
 use crate::base::request::{LogLevel, Request};
+use crate::base::secret_names::SecretNames;
 use crate::base::settings::Settings;
 use crate::base::state_stats::StateStats;
 use crate::base::weakness::Weakness;
@@ -40,6 +41,25 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Tables without clients' statements, shapes and catalogs. `internal` are the internal statements, whose names come
+    /// from `names`.
+    pub(crate) fn new(config: Arc<Config>, names: SecretNames, internal: InternalStatements) -> Self {
+        Shared {
+            settings: Settings::new(&config),
+            config,
+            outbox: Outbox::default(),
+            requests: VecDeque::new(),
+            statements: StatementTable::new(names),
+            internal,
+            shapes: ShapeTable::new(),
+            catalogs: Catalogs::default(),
+            state_stats: StateStats::default(),
+            sizings: Sizings::default(),
+            #[cfg(feature = "weaknesses")]
+            weakness: None,
+        }
+    }
+
     /// Whether this defect has been brought back.
     #[inline(always)]
     pub(crate) fn is_weak(&self, weakness: Weakness) -> bool {

@@ -17,6 +17,7 @@ const LAYERS: [&[&str]; 15] = [
     &["pools"],
     &["login", "console"],
     &[
+        "alone",
         "client",
         "client_side",
         "exchange",

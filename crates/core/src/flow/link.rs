@@ -380,3 +380,7 @@ impl Pooler {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

@@ -215,3 +215,7 @@ fn array_literal(names: &[impl AsRef<[u8]>]) -> Vec<u8> {
     array.push(b'}');
     array
 }
+
+#[cfg(test)]
+#[path = "probe_tests.rs"]
+mod tests;

@@ -153,3 +153,7 @@ impl Reply<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "restoration_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+//! Tests of probes, without a pooler.
+
+use super::*;
+use crate::alone::{Alone, CLIENT, SERVER};
+use crate::base::pin_reason::PinReason;
+use crate::state::pins::PROBED;
+use pgweir_wire::Writer;
+
+fn suspected(effects: Effects) -> Alone {
+    let mut alone = Alone::linked();
+    alone.exchange().suspect(effects, b"select f()", Vec::new());
+    alone
+}
+
+/// The server answers with this row.
+fn tells(alone: &mut Alone, values: &[Option<&[u8]>]) {
+    let mut message = Vec::new();
+    Writer::new(&mut message).data_row(values.len(), values.iter().copied());
+    alone.reply().probe_row(&message);
+}
+
+/// The names of the statements that were bound.
+fn bound(alone: &mut Alone) -> Vec<String> {
+    let binds = alone.written(SERVER).into_iter().filter(|(tag, _)| *tag == 'B');
+    let name = |body: &[u8]| String::from_utf8_lossy(body.split(|b| *b == 0).nth(1).unwrap()).into_owned();
+    binds.map(|(_, body)| name(&body)).collect()
+}
+
+fn name_of(statement: &Statement) -> String {
+    String::from_utf8_lossy(statement.server_name()).into_owned()
+}
+
+#[test]
+fn nothing_is_asked_without_suspicion() {
+    let mut alone = Alone::linked();
+    assert!(!alone.exchange().probe());
+    assert!(alone.written(SERVER).is_empty() && alone.server.is_clean());
+}
+
+#[test]
+fn only_what_is_suspected_is_asked_for() {
+    let internal = Alone::new().shared.internal;
+    let pins = name_of(&internal.probe_pins);
+    let settings = name_of(&internal.probe_settings);
+    for (effects, asked) in [
+        (Effects::SETTINGS, vec![&settings]),
+        (Effects::LOCKS, vec![&pins]),
+        (Effects::SETTINGS | Effects::TEMPORARY, vec![&pins, &settings]),
+    ] {
+        let mut alone = suspected(effects);
+        assert!(alone.exchange().probe(), "{effects:?}");
+        assert_eq!(bound(&mut alone).iter().collect::<Vec<_>>(), asked, "{effects:?}");
+        assert!(alone.client.session.suspicion.is_none(), "it is with the probe");
+        let queue = &mut alone.server.conversation.queue;
+        while let Some(entry) = queue.pop() {
+            assert_eq!(entry.to, To::Probe);
+        }
+    }
+}
+
+#[test]
+fn time_limits_are_lifted_before_the_questions() {
+    let mut alone = Alone::linked();
+    let shape = alone.with("statement_timeout", "5s");
+    (alone.client.session.shape, alone.server.session.shape) = (shape.clone(), shape);
+    alone.exchange().suspect(Effects::LOCKS, b"select f()", Vec::new());
+    assert!(alone.exchange().probe());
+    let lifts = name_of(&alone.shared.internal.set_config_local);
+    let asks = name_of(&alone.shared.internal.probe_pins);
+    assert_eq!(bound(&mut alone), [lifts.clone(), lifts.clone(), lifts, asks]);
+}
+
+#[test]
+fn a_cancel_on_its_way_would_hit_the_probe() {
+    let mut alone = suspected(Effects::LOCKS);
+    alone.server.cancels.in_flight = 1;
+    assert!(alone.exchange().probe(), "the client keeps the server");
+    assert!(alone.written(SERVER).is_empty() && alone.server.session.probe.is_none());
+    assert!(alone.client.session.suspicion.is_some());
+    alone.server.cancels.in_flight = 0;
+    assert!(alone.exchange().probe() && alone.server.session.probe.is_some());
+}
+
+#[test]
+fn the_answer_sets_and_ends_pins() {
+    let mut alone = suspected(Effects::LOCKS);
+    alone.exchange().probe();
+    let mut row = vec![Some(&b"f"[..]); PROBED.len() + 1];
+    row[1] = Some(b"t");
+    tells(&mut alone, &row);
+    alone.reply().probed();
+    assert!(alone.client.session.pins.contains(PinReason::AdvisoryLocks));
+    alone.exchange().suspect(Effects::ENDS, b"select g()", Vec::new());
+    alone.exchange().probe();
+    row[1] = Some(b"f");
+    tells(&mut alone, &row);
+    alone.reply().probed();
+    assert!(alone.client.session.pins.is_empty());
+}
+
+#[test]
+fn the_answer_gives_client_and_server_their_settings() {
+    let mut alone = suspected(Effects::SETTINGS);
+    alone.exchange().probe();
+    tells(&mut alone, &[Some(b"work_mem"), Some(b"1MB")]);
+    alone.reply().probed();
+    for shape in [&alone.client.session.shape, &alone.server.session.shape] {
+        assert_eq!(shape.get("work_mem").map(|s| &*s.value), Some("1MB"));
+    }
+}
+
+#[test]
+fn a_probe_that_fails_is_sent_again_and_pins_in_the_end() {
+    let mut alone = suspected(Effects::LOCKS);
+    for failed in 1..=3 {
+        assert!(alone.exchange().probe(), "probe {failed}");
+        alone.server.session.probe.as_mut().unwrap().failed = Some("out of memory".into());
+        alone.reply().probed();
+        let pinned = alone.client.session.pins.contains(PinReason::UnknownState);
+        assert_eq!(pinned, failed == 3, "probe {failed}");
+    }
+    assert!(!alone.exchange().probe(), "it waits for a new text");
+    assert!(alone.client.session.suspicion.is_some(), "nothing is forgotten");
+}
+
+#[test]
+fn what_no_probe_can_see_pins_at_once() {
+    let mut alone = suspected(Effects::SEED);
+    alone.exchange().probe();
+    assert!(alone.client.session.pins.contains(PinReason::Seed));
+    assert!(alone.written(CLIENT).is_empty());
+}

@@ -1,0 +1,123 @@
+//! Tests of restored settings, without a pooler.
+
+use super::*;
+use crate::alone::{Alone, CLIENT, SERVER};
+use crate::upstream::entry::Expect;
+
+/// The client wants a setting that its server does not have.
+fn asked() -> Alone {
+    let mut alone = Alone::linked();
+    let target = alone.with("work_mem", "1MB");
+    alone.client.session.shape = target.clone();
+    let set = [("work_mem".into(), Some("1MB".into()))];
+    alone.exchange().confirm_first(&set, target);
+    alone
+}
+
+fn status(name: &str, value: &str) -> Vec<u8> {
+    format!("{name}\0{value}\0").into_bytes()
+}
+
+#[test]
+fn restored_settings_are_a_segment_of_their_own() {
+    let mut alone = asked();
+    assert_eq!(alone.client.waiting, Waiting::ForRestoration);
+    let written = alone.written(SERVER);
+    let tags: String = written.iter().map(|(tag, _)| *tag).collect();
+    assert_eq!(tags, "PBES");
+    assert!(
+        String::from_utf8_lossy(&written[1].1).contains("work_mem"),
+        "{written:?}"
+    );
+    assert!(alone.written(CLIENT).is_empty());
+    let mut owed = Vec::new();
+    while let Some(entry) = alone.server.conversation.queue.pop() {
+        assert_eq!(entry.to, To::Skip, "no client gets the reply");
+        owed.push(entry.expect);
+    }
+    assert_eq!(owed, [Expect::Parse, Expect::Bind, Expect::Execute, Expect::Sync]);
+}
+
+#[test]
+fn a_server_has_the_settings_only_when_it_has_confirmed_them() {
+    let alone = asked();
+    assert!(!Shape::same(&alone.server.session.shape, &alone.client.session.shape));
+    let restoration = alone.server.session.restoration.as_ref().unwrap();
+    assert!(Shape::same(&restoration.target, &alone.client.session.shape));
+}
+
+#[test]
+fn the_statement_is_prepared_once() {
+    let mut alone = asked();
+    alone.written(SERVER);
+    let target = alone.client.session.shape.clone();
+    let set = [("work_mem".into(), Some("1MB".into()))];
+    alone.server_side().send_settings(&set, target);
+    assert_eq!(alone.written_tags(SERVER), "BES");
+}
+
+#[test]
+fn no_statement_precedes_the_sync_if_nothing_differs() {
+    let mut alone = Alone::linked();
+    let shape = alone.server.session.shape.clone();
+    alone.server_side().send_settings(&[], shape);
+    assert_eq!(alone.written_tags(SERVER), "S");
+}
+
+#[test]
+fn custom_settings_are_remembered_for_their_server() {
+    let mut alone = Alone::linked();
+    let target = alone.with("app.tenant", "7");
+    let set = [("app.tenant".into(), Some("7".into()))];
+    alone.server_side().send_settings(&set, target);
+    assert!(alone.server.session.has_traces());
+}
+
+#[test]
+fn the_first_refusal_counts() {
+    let mut alone = asked();
+    alone.server_side().restoration_refused(b"22023", b"invalid value");
+    alone
+        .server_side()
+        .restoration_refused(b"25P02", b"the rest is ignored");
+    let restoration = alone.server.session.restoration.unwrap();
+    assert_eq!(*restoration.refused.unwrap(), ("22023".into(), "invalid value".into()));
+}
+
+#[test]
+fn reports_of_restored_settings_are_not_for_the_client() {
+    let mut alone = asked();
+    alone.written(SERVER);
+    let body = status("DateStyle", "German, DMY");
+    assert_eq!(alone.reply().parameter_status(&body), Passed::Skip);
+    let session = &alone.server.session;
+    let style = |shape: &Shape| shape.get("DateStyle").map(|s| s.value.to_string());
+    assert_eq!(style(&session.shape).as_deref(), Some("German, DMY"));
+    let target = &session.restoration.as_ref().unwrap().target;
+    assert_eq!(
+        style(target).as_deref(),
+        Some("German, DMY"),
+        "it will have this one, too"
+    );
+    assert_eq!(style(&alone.client.session.shape).as_deref(), Some("ISO, MDY"));
+}
+
+#[test]
+fn reports_of_the_clients_own_settings_are_for_the_client() {
+    let mut alone = Alone::linked();
+    let body = status("DateStyle", "German, DMY");
+    assert_eq!(alone.reply().parameter_status(&body), Passed::Forward);
+    assert!(Shape::same(&alone.client.session.shape, &alone.server.session.shape));
+}
+
+#[test]
+fn a_client_is_told_what_its_server_has_otherwise() {
+    let mut alone = Alone::linked();
+    let upgraded = [("server_version", Some("18.5"), true)];
+    let shape = alone.server.session.shape.clone();
+    alone.server.session.shape = alone.shared.shapes.change(&shape, upgraded);
+    alone.exchange().tell_differences();
+    assert_eq!(alone.written(CLIENT), [('S', status("server_version", "18.5"))]);
+    alone.exchange().tell_differences();
+    assert!(alone.written(CLIENT).is_empty(), "once");
+}
