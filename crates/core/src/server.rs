@@ -89,6 +89,7 @@ impl Server {
     }
 
     /// Nothing is owed and no transaction is open.
+    #[inline]
     pub(crate) fn is_clean(&self) -> bool {
         self.conversation.is_clean()
     }
@@ -120,16 +121,16 @@ impl Server {
             && self.conversation.begin == Begin::Settled
     }
 
-    /// Whether a message is only a part of the reply to a request of the linked client, or the end of a request that
-    /// has succeeded. Nearly all messages are: rows, and replies to requests that change nothing in the session.
-    /// `false` means: not known.
+    /// If there is a linked client: whether a message is only a part of the reply to a request of the client, or the
+    /// end of a request that has succeeded. Nearly all messages are: rows, and replies to requests that change nothing
+    /// in the session. `false` means: not known.
     #[inline(always)]
     pub(crate) fn passes_plainly(&mut self, tag: u8, message: &[u8], whole: bool) -> bool {
-        self.link.is_some()
-            && match tag {
-                b'C' => whole && self.completes_plainly(message.get(HEADER_BYTES).copied()),
-                _ => self.conversation.queue.passes_plainly(tag),
-            }
+        debug_assert!(self.link.is_some());
+        match tag {
+            b'C' => whole && self.completes_plainly(message.get(HEADER_BYTES).copied()),
+            _ => self.conversation.queue.passes_plainly(tag),
+        }
     }
 
     /// A CommandComplete whose command tag begins with this letter. DELETE is looked at closely, because DEALLOCATE and

@@ -25,7 +25,7 @@ use crate::dns::Resolver;
 use crate::inbox::Message;
 use crate::log::Log;
 use crate::peers::Unresolved;
-use crate::reading::READ_BYTES;
+use crate::reading::{READ_BYTES, try_receive};
 use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::slab::Slab;
@@ -159,13 +159,17 @@ impl EventLoop {
             self.look_at_clock();
             // Servers come first: a server's last message is handled before a client can get that server.
             for event in &events {
-                if Subject::is_server(event.token()) {
-                    self.handle_event(event, &mut scratch);
+                if let Subject::Connection(ConnectionId::Server(server)) = Subject::of(event.token()) {
+                    self.handle_connection_event(ConnectionId::Server(server), event, &mut scratch);
                 }
             }
             for event in &events {
-                if !Subject::is_server(event.token()) {
-                    self.handle_event(event, &mut scratch);
+                match Subject::of(event.token()) {
+                    Subject::Connection(ConnectionId::Server(_)) => {}
+                    Subject::Connection(ConnectionId::Client(client)) => {
+                        self.handle_connection_event(ConnectionId::Client(client), event, &mut scratch);
+                    }
+                    other => self.handle_other_event(other),
                 }
             }
             self.read_ready(&mut scratch);
@@ -212,10 +216,10 @@ impl EventLoop {
         next.into_iter().flatten().min().map(|at| at.since(self.now))
     }
 
-    #[inline(always)]
-    fn handle_event(&mut self, event: &Event, scratch: &mut Vec<u8>) {
-        match Subject::of(event.token()) {
-            Subject::Connection(id) => self.handle_connection_event(id, event, scratch),
+    /// An event of something that is no connection of the core.
+    #[inline(never)]
+    fn handle_other_event(&mut self, subject: Subject) {
+        match subject {
             Subject::Inbox => self.read_inbox(),
             Subject::Listener(index) => self.accept(index),
             Subject::Refusal => self.handle_refusal_event(),
@@ -224,12 +228,13 @@ impl EventLoop {
             Subject::Gate => self.handle_gate_event(),
             // Looked at in every turn.
             Subject::Successor => {}
-            Subject::Relay(_) => {}
+            Subject::Relay(_) | Subject::Connection(_) => {}
         }
     }
 
     #[inline(always)]
     fn handle_connection_event(&mut self, id: ConnectionId, event: &Event, scratch: &mut Vec<u8>) {
+        let are_congested = self.connections.are_congested();
         let Some(connection) = self.connections.get(id) else {
             if let ConnectionId::Server(server) = id {
                 self.handle_connecting_event(server, event);
@@ -249,9 +254,13 @@ impl EventLoop {
         let reads = connection.facts.has(Facts::READABLE);
         if event.is_writable() && !connection.pending.is_empty() {
             self.connections.flush(id);
-        }
-        if reads {
-            self.read(id, scratch);
+            if reads {
+                self.read_again(id, scratch);
+            }
+        } else if reads {
+            let attempt = try_receive(&self.pooler, are_congested, connection, id, scratch);
+            let after = self.after_attempt(id, attempt, scratch);
+            self.read_on(id, after, scratch);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Reading connections: what is received goes to the core, and what the core does not consume is kept.
 
-use crate::connection::{AfterRead, Facts, Input};
+use crate::connection::{AfterRead, Connection, Facts, Input};
 use crate::event_loop::EventLoop;
-use pgweir_core::ConnectionId;
+use pgweir_core::{ConnectionId, Pooler};
 
 /// The most bytes of one read. The buffer belongs to the loop, not to a connection, so it can be large and still fit
 /// into the processor's cache.
@@ -14,17 +14,45 @@ const READS_PER_TURN_MAX: usize = 4;
 /// A connection is not read while more than this many bytes wait for the connection that it is linked to.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
+/// Outcome of [`try_receive`].
+pub(crate) enum Attempt {
+    Read(Input),
+    /// The core lets the connection wait.
+    MayNotRead,
+    /// See [`EventLoop::read_with_care`].
+    NeedsCare,
+}
+
+/// Reads a connection, unless something rare applies. `are_congested`: output waits for some socket.
+#[inline(always)]
+pub(crate) fn try_receive(
+    pooler: &Pooler,
+    are_congested: bool,
+    connection: &mut Connection,
+    id: ConnectionId,
+    scratch: &mut [u8],
+) -> Attempt {
+    if !pooler.may_read(id) {
+        return Attempt::MayNotRead;
+    }
+    if are_congested || connection.facts.has(Facts::TLS) || !connection.kept.is_empty() {
+        return Attempt::NeedsCare;
+    }
+    Attempt::Read(connection.receive(scratch))
+}
+
 impl EventLoop {
-    /// Reads a connection's input, but not so much that other connections starve.
+    /// Reads a connection's input after the first read, but not so much that other connections starve.
     #[inline(always)]
-    pub(crate) fn read(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) {
-        let mut reads = 0;
-        while self.read_once(id, scratch) == AfterRead::More {
+    pub(crate) fn read_on(&mut self, id: ConnectionId, first: AfterRead, scratch: &mut Vec<u8>) {
+        let (mut reads, mut after) = (0, first);
+        while after == AfterRead::More {
             reads += 1;
             if reads == READS_PER_TURN_MAX {
                 self.connections.make_ready(id);
                 break;
             }
+            after = self.read_once(id, scratch);
         }
         if scratch.len() > READ_BYTES {
             scratch.truncate(READ_BYTES);
@@ -33,25 +61,28 @@ impl EventLoop {
     }
 
     /// One read and the handling of its bytes.
-    #[inline(always)]
+    #[inline(never)]
     fn read_once(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
         let are_congested = self.connections.are_congested();
         let Some(connection) = self.connections.get(id).filter(|c| c.facts.has(Facts::READABLE)) else {
             return AfterRead::Enough;
         };
-        if !self.pooler.may_read(id) {
-            return self.look_for_end(id);
-        }
-        if are_congested || connection.facts.has(Facts::TLS) || !connection.kept.is_empty() {
-            return self.read_with_care(id, scratch);
-        }
-        let (count, after) = match connection.receive(scratch) {
-            Input::Bytes(count, after) => (count, after),
-            Input::Nothing => return AfterRead::Enough,
-            Input::Closed => {
+        let attempt = try_receive(&self.pooler, are_congested, connection, id, scratch);
+        self.after_attempt(id, attempt, scratch)
+    }
+
+    /// What follows from one read: its bytes are handled.
+    #[inline(always)]
+    pub(crate) fn after_attempt(&mut self, id: ConnectionId, attempt: Attempt, scratch: &mut Vec<u8>) -> AfterRead {
+        let (count, after) = match attempt {
+            Attempt::Read(Input::Bytes(count, after)) => (count, after),
+            Attempt::Read(Input::Nothing) => return AfterRead::Enough,
+            Attempt::Read(Input::Closed) => {
                 self.closed(id);
                 return AfterRead::Enough;
             }
+            Attempt::MayNotRead => return self.look_for_end(id),
+            Attempt::NeedsCare => return self.read_with_care(id, scratch),
         };
         let input = &scratch[..count];
         let consumed = self.pass_to_core(id, input);
@@ -210,10 +241,12 @@ impl EventLoop {
         AfterRead::Enough
     }
 
-    /// Reads a connection for which no event has come.
+    /// Reads a connection that has been looked up before something else was done with it, or for which no event has
+    /// come.
     #[inline(never)]
-    fn read_again(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) {
-        self.read(id, scratch);
+    pub(crate) fn read_again(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) {
+        let first = self.read_once(id, scratch);
+        self.read_on(id, first, scratch);
     }
 
     pub(crate) fn read_ready(&mut self, scratch: &mut Vec<u8>) {

@@ -55,14 +55,8 @@ impl Subject {
         Token(number as usize)
     }
 
-    /// Whether the subject of a token is a server.
-    #[inline]
-    pub(crate) fn is_server(token: Token) -> bool {
-        matches!(ConnectionId::from_token(token.0 as u64), Some(ConnectionId::Server(_)))
-    }
-
     /// The subject of an event token made by [`Subject::token`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(token: Token) -> Subject {
         let number = token.0 as u64;
         if let Some(id) = ConnectionId::from_token(number) {

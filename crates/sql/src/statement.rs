@@ -69,9 +69,13 @@ pub const STATEMENT_BYTES_MAX: usize = 512;
 /// Classifies a text. For ordinary statements only the first letters are read.
 #[inline]
 pub fn classify(text: &[u8]) -> Statement {
-    if begins_otherwise(text) {
-        return Statement::Other;
+    match begins_otherwise(text) {
+        true => Statement::Other,
+        false => classify_in_full(text),
     }
+}
+
+fn classify_in_full(text: &[u8]) -> Statement {
     if let Some(statement) = one_word(text) {
         return statement;
     }
@@ -86,6 +90,7 @@ pub fn classify(text: &[u8]) -> Statement {
 
 /// Whether the first letters belong to no statement that is recognised: SELECT, INSERT, UPDATE, DELETE, WITH, VALUES
 /// and others.
+#[inline]
 fn begins_otherwise(text: &[u8]) -> bool {
     let Some(first) = text.first_chunk::<4>() else {
         return text.is_empty();

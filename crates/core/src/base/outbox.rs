@@ -32,6 +32,7 @@ pub struct Part {
 
 impl Part {
     /// The range within its source.
+    #[inline]
     pub fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -53,6 +54,7 @@ const ARENA_BYTES_KEPT_MAX: usize = 64 * 1024;
 
 impl Outbox {
     /// The parts since the last [`Outbox::clear`].
+    #[inline]
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
@@ -64,6 +66,7 @@ impl Outbox {
 
     /// The bytes of `part`, which must be a part of this outbox. `input` is the argument of the `handle_*_bytes` call
     /// that returned the part.
+    #[inline]
     pub fn bytes<'a>(&'a self, part: &Part, input: &'a [u8]) -> &'a [u8] {
         match part.source {
             Source::Input => &input[part.range()],
@@ -72,6 +75,7 @@ impl Outbox {
     }
 
     /// Removes all parts; the driver calls it after it has written or copied them.
+    #[inline]
     pub fn clear(&mut self) {
         self.parts.clear();
         if self.arena.capacity() > ARENA_BYTES_KEPT_MAX {

@@ -89,7 +89,7 @@ impl Exchange<'_> {
 
 /// Whether the next message of a client without a server is a complete request that only a server can answer: no copy
 /// message, no Sync, no BEGIN that can be deferred. `false` means: not known.
-#[inline]
+#[inline(always)]
 fn surely_needs_server(client: &Client, settings: &Settings, next: &[u8]) -> bool {
     let Ok(Some(header)) = Header::read(next) else {
         return false;
@@ -111,7 +111,7 @@ fn surely_needs_server(client: &Client, settings: &Settings, next: &[u8]) -> boo
     }
 }
 
-#[inline]
+#[inline(always)]
 fn begins_no_block(text: &[u8]) -> bool {
     use pgweir_sql::Statement::{Begin, StartTransaction};
     !matches!(pgweir_sql::classify(text), Begin | StartTransaction)

@@ -32,10 +32,11 @@ impl Rest {
 impl Reply<'_> {
     #[inline(always)]
     pub(crate) fn ready(&mut self, body: &[u8]) -> Passed {
-        let status = TransactionStatus::read(body);
-        let ended = status.and_then(|status| Some((status, self.server.conversation.queue.take_end()?)));
-        let Some((status, entry)) = ended else {
-            return self.misbehaves("ReadyForQuery that nothing asked for".into());
+        let Some(status) = TransactionStatus::read(body) else {
+            return self.is_ready_unasked();
+        };
+        let Some(entry) = self.server.conversation.queue.take_end() else {
+            return self.is_ready_unasked();
         };
         let in_block = std::mem::replace(&mut self.server.conversation.status, status) != TransactionStatus::Idle;
         let has_failed = self.server.held.take_segment_failed();
@@ -74,8 +75,13 @@ impl Reply<'_> {
         self.client_goes_on(status)
     }
 
+    #[cold]
+    fn is_ready_unasked(&mut self) -> Passed {
+        self.misbehaves("ReadyForQuery that nothing asked for".into())
+    }
+
     /// All requests have been answered. Returns whether the server will fail the next command, whatever it is.
-    #[inline]
+    #[inline(always)]
     fn nothing_owed(&mut self, entry: &Ended, in_block: bool) -> bool {
         let server = &mut *self.server;
         let between = server.conversation.status == TransactionStatus::Idle;
@@ -94,7 +100,7 @@ impl Reply<'_> {
     }
 
     /// A client's request has ended: decides whether the client still needs the server.
-    #[inline]
+    #[inline(always)]
     fn client_goes_on(&mut self, status: TransactionStatus) -> Passed {
         let Some((_, client)) = &self.client else {
             if self.server.flies() {

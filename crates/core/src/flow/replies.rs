@@ -87,7 +87,7 @@ impl Reply<'_> {
             let piece = Piece { at: *at, end, left };
             let bytes = &input[*at..end];
             // Nearly all messages decide nothing.
-            if self.server.passes_plainly(header.tag, bytes, left == 0) {
+            if self.is_linked() && self.server.passes_plainly(header.tag, bytes, left == 0) {
                 if left > 0 {
                     self.server.conversation.passing = Passing::Forward(left);
                 }
@@ -148,6 +148,9 @@ impl Reply<'_> {
             return;
         }
         while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {
+            if header.tag == b'Z' {
+                return;
+            }
             let end = *at + header.message_bytes as usize;
             let Some(bytes) = input.get(*at..end) else { return };
             if !self.server.passes_plainly(header.tag, bytes, true) {

@@ -24,6 +24,7 @@ pub(crate) enum Stopped {
 
 impl Exchange<'_> {
     /// Handles messages from `at` on.
+    #[inline(always)]
     pub(crate) fn pass(&mut self, input: &[u8], at: &mut usize) -> Stopped {
         while *at < input.len() {
             if self.is_rare() {
@@ -231,7 +232,7 @@ impl Exchange<'_> {
     }
 
     /// The times of a request and of a transaction count from their first messages.
-    #[inline]
+    #[inline(always)]
     fn notes_beginning(&mut self) {
         if self.server.conversation.queue.is_empty() {
             self.server.conversation.request_time = self.now;

@@ -333,6 +333,7 @@ impl Held {
 
     /// The server has sent ReadyForQuery and owes nothing. `between`: no transaction is open. `in_block`: a transaction
     /// block was open before.
+    #[inline]
     pub(crate) fn note_ready(&mut self, now: Moment, between: bool, in_block: bool) {
         self.answered = now;
         self.unproven.clear();
@@ -343,15 +344,20 @@ impl Held {
         if lasts {
             self.provisional.clear();
         } else {
-            // A plan that was good in this transaction may not be good after its rollback.
-            for id in self.provisional.drain(..) {
-                if let Some(copy) = self.copies.peek_mut(&id) {
-                    copy.good = Moment::default();
-                }
-            }
-            self.erred = now;
+            self.note_rollback(now);
         }
         (self.failed, self.rolled_back, self.committed) = (false, false, false);
+    }
+
+    /// A plan that was good in the transaction may not be good after its rollback.
+    #[cold]
+    fn note_rollback(&mut self, now: Moment) {
+        for id in self.provisional.drain(..) {
+            if let Some(copy) = self.copies.peek_mut(&id) {
+                copy.good = Moment::default();
+            }
+        }
+        self.erred = now;
     }
 
     /// The server has told the parameter types of a statement. The Describe was sent at the moment `asked`; the

@@ -60,6 +60,7 @@ impl Conversation {
     }
 
     /// Nothing is owed and no transaction is open.
+    #[inline]
     pub(crate) fn is_clean(&self) -> bool {
         self.queue.is_empty()
             && !self.queue.segment_open()

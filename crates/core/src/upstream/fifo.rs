@@ -64,7 +64,7 @@ impl<T: Default> Fifo<T> {
 
     /// Removes the front, which must exist. The removed places are closed up when there are as many of them as items,
     /// and at least [`GAP_MIN`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn drop_front(&mut self) {
         debug_assert!(self.head < self.items.len());
         self.drop_first(1);
@@ -96,7 +96,7 @@ impl<T: Default> Fifo<T> {
         kept
     }
 
-    #[inline]
+    #[inline(always)]
     fn drop_first(&mut self, count: usize) {
         self.head += count;
         if self.head >= self.items.len() {

@@ -279,7 +279,7 @@ impl ReplyQueue {
         self.drop_copy_end();
     }
 
-    #[inline]
+    #[inline(always)]
     fn count_out(&mut self, expect: Expect, to: To, ready: Ready, changes: bool) {
         self.ended_by_front = 0;
         if changes {
