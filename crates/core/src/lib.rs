@@ -45,7 +45,7 @@ pub use base::dns::{DnsFacts, DnsHost, DnsZone};
 #[cfg(feature = "weaknesses")]
 pub use base::weakness::InternalWork;
 pub use base::weakness::Weakness;
-pub use base::{errors, ids, outbox, request, settings, time, timers, tls, verification};
+pub use base::{errors, ids, outbox, request, settings, time, tls, verification};
 pub use frozen::Predecessor;
 pub use ids::{ClientId, ConnectionId, ServerId};
 pub use notify::channels;

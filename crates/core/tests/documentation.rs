@@ -137,6 +137,7 @@ fn the_layers_of_the_core_are_those_of_architecture_md() {
         missing.is_empty(),
         "in ARCHITECTURE.md, but not in the core: {missing:#?}"
     );
+    let described = described_files(&architecture);
     let layers = fs::read_dir(&src).unwrap().map(|entry| entry.unwrap());
     let layers = layers.filter(|entry| entry.file_type().unwrap().is_dir());
     for layer in layers.map(|entry| entry.file_name().into_string().unwrap()) {
@@ -144,6 +145,15 @@ fn the_layers_of_the_core_are_those_of_architecture_md() {
             architecture.contains(&format!("| **{layer}** |")),
             "not in ARCHITECTURE.md: {layer}"
         );
+        for entry in fs::read_dir(src.join(&layer)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let name = name.strip_suffix(".rs").unwrap_or(&name);
+            let file = format!("{layer}/{name}");
+            assert!(
+                name == "mod" || name.ends_with("_tests") || described.contains(&file),
+                "not in ARCHITECTURE.md: {file}"
+            );
+        }
     }
 }
 
