@@ -98,6 +98,8 @@ impl Draft {
         }
     }
 
+    /// Adds a row about an object, or says that it is malformed. It is long because each kind of row has its own columns,
+    /// read in one place.
     fn add_object(&mut self, kind: u8, oid: u32, name: &[u8], of: u32) -> bool {
         if self.runs.len() >= RUNS_MAX || self.nodes.len() >= RUNS_MAX {
             self.too_much = true;
@@ -198,7 +200,8 @@ impl Draft {
         place
     }
 
-    /// Adds the source of a routine, after all names have come. `None`: the source is too long.
+    /// Adds the source of a routine, after all names have come. `None`: the source is too long. It is long because what is
+    /// read in each language is decided here alone.
     fn add_source(&mut self, oid: u32, language: u8, source: Option<&[u8]>, parameters: &[u8]) -> bool {
         let language = match language {
             b's' => Language::Sql,

@@ -58,27 +58,37 @@ impl Pooler {
                     Stopped::Rare => {}
                 }
             }
-            let message = match self.read_message(now, id, input, at) {
-                Ok(message) => message,
-                Err(consumed) => {
-                    self.linked_without_request(now, id);
-                    return consumed;
-                }
-            };
-            match self.client_message(now, id, &message, input) {
-                Step::Progress(bytes) => at += bytes,
-                Step::NeedBytes => {
-                    if let Some(client) = self.clients.get_mut(id.0) {
-                        client.needs_whole(message.tag, message.total);
-                    }
-                    self.linked_without_request(now, id);
-                    return at;
-                }
-                Step::Wait => return at,
-                Step::Closed => return input.len(),
+            match self.next_with_care(now, id, input, at) {
+                Ok(next) => at = next,
+                Err(consumed) => return consumed,
             }
         }
         at
+    }
+
+    /// Handles the message that begins at `at`, whatever it is. Returns where the next one begins, or how much of the
+    /// input is consumed if it cannot be handled now.
+    #[inline(never)]
+    fn next_with_care(&mut self, now: Time, id: ClientId, input: &[u8], at: usize) -> Result<usize, usize> {
+        let message = match self.read_message(now, id, input, at) {
+            Ok(message) => message,
+            Err(consumed) => {
+                self.linked_without_request(now, id);
+                return Err(consumed);
+            }
+        };
+        match self.client_message(now, id, &message, input) {
+            Step::Progress(bytes) => Ok(at + bytes),
+            Step::NeedBytes => {
+                if let Some(client) = self.clients.get_mut(id.0) {
+                    client.needs_whole(message.tag, message.total);
+                }
+                self.linked_without_request(now, id);
+                Err(at)
+            }
+            Step::Wait => Err(at),
+            Step::Closed => Err(input.len()),
+        }
     }
 
     /// The message that begins at `at`. If it is incomplete or breaks the protocol: how much of the input is consumed.

@@ -29,13 +29,7 @@ impl Exchange<'_> {
             [text @ .., 0] if message.is_whole() && message.total <= read_bytes_max => Some(text),
             _ => None,
         };
-        if let Some(text) = text
-            && tracked
-            && looks
-            && !self.to().knows_names()
-            && pgweir_sql::is_plain(text)
-            && !self.may_be_misread(text)
-        {
+        if let Some(text) = text.filter(|text| tracked && looks && self.is_plain(text)) {
             return self.plain_query(message, text);
         }
         if let Some(step) = text.and_then(|text| self.wishes_of(text)) {
@@ -72,6 +66,11 @@ impl Exchange<'_> {
             entry = entry.with(effect);
         }
         self.send_query(message, entry, returns)
+    }
+
+    /// Whether a text surely changes nothing in any session.
+    fn is_plain(&mut self, text: &[u8]) -> bool {
+        !self.to().knows_names() && pgweir_sql::is_plain(text) && !self.may_be_misread(text)
     }
 
     /// What a text needs from other connections before it is sent.
