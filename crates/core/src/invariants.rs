@@ -110,8 +110,8 @@ impl Pooler {
             Waiting::ForReplies => {
                 let server = server.ok_or("waits for replies without a server")?;
                 // Only the server ends a DISCARD SEQUENCES; one that breaks the protocol may never confirm it.
-                let said =
-                    server.conversation.intake == Intake::ToSync || server.session.remembered == Remembered::Forgetting;
+                let said = server.conversation.intake() == Intake::ToSync
+                    || server.session.remembered == Remembered::Forgetting;
                 let owed = !server.conversation.queue.is_empty() || server.cancels.in_flight > 0 || said;
                 must(owed, || "waits for replies, and none is owed".into())?;
             }

@@ -141,7 +141,7 @@ impl Server {
             return false;
         }
         self.held.committed = false;
-        self.conversation.sync_among_copy_data = false;
+        self.conversation.command_succeeds();
         true
     }
 
@@ -150,7 +150,7 @@ impl Server {
     pub(crate) fn awaits_settings(&self) -> bool {
         let session = &self.session;
         let asks = session.probe.as_ref().is_some_and(|p| p.settings);
-        self.conversation.intake != Intake::CopyIn && (session.settings_in_doubt || asks)
+        self.conversation.intake() != Intake::CopyIn && (session.settings_in_doubt || asks)
     }
 
     /// Whether its lifetime is over. With a lifetime of zero, which means "use once", it must have been used.

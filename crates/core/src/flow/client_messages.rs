@@ -26,10 +26,10 @@ impl Exchange<'_> {
     pub(crate) fn request(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
         let server = &mut *self.server;
-        if server.conversation.intake == Intake::ToSync && message.tag != FrontendTag::Sync {
+        if server.conversation.intake() == Intake::ToSync && message.tag != FrontendTag::Sync {
             return client.drop_message(message);
         }
-        if server.conversation.intake == Intake::CopyIn && is_request(message.tag) {
+        if server.conversation.intake() == Intake::CopyIn && is_request(message.tag) {
             let message = format!(
                 "unexpected message type 0x{:02X} during COPY from stdin",
                 message.tag as u8
@@ -57,7 +57,7 @@ impl Exchange<'_> {
             FrontendTag::FunctionCall => self.function_call(message, tracked),
             FrontendTag::Sync => self.sync(message),
             // The server answers with an error and then ignores everything up to Sync: it must not count as free.
-            FrontendTag::Flush if message.total > HEADER_BYTES && server.conversation.intake != Intake::CopyIn => {
+            FrontendTag::Flush if message.total > HEADER_BYTES && server.conversation.intake() != Intake::CopyIn => {
                 self.plain(message, Expect::MalformedFlush)
             }
             FrontendTag::Flush => {
@@ -86,18 +86,18 @@ impl Exchange<'_> {
     #[inline(always)]
     fn sync(&mut self, message: &Message<'_>) -> Step {
         let conversation = &mut self.server.conversation;
-        if conversation.intake == Intake::CopyIn {
-            conversation.sync_among_copy_data = true;
+        if conversation.intake() == Intake::CopyIn {
+            conversation.sync_sent_among_copy_data();
             return self.forward(message);
         }
-        conversation.intake = Intake::Requests;
+        conversation.takes_requests_from_here();
         self.plain(message, Expect::Sync)
     }
 
     /// CopyData, CopyDone or CopyFail where the server may be copying.
     fn copy(&mut self, message: &Message<'_>) -> Step {
         let conversation = &mut self.server.conversation;
-        let copies = conversation.intake == Intake::CopyIn;
+        let copies = conversation.intake() == Intake::CopyIn;
         if message.tag == FrontendTag::CopyData {
             if !copies {
                 conversation.queue.copy_data_sent();
@@ -105,7 +105,7 @@ impl Exchange<'_> {
             return self.forward(message);
         }
         if copies {
-            conversation.intake = Intake::Requests;
+            conversation.takes_requests_from_here();
             return self.forward(message);
         }
         self.plain(message, Expect::CopyEnd)

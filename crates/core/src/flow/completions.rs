@@ -20,7 +20,7 @@ impl Reply<'_> {
         let server = &mut *self.server;
         server.held.committed = body.starts_with(b"COMMIT");
         server.held.rolled_back |= rolls_back;
-        server.conversation.sync_among_copy_data = false;
+        server.conversation.command_succeeds();
         let queue = &mut server.conversation.queue;
         let executed = queue.front().is_some_and(|e| e.expect == Expect::Execute);
         let ends = body.starts_with(b"DEALLOCATE") || body.starts_with(b"DISCARD");

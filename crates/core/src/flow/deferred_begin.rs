@@ -244,7 +244,7 @@ impl Exchange<'_> {
     pub(crate) fn begin_alone(&mut self) {
         self.send_deferred_begin();
         let server = &mut *self.server;
-        server.conversation.request_time = self.now;
+        server.conversation.query_begins(self.now);
         if server.conversation.queue.segment_open() {
             self.to().asks(To::Skip, |r| r.sync());
         }

@@ -32,7 +32,7 @@ impl ServerSide<'_> {
         let server = &mut *self.server;
         server.phase = phase;
         server.since = now;
-        server.conversation.request_time = now;
+        server.conversation.query_begins(now);
         server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
         self.asks(To::Skip, |r| r.query(query.as_bytes()));
     }
@@ -40,13 +40,13 @@ impl ServerSide<'_> {
     /// Sends the CopyFail and the Sync that end what the client has begun.
     pub(crate) fn end_what_client_began(&mut self) {
         let owes_sync =
-            self.server.conversation.intake == Intake::ToSync || self.server.conversation.queue.segment_open();
-        if self.server.conversation.intake == Intake::CopyIn {
-            self.server.conversation.intake = Intake::Requests;
+            self.server.conversation.intake() == Intake::ToSync || self.server.conversation.queue.segment_open();
+        if self.server.conversation.intake() == Intake::CopyIn {
+            self.server.conversation.takes_requests_from_here();
             self.send(|w| w.copy_fail("client disconnected"));
         }
         if owes_sync {
-            self.server.conversation.intake = Intake::Requests;
+            self.server.conversation.takes_requests_from_here();
             // It ends a request of the client: a cancel may hit it.
             self.asks(To::Forward, |r| r.sync());
         }
@@ -110,7 +110,7 @@ impl Pooler {
         server.cancels.wanted = None;
         // The pooler cannot invent the rest of a message; a walsender ends only with its connection.
         let hopeless = matches!(passing, Passing::Forward(_))
-            || server.conversation.intake == Intake::CopyBoth
+            || server.conversation.intake() == Intake::CopyBoth
             || pool.key.kind.is_replication()
             || server.conversation.fatal.is_some()
             // No request is unanswered, but the server is inside a message.

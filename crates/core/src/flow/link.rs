@@ -51,8 +51,7 @@ impl Exchange<'_> {
         server.link = Some(self.id);
         server.has_served = true;
         server.since = self.now;
-        server.conversation.request_time = self.now;
-        server.conversation.ready_time = self.now;
+        server.conversation.is_idle_from(self.now);
         client.link = Some(self.server_id);
         self.counts_visit();
         let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);

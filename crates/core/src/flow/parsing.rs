@@ -292,5 +292,5 @@ pub(crate) fn interned(
 pub(crate) fn may_fake(server: &Server) -> bool {
     !server.conversation.queue.segment_outstanding()
         && server.conversation.status != TransactionStatus::Failed
-        && server.conversation.intake != Intake::CopyIn
+        && server.conversation.intake() != Intake::CopyIn
 }

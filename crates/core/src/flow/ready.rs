@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::upstream::entry::{Expect, Ready, To};
-use crate::upstream::phase::{Begin, Intake, ServerPhase};
+use crate::upstream::phase::{Begin, ServerPhase};
 use crate::upstream::reply_queue::Ended;
 use pgweir_wire::TransactionStatus;
 
@@ -43,12 +43,11 @@ impl Reply<'_> {
         let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
         let fails_next = self.server.conversation.queue.is_empty() && self.nothing_owed(&entry, in_block);
         let server = &mut *self.server;
-        server.conversation.intake = Intake::Requests;
-        let worked = self.now.us_since(server.conversation.request_time);
+        server.conversation.takes_requests_from_here();
+        let worked = self.now.us_since(server.conversation.request_time());
         let session = &server.session;
         let defined = session.defines && (status == TransactionStatus::Idle || session.publishes);
-        server.conversation.ready_time = self.now;
-        server.conversation.request_time = self.now;
+        server.conversation.is_idle_from(self.now);
         let is_usual = server.is_usual() && entry.to == To::Forward && entry.ready == Ready::Passes;
         if defined {
             self.note_definitions();
@@ -212,7 +211,7 @@ impl Reply<'_> {
             && self.server.conversation.queue.is_empty()
             && let Some((_, client)) = &self.client
         {
-            self.server.conversation.ready_time = client.xact_start;
+            self.server.conversation.is_idle_since(client.xact_start);
         }
     }
 

@@ -92,7 +92,7 @@ impl Reply<'_> {
                 false => Begin::Settled,
             };
         }
-        if std::mem::take(&mut server.conversation.sync_among_copy_data)
+        if server.conversation.command_fails()
             && let Some(closed) = self.copy_failed(&error)
         {
             return closed;
@@ -186,7 +186,7 @@ impl Reply<'_> {
         let entry = self.server.conversation.queue.front_mut().expect("looked at above");
         let effect = entry.take_effect();
         if refused.expect.is_whole_request() {
-            self.server.conversation.intake = Intake::Requests;
+            self.server.conversation.takes_requests_from_here();
         }
         self.undo_refused(refused.expect, effect);
     }
@@ -195,11 +195,7 @@ impl Reply<'_> {
     fn segment_failed(&mut self, refused: &Refused) -> SegmentFailed {
         let server = &mut *self.server;
         let discarded = server.conversation.discarded_in == Some(server.conversation.queue.segments_answered());
-        let taken = server.conversation.queue.take_to_sync();
-        server.conversation.intake = match server.conversation.queue.is_empty() {
-            true => Intake::ToSync,
-            false => Intake::Requests,
-        };
+        let taken = server.conversation.segment_fails();
         let not_forgotten =
             server.session.remembered == Remembered::Forgetting && !server.conversation.queue.executes_ours();
         if not_forgotten {
@@ -207,7 +203,7 @@ impl Reply<'_> {
         }
         let is_query = |e: &Entry| e.expect.is_whole_request();
         let begin_failed =
-            refused.is_skipped() && server.conversation.intake == Intake::ToSync && taken.iter().any(is_query);
+            refused.is_skipped() && server.conversation.intake() == Intake::ToSync && taken.iter().any(is_query);
         let decides = taken.iter().any(|e| e.ready == Ready::Decides);
         if let Some(client) = self.client().filter(|_| decides) {
             // The server ignores the RESET: nothing must be restored after it.
@@ -239,14 +235,14 @@ impl Reply<'_> {
     fn goes_on_behind(&mut self, failed: &SegmentFailed) {
         // A held-back message may have waited for a ReadyForQuery that was removed.
         if self.server.conversation.begin != Begin::Refused
-            || failed.not_forgotten && self.server.conversation.intake == Intake::ToSync
+            || failed.not_forgotten && self.server.conversation.intake() == Intake::ToSync
         {
             self.replies_came();
         }
         if failed.begin_failed {
             self.to().sync_after_failed_begin();
         }
-        if self.server.conversation.intake == Intake::ToSync && matches!(self.server.phase, ServerPhase::Draining) {
+        if self.server.conversation.intake() == Intake::ToSync && matches!(self.server.phase, ServerPhase::Draining) {
             // The client has left before the error came: nobody else sends the Sync that the server waits for.
             self.to().end_what_client_began();
         }
@@ -364,7 +360,7 @@ impl Reply<'_> {
 
 impl ServerSide<'_> {
     fn sync_after_failed_begin(&mut self) {
-        self.server.conversation.intake = Intake::Requests;
+        self.server.conversation.takes_requests_from_here();
         self.asks(To::Forward, |r| r.sync());
     }
 }

@@ -9,7 +9,7 @@ use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::statements::rows::Rows;
 use crate::upstream::entry::{Entry, Expect, To};
-use crate::upstream::phase::{Intake, ServerPhase};
+use crate::upstream::phase::ServerPhase;
 use pgweir_wire::{BackendTag, HEADER_BYTES, Header, Writer};
 
 /// The longest message that must be complete before it is handled: ParameterStatus, CommandComplete and the like,
@@ -358,15 +358,11 @@ impl Reply<'_> {
         }
         let forward = self.forward();
         if tag == BackendTag::CopyBothResponse {
-            self.server.conversation.intake = Intake::CopyBoth;
+            self.server.conversation.copy_both_begins();
             return forward;
         }
         self.replies_came();
-        let begun = self.server.conversation.queue.enter_copy_in();
-        if !begun.ended {
-            self.server.conversation.intake = Intake::CopyIn;
-        }
-        self.server.conversation.sync_among_copy_data = begun.sync_among_data;
+        let begun = self.server.conversation.copy_in_begins();
         if begun.interrupted {
             return self.asks(Question::CopyInterrupted);
         }

@@ -235,7 +235,7 @@ impl Exchange<'_> {
     #[inline(always)]
     fn notes_beginning(&mut self) {
         if self.server.conversation.queue.is_empty() {
-            self.server.conversation.request_time = self.now;
+            self.server.conversation.query_begins(self.now);
             if self.server.is_clean() {
                 self.client.xact_start = self.now;
             }

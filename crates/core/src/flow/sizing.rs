@@ -30,7 +30,7 @@ impl Server {
     /// Whether its client holds it and has nothing for it to do.
     fn rests(&self) -> bool {
         let talk = &self.conversation;
-        let waits_for_data = talk.intake == Intake::CopyIn;
+        let waits_for_data = talk.intake() == Intake::CopyIn;
         matches!(self.phase, ServerPhase::Linked)
             && (talk.queue.is_empty() || waits_for_data)
             && (!talk.is_clean() || waits_for_data)
@@ -48,7 +48,7 @@ impl Exchange<'_> {
     /// A client sends something to its server, beginning with `next`: the server works from now on.
     #[cold]
     pub(crate) fn works(&mut self, next: &[u8]) {
-        if self.server.conversation.intake == Intake::CopyIn {
+        if self.server.conversation.intake() == Intake::CopyIn {
             return;
         }
         let Some(share) = &mut self.pool.share else { return };

@@ -125,7 +125,7 @@ impl Pooler {
         let server = self.servers.get(server_id.0).expect("a linked server lives");
         let begins = server.conversation.status == TransactionStatus::Idle
             && !server.conversation.queue.segment_open()
-            && server.conversation.intake == Intake::Requests
+            && server.conversation.intake() == Intake::Requests
             && client.session.pins.is_empty();
         let pool_id = server.pool;
         let shows_schema =

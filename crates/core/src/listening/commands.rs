@@ -44,7 +44,7 @@ impl Listening<'_> {
         if channels.notifies
             && replies_are_due
             && message.tag != FrontendTag::Flush
-            && server.conversation.intake != Intake::CopyIn
+            && server.conversation.intake() != Intake::CopyIn
         {
             // Notifications that the previous request sent to the client itself come before the reply to this one. A
             // copy message waits, too, until the copy has begun: if half of a stray one had been forwarded,

@@ -146,7 +146,7 @@ pub(super) fn limit_over(
     let works = !server.conversation.queue.is_empty();
     let is_amid_message = matches!(client.passing, Passing::Forward(_));
     let is_in_transaction = !server.is_clean() || is_amid_message;
-    if works && is_over(pool.settings.query_timeout, now, server.conversation.request_time) {
+    if works && is_over(pool.settings.query_timeout, now, server.conversation.request_time()) {
         return exceeded(Trouble::QueryTimeout, "query timeout", "query_timeout");
     }
     if is_in_transaction && is_over(pool.settings.transaction_timeout, now, client.xact_start) {
@@ -156,18 +156,18 @@ pub(super) fn limit_over(
         return None;
     }
     if is_in_transaction {
-        let idle_since = if server.conversation.queue.segment_open() || server.conversation.intake == Intake::ToSync {
+        let idle_since = if server.conversation.queue.segment_open() || server.conversation.intake() == Intake::ToSync {
             server.conversation.quiet_since
         } else {
-            server.conversation.ready_time
+            server.conversation.ready_time()
         };
         return is_over(pool.settings.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT);
     }
-    if is_over(pool.settings.client_idle_timeout, now, server.conversation.ready_time) {
+    if is_over(pool.settings.client_idle_timeout, now, server.conversation.ready_time()) {
         let words = "client_idle_timeout";
         return exceeded(Trouble::ClientIdleTimeout, words, words);
     }
-    if client.session.pins.of_session() && is_over(settings.pin_idle_timeout, now, server.conversation.ready_time) {
+    if client.session.pins.of_session() && is_over(settings.pin_idle_timeout, now, server.conversation.ready_time()) {
         return exceeded(Trouble::PinIdleTimeout, "pin_idle_timeout", "pin_idle_timeout");
     }
     None
@@ -272,7 +272,7 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
 pub(super) fn note_quiet(now: Time, server: &mut Server) {
     let waits = server.conversation.queue.is_empty() && !server.is_clean();
     let talk = &mut server.conversation;
-    if waits && talk.quiet_since <= talk.request_time.max(talk.ready_time) {
+    if waits && talk.quiet_since <= talk.request_time().max(talk.ready_time()) {
         talk.quiet_since = now;
     }
 }

@@ -159,7 +159,7 @@ impl Exchange<'_> {
         };
         let server = &*self.server;
         let unfit = server.conversation.status == TransactionStatus::Failed || server.conversation.queried_in_pipeline;
-        if unfit || matches!(server.conversation.intake, Intake::ToSync | Intake::CopyIn) {
+        if unfit || matches!(server.conversation.intake(), Intake::ToSync | Intake::CopyIn) {
             return Vec::new();
         }
         let begins = server.conversation.is_beginning();
@@ -285,7 +285,7 @@ impl Exchange<'_> {
     pub(crate) fn take_name(&mut self, name: &[u8]) {
         let held = &self.server.held;
         let knows = held.client_named(name).is_some_and(|named| held.usable(named.id));
-        if !knows && self.server.conversation.intake != Intake::CopyIn {
+        if !knows && self.server.conversation.intake() != Intake::CopyIn {
             let empty = self.make_empty(name);
             let now = self.shared.statements.now();
             self.server.held.insert(empty, now);

@@ -67,7 +67,7 @@ impl ServerSide<'_> {
     fn may_check(&self) -> bool {
         let server = &*self.server;
         server.conversation.status == TransactionStatus::Idle
-            && server.conversation.intake == Intake::Requests
+            && server.conversation.intake() == Intake::Requests
             && server.conversation.queue.is_quiet()
     }
 

@@ -50,7 +50,7 @@ impl ServerSide<'_> {
         let server = &mut *self.server;
         server.phase = ServerPhase::Reading;
         server.since = now;
-        server.conversation.request_time = now;
+        server.conversation.query_begins(now);
         server.reading = Some(Box::new(Reading {
             version,
             began: now,

@@ -255,7 +255,7 @@ impl Exchange<'_> {
     pub(crate) fn forget_before_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
         let server = &mut *self.server;
         let (_now, open) = (
-            server.conversation.request_time,
+            server.conversation.request_time(),
             server.conversation.queue.segment_open(),
         );
         let ours = server.conversation.only_begins();

@@ -71,7 +71,7 @@ impl Exchange<'_> {
     /// Sends settings; the client waits for the answer.
     pub(crate) fn confirm_first(&mut self, set: &[Change], target: Arc<Shape>) {
         self.client.waiting = Waiting::ForRestoration;
-        self.server.conversation.request_time = self.now;
+        self.server.conversation.query_begins(self.now);
         self.to().send_settings(set, target);
     }
 }

@@ -128,7 +128,7 @@ impl Exchange<'_> {
     #[cold]
     fn forget_before(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
         let server = &mut *self.server;
-        if server.conversation.intake == Intake::CopyIn {
+        if server.conversation.intake() == Intake::CopyIn {
             return None;
         }
         // An unanswered message may fail the transaction, and a failed one refuses DISCARD SEQUENCES.

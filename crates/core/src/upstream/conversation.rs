@@ -2,6 +2,8 @@
 
 use crate::base::reasons::Passing;
 use crate::base::time::Time;
+use crate::upstream::copy_in::CopyBegun;
+use crate::upstream::entry::Entry;
 use crate::upstream::phase::{Begin, Intake};
 use crate::upstream::reply_queue::ReplyQueue;
 use pgweir_wire::TransactionStatus;
@@ -13,10 +15,10 @@ pub(crate) struct Conversation {
     pub(crate) passing: Passing,
     /// As of the last ReadyForQuery.
     pub(crate) status: TransactionStatus,
-    pub(crate) intake: Intake,
+    intake: Intake,
     /// There are Syncs among the data of the copy-in. If the copy fails, it is not known which of them the server has
     /// swallowed.
-    pub(crate) sync_among_copy_data: bool,
+    sync_among_copy_data: bool,
     /// When a FATAL message was sent to its client; the connection ends next.
     pub(crate) fatal: Option<Time>,
     /// A deferred BEGIN that was sent to it.
@@ -32,9 +34,9 @@ pub(crate) struct Conversation {
     /// done.
     pub(crate) queried_in_pipeline: bool,
     /// When its present query began; the time limits count from then.
-    pub(crate) request_time: Time,
+    request_time: Time,
     /// When it last answered ReadyForQuery.
-    pub(crate) ready_time: Time,
+    ready_time: Time,
     /// When it was first seen to have answered everything of a segment that its client has not ended. Valid only if
     /// later than `request_time`.
     pub(crate) quiet_since: Time,
@@ -57,6 +59,89 @@ impl Conversation {
             ready_time: now,
             quiet_since: now,
         }
+    }
+
+    /// What the server does with the next message.
+    #[inline]
+    pub(crate) fn intake(&self) -> Intake {
+        self.intake
+    }
+
+    /// When its present query began.
+    #[inline]
+    pub(crate) fn request_time(&self) -> Time {
+        self.request_time
+    }
+
+    /// When it last answered ReadyForQuery.
+    pub(crate) fn ready_time(&self) -> Time {
+        self.ready_time
+    }
+
+    /// A query begins.
+    #[inline]
+    pub(crate) fn query_begins(&mut self, now: Time) {
+        self.request_time = now;
+    }
+
+    /// It has been idle since then.
+    pub(crate) fn is_idle_since(&mut self, then: Time) {
+        self.ready_time = then;
+    }
+
+    /// It has nothing to do for its client yet, or no longer; what the client sends next begins now.
+    #[inline]
+    pub(crate) fn is_idle_from(&mut self, now: Time) {
+        self.request_time = now;
+        self.ready_time = now;
+    }
+
+    /// The message that ends what it was ignoring or copying has been sent, or a ReadyForQuery has come.
+    #[inline]
+    pub(crate) fn takes_requests_from_here(&mut self) {
+        self.intake = Intake::Requests;
+    }
+
+    /// A part of a segment has failed: the server ignores everything up to the next Sync. Returns the entries of what it
+    /// ignores; the first is the request that failed.
+    pub(crate) fn segment_fails(&mut self) -> Vec<Entry> {
+        let taken = self.queue.take_to_sync();
+        self.intake = match self.queue.is_empty() {
+            true => Intake::ToSync,
+            false => Intake::Requests,
+        };
+        taken
+    }
+
+    /// The server has begun to take CopyData for the request at the front.
+    pub(crate) fn copy_in_begins(&mut self) -> CopyBegun {
+        let begun = self.queue.enter_copy_in();
+        if !begun.ended {
+            self.intake = Intake::CopyIn;
+        }
+        self.sync_among_copy_data = begun.sync_among_data;
+        begun
+    }
+
+    /// Streaming replication has begun.
+    pub(crate) fn copy_both_begins(&mut self) {
+        self.intake = Intake::CopyBoth;
+    }
+
+    /// A Sync was sent among the data of a copy-in.
+    pub(crate) fn sync_sent_among_copy_data(&mut self) {
+        self.sync_among_copy_data = true;
+    }
+
+    /// A command has succeeded: if it was a copy-in, the server has swallowed the Syncs among the data.
+    #[inline]
+    pub(crate) fn command_succeeds(&mut self) {
+        self.sync_among_copy_data = false;
+    }
+
+    /// A command has failed. Returns whether it was a copy-in with Syncs among its data.
+    pub(crate) fn command_fails(&mut self) -> bool {
+        std::mem::take(&mut self.sync_among_copy_data)
     }
 
     /// Nothing is owed and no transaction is open.

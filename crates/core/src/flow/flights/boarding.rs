@@ -45,7 +45,7 @@ impl Server {
             && self.close_reason.is_none()
             && !self.is_expired(now)
             && conversation.begin == Begin::Settled
-            && conversation.intake == Intake::Requests
+            && conversation.intake() == Intake::Requests
             && conversation.status == TransactionStatus::Idle
             && conversation.fatal.is_none()
             && !conversation.queried_in_pipeline

@@ -124,8 +124,7 @@ impl Pooler {
         };
         let (client, since) = (front.client, front.since);
         server.since = now;
-        server.conversation.request_time = now;
-        server.conversation.ready_time = now;
+        server.conversation.is_idle_from(now);
         match client {
             Some(client) => self.between(now, client, id).flight_begins(since),
             None => server.phase = ServerPhase::Draining,

@@ -172,7 +172,7 @@ impl ServerSide<'_> {
         let server = &mut *self.server;
         server.phase = ServerPhase::ConnectQuery;
         server.since = now;
-        server.conversation.request_time = now;
+        server.conversation.query_begins(now);
         server.held.unnamed = Unnamed::Nothing;
         server.session.probe = Some(Box::default());
         self.asks(To::Probe, |r| r.query(question.as_bytes()));

@@ -92,7 +92,7 @@ impl Pooler {
         // From here on it counts as a server that has logged in, even if it is closed.
         server.phase = ServerPhase::ConnectQuery;
         server.session.base = server.session.shape.clone();
-        server.conversation.ready_time = now;
+        server.conversation.is_idle_since(now);
         let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
         let was_in_doubt = std::mem::take(&mut server.in_doubt);
         let pool = self.pool_mut(pool_id);

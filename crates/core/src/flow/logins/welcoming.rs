@@ -164,7 +164,7 @@ impl Pooler {
 impl Exchange<'_> {
     /// Its login has been linked to a server.
     fn login_begins(&mut self) -> Tried {
-        self.server.conversation.request_time = self.now;
+        self.server.conversation.query_begins(self.now);
         let is_replication = self.pool.key.kind.is_replication();
         let Some(login) = self.client.login_mut() else {
             return Tried::Asked;

@@ -181,7 +181,7 @@ impl View<'_> {
             local_addr,
             local_port,
             connect_time: server.connect_time,
-            request_time: server.conversation.request_time,
+            request_time: server.conversation.request_time(),
             wait_us: 0,
             close_needed: server.close_reason.is_some(),
             ptr: pointer(ServerId(slot)),
