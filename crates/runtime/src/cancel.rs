@@ -273,7 +273,10 @@ impl EventLoop {
             registry.register(&mut SourceFd(&fd), Subject::Cancel(slot).token(), interest)
         });
         match outcome {
-            Ok(()) => self.handle_cancel_event(slot),
+            // An event says that it is open, and the packet is sent then: not before the requests that follow this one
+            // are carried out. If the core resets the server's connection, the reset must come before the cancel.
+            // Otherwise the server could go on to what is behind the statement that was cancelled.
+            Ok(()) => {}
             Err(e) => {
                 self.log_failed_cancel(slot, &e.to_string());
                 self.finish_cancel(slot);
