@@ -93,6 +93,10 @@ impl Expression {
                 if arguments.len() < least || arguments.len() > types.len() {
                     return Err(ServerError::unmodelled(format!("{function:?} with so many arguments")));
                 }
+                function.check_name(match arguments.first() {
+                    Some(Expression::Value(Value::Text(text))) => Some(text),
+                    _ => None,
+                })?;
                 for (argument, want) in arguments.iter_mut().zip(types) {
                     if argument.resolve(Some(*want), columns, params)? != *want {
                         return Err(ServerError::unmodelled(format!("{function:?} with such arguments")));

@@ -55,6 +55,18 @@ impl Function {
         }
     }
 
+    /// Looks up the relation that its first argument names, if that is a literal. PostgreSQL reads a literal of type
+    /// `regclass` when it analyses the statement.
+    pub(super) fn check_name(self, literal: Option<&str>) -> Result<(), ServerError> {
+        match (self, literal) {
+            (Function::SetVal | Function::CurrVal, Some(name)) => the_sequence(name),
+            (Function::SetVal | Function::CurrVal, None) => {
+                Err(ServerError::unmodelled("sequences that no literal names"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Its value for these arguments.
     pub(super) fn call(self, values: &[Value], environment: &mut impl Environment) -> Result<Value, ServerError> {
         Ok(match (self, values) {
@@ -95,15 +107,11 @@ impl Function {
                 Value::Text(String::new())
             }
             (Function::BackendPid, _) => Value::Int(environment.process_id().into()),
-            (Function::SetVal, [Value::Text(name), Value::Int(value)]) => {
-                the_sequence(name)?;
+            (Function::SetVal, [_, Value::Int(value)]) => {
                 environment.set_drawn(*value);
                 Value::Int(*value)
             }
-            (Function::CurrVal, [Value::Text(name)]) => {
-                the_sequence(name)?;
-                Value::Int(environment.drawn().ok_or_else(not_drawn)?)
-            }
+            (Function::CurrVal, _) => Value::Int(environment.drawn().ok_or_else(not_drawn)?),
             _ => Value::Null,
         })
     }

@@ -60,8 +60,7 @@ impl World {
         let Some(key) = client.connection else { return };
         if client.rubbish {
             let (bytes, stays_us) = match client.hostile {
-                true if self.topology.replaces_code => client.some_code(),
-                true => client.some_hostility(&self.postgres.internal_statements()),
+                true => client.some_hostility(self.topology.hostility, &self.postgres.internal_statements()),
                 false => (client.some_rubbish(), STAYS_US_MAX),
             };
             client.phase = Phase::Busy;

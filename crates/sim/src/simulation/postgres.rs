@@ -8,6 +8,15 @@ use std::rc::Rc;
 /// The beginning of the names of internal statements.
 const INTERNAL: &str = "pgweir_";
 
+/// A prepared statement with an internal name.
+#[derive(Debug, Clone)]
+pub struct Internal {
+    /// Its name.
+    pub name: String,
+    /// The pooler has made it for itself, and not for a client.
+    pub is_of_pooler: bool,
+}
+
 /// One server.
 #[derive(Debug)]
 pub struct Postgres {
@@ -79,12 +88,14 @@ impl Postgres {
         self.sessions.iter().map(|(id, session)| (*id, session))
     }
 
-    /// The names of internal statements, which a client with such a server can read in pg_prepared_statements.
-    pub fn internal_statements(&self) -> Vec<String> {
-        let names = self.sessions.values().flat_map(Session::statement_names);
-        names
-            .filter(|name| name.starts_with(INTERNAL))
-            .map(str::to_string)
+    /// Internal statements, which a client with such a server can read in pg_prepared_statements.
+    pub fn internal_statements(&self) -> Vec<Internal> {
+        let all = self.sessions.values().flat_map(Session::statement_names);
+        all.filter(|(name, _)| name.starts_with(INTERNAL))
+            .map(|(name, is_of_pooler)| Internal {
+                name: name.into(),
+                is_of_pooler,
+            })
             .collect()
     }
 

@@ -174,9 +174,11 @@ impl Session {
         self.out.take_written()
     }
 
-    /// Names of its prepared statements.
-    pub fn statement_names(&self) -> impl Iterator<Item = &str> {
-        self.statements.keys().filter_map(|name| std::str::from_utf8(name).ok())
+    /// Names of its prepared statements, and whether the pooler has made them for itself.
+    pub fn statement_names(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.statements
+            .iter()
+            .filter_map(|(name, prepared)| Some((std::str::from_utf8(name).ok()?, prepared.is_of_pooler)))
     }
 
     /// Until when a statement keeps it busy, microseconds.

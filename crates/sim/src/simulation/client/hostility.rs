@@ -2,6 +2,8 @@
 
 use super::Client;
 use crate::model::code;
+use crate::simulation::postgres::Internal;
+use crate::simulation::topology::Hostility;
 
 /// How long a client stays that breaks the protocol, or has stopped in the midst of a message, microseconds.
 pub const STAYS_US_MAX: u64 = 100_000;
@@ -37,26 +39,42 @@ impl Client {
     }
 
     /// Messages of the protocol that no driver sends, and how long the client stays afterwards at most, microseconds.
-    /// `internal`: names of internal statements, as a client could read them in pg_prepared_statements.
-    pub fn some_hostility(&mut self, internal: &[String]) -> (Vec<u8>, u64) {
+    /// `internal`: what a client could read in pg_prepared_statements.
+    pub fn some_hostility(&mut self, hostility: Hostility, internal: &[Internal]) -> (Vec<u8>, u64) {
         let mut bytes = Vec::new();
-        for _ in 0..self.random.between(1, 3) {
-            match self.random.below(3) {
-                0 => self.flood(&mut bytes),
-                1 => self.use_names(&mut bytes, internal),
-                _ => bytes.extend(
-                    self.author
-                        .iter_mut()
-                        .flat_map(|author| author.flight().stages.concat()),
-                ),
+        let stalls_percent = match hostility {
+            Hostility::Code => return self.some_code(),
+            Hostility::Names => {
+                self.use_names(&mut bytes, internal);
+                0
             }
-        }
-        if self.has_stalled || self.random.percent(40) {
+            Hostility::Stalls => 100,
+            Hostility::Anything => {
+                for _ in 0..self.random.between(1, 3) {
+                    match self.random.below(3) {
+                        0 => self.flood(&mut bytes),
+                        1 => self.use_names(&mut bytes, internal),
+                        _ => bytes.extend(
+                            self.author
+                                .iter_mut()
+                                .flat_map(|author| author.flight().stages.concat()),
+                        ),
+                    }
+                }
+                60
+            }
+        };
+        if self.has_stalled || !self.random.percent(stalls_percent) {
             return (bytes, STAYS_US_MAX);
         }
-        // It stops at a point where other clients may have to wait for it.
+        self.stall(&mut bytes);
+        (bytes, STALLS_US_MAX)
+    }
+
+    /// It stops in the midst of a message, at a point where other clients may have to wait for it.
+    fn stall(&mut self, bytes: &mut Vec<u8>) {
         self.has_stalled = true;
-        let mut w = pgweir_wire::Writer::new(&mut bytes);
+        let mut w = pgweir_wire::Writer::new(bytes);
         let mut tag = *self.random.pick(b"QPBDE");
         match self.random.below(4) {
             0 => w.query(b"begin"),
@@ -72,7 +90,6 @@ impl Client {
         pgweir_wire::Writer::new(&mut message).message(tag, |b| b.resize(200, b' '));
         let sent = self.random.below(message.len() as u64) as usize;
         bytes.extend_from_slice(&message[..sent]);
-        (bytes, STALLS_US_MAX)
     }
 
     /// Hundreds of messages together.
@@ -95,28 +112,36 @@ impl Client {
         w.sync();
     }
 
-    /// Names of internal statements, and names that the pooler might use for them.
-    fn use_names(&mut self, bytes: &mut Vec<u8>, internal: &[String]) {
+    /// Internal statements, and names that the pooler might use for them.
+    fn use_names(&mut self, bytes: &mut Vec<u8>, internal: &[Internal]) {
         let mut w = pgweir_wire::Writer::new(bytes);
         for _ in 0..self.random.between(3, 30) {
             let number = self.random.below(48);
-            let name = match self.random.below(6) {
-                3.. if !internal.is_empty() => self.random.pick(internal).clone(),
-                0 => format!("pgweir_{number}"),
-                1 => format!("pgweir_{number:x}"),
-                _ => format!("pgweir_{number:x}_"),
+            let guess = |name: String| Internal {
+                name,
+                is_of_pooler: true,
             };
-            match self.random.below(8) {
+            let Internal { name, is_of_pooler } = match self.random.below(6) {
+                3.. if !internal.is_empty() => self.random.pick(internal).clone(),
+                0 => guess(format!("pgweir_{number}")),
+                1 => guess(format!("pgweir_{number:x}")),
+                _ => guess(format!("pgweir_{number:x}_")),
+            };
+            let forged = format!("prepare \"{name}\" as select set_config('app.user', 'evil', false)");
+            match self.random.below(16) {
                 0..=1 => w.close(b'S', name.as_bytes()),
                 2 => w.query(format!("deallocate \"{name}\"").as_bytes()),
-                3 => w.query(format!("do $$begin execute 'deallocate \"{name}\"'; end$$").as_bytes()),
-                4 => w.query(format!("execute \"{name}\"").as_bytes()),
-                5 => w.parse(
+                3..=7 => w.query(format!("do $$begin execute 'deallocate \"{name}\"'; end$$").as_bytes()),
+                8 => w.parse(
                     name.as_bytes(),
                     b"select set_config('work_mem', '64kB', false)",
                     &[0, 0],
                 ),
-                6 => w.query(format!("prepare \"{name}\" as select set_config('app.user', 'evil', false)").as_bytes()),
+                9 => w.query(forged.as_bytes()),
+                10..=13 => w.query(format!("deallocate \"{name}\"; {forged}").as_bytes()),
+                // It would run another client's statement in its own session, and the checkers would not see the cause.
+                _ if !is_of_pooler => w.close(b'S', name.as_bytes()),
+                14 => w.query(format!("execute \"{name}\"").as_bytes()),
                 _ => {
                     w.bind_text(name.as_bytes(), &[]);
                     w.execute();
@@ -128,7 +153,7 @@ impl Client {
 
     /// A function that others call meanwhile is replaced, in one of several ways; and how long the client stays
     /// afterwards at most, microseconds.
-    pub fn some_code(&mut self) -> (Vec<u8>, u64) {
+    fn some_code(&mut self) -> (Vec<u8>, u64) {
         let mut bytes = Vec::new();
         let mut w = pgweir_wire::Writer::new(&mut bytes);
         let (definitions, [call, call_later]) = (code::definitions(), code::calls());

@@ -7,7 +7,7 @@ mod special;
 mod statements;
 
 use crate::random::Random;
-use crate::simulation::topology::{Mode, Topology};
+use crate::simulation::topology::{Hostility, Mode, Topology};
 use crate::transcript::frontend_from_text;
 use session_statements::ROLE;
 
@@ -35,7 +35,9 @@ pub struct Author {
     has_session: bool,
     /// It only reads.
     reads: bool,
-    /// It has prepared the statement by which it reads.
+    /// It executes the same prepared statement again and again, among other things.
+    repeats: bool,
+    /// It has prepared the statement that it repeats.
     has_prepared: bool,
     /// At present it uses none.
     plain: bool,
@@ -83,6 +85,7 @@ impl Author {
         let reads = topology.reader_percent > 0 && random.percent(topology.reader_percent);
         Author {
             reads,
+            repeats: topology.hostility == Hostility::Names,
             has_prepared: false,
             random,
             mode: topology.mode,
@@ -175,6 +178,9 @@ impl Author {
         let transactions = self.mode != Mode::Statement;
         if self.has_session && self.random.percent(4) {
             return self.prepared_on_gone();
+        }
+        if self.repeats && self.random.percent(60) {
+            return Flight::of(vec![self.repeated()]);
         }
         match self.random.below(20) {
             0..=6 => Flight::of(vec![self.segment(true)]),

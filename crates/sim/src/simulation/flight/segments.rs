@@ -63,18 +63,7 @@ impl Author {
                 self.push(format!("Query \"select pg_sleep(0.{ms:03}), '{value}'\""));
             }
             6 => self.push(format!("Query \"selec '{value}'\"")),
-            7..=9 if self.tracked_statements => {
-                if !std::mem::replace(&mut self.has_prepared, true) {
-                    self.push("Parse \"r\" \"select $1\"");
-                    if self.random.percent(50) {
-                        self.push("Describe S \"r\"");
-                    }
-                    self.push("Sync");
-                    return self.take_bytes();
-                }
-                self.push(format!("Bind \"\" \"r\" values \"{value}\""));
-                self.described_at_times();
-            }
+            7..=9 if self.tracked_statements => return self.repeated(),
             _ => {
                 let text = self.pick(&[
                     "select $1::text",
@@ -85,6 +74,22 @@ impl Author {
                 self.push(format!("Bind \"\" \"\" values \"{value}\""));
                 self.described_at_times();
             }
+        }
+        self.take_bytes()
+    }
+
+    /// The statement that it repeats is prepared at first, and executed afterwards.
+    pub(super) fn repeated(&mut self) -> Vec<u8> {
+        if !std::mem::replace(&mut self.has_prepared, true) {
+            self.push("Parse \"r\" \"select $1\"");
+            if self.random.percent(50) {
+                self.push("Describe S \"r\"");
+            }
+            self.push("Sync");
+        } else {
+            let value = self.value();
+            self.push(format!("Bind \"\" \"r\" values \"{value}\""));
+            self.described_at_times();
         }
         self.take_bytes()
     }

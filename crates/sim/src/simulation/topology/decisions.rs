@@ -1,6 +1,6 @@
 //! How a seed decides its topology.
 
-use super::{Mode, Topology};
+use super::{Hostility, Mode, Topology};
 use crate::model::{RoleDefault, Version};
 use crate::random::Random;
 
@@ -86,7 +86,7 @@ impl Topology {
         }
         topology.choose_sizing(Random::new(seed ^ 0x512e_d000));
         topology.choose_queue(Random::new(seed ^ 0xfa19_0000));
-        topology.choose_code(Random::new(seed ^ 0xc0de_0000));
+        topology.choose_hostility(Random::new(seed ^ 0xc0de_0000), Random::new(seed ^ 0x4057_0000));
         topology.choose_sequences(Random::new(seed ^ 0x5e9e_0000));
         topology
     }
@@ -99,17 +99,26 @@ impl Topology {
         }
     }
 
-    /// Sometimes the hostile clients replace a function that others of them call meanwhile.
-    fn choose_code(&mut self, mut r: Random) {
+    /// Sometimes many clients are hostile in the same way.
+    fn choose_hostility(&mut self, mut r: Random, mut added: Random) {
         let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
         let all_may_come = self.max_client_conn >= 100;
-        if is_shared && all_may_come && r.percent(35) {
-            self.replaces_code = true;
-            self.databases = 1;
-            (self.clients, self.sessions) = (r.between(4, 10), r.between(2, 6));
-            self.hostile_percent = r.between(30, 80);
-            self.client_limits_s = *r.pick(&[0, 20]);
+        if !is_shared || !all_may_come {
+            return;
         }
+        if r.percent(35) {
+            self.hostility = Hostility::Code;
+        } else if added.percent(30) {
+            self.hostility = *added.pick(&[Hostility::Names, Hostility::Stalls]);
+            (self.users, self.pool_size) = (1, 1);
+            self.max_prepared_statements = 200;
+        } else {
+            return;
+        }
+        self.databases = 1;
+        (self.clients, self.sessions) = (r.between(4, 10), r.between(2, 6));
+        self.hostile_percent = r.between(30, 80);
+        self.client_limits_s = *r.pick(&[0, 20]);
     }
 
     /// The decisions that are older than all others, and what the others are without them.
@@ -179,7 +188,7 @@ impl Topology {
             lock_us_max: 0,
             role_defaults: Vec::new(),
             hostile_percent: 0,
-            replaces_code: false,
+            hostility: Hostility::Anything,
             client_limits_s: 0,
             long_messages: false,
             stray_copies: false,

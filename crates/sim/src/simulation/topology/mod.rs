@@ -17,6 +17,19 @@ pub enum Mode {
     Statement,
 }
 
+/// What hostile clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hostility {
+    /// They flood, stop in the midst of a message and use internal names.
+    Anything,
+    /// They replace a function that others of them call meanwhile.
+    Code,
+    /// They replace the prepared statements of others.
+    Names,
+    /// They stop in the midst of a message.
+    Stalls,
+}
+
 /// The world of one seed.
 #[derive(Debug, Clone)]
 pub struct Topology {
@@ -116,10 +129,10 @@ pub struct Topology {
     pub lock_us_max: u64,
     /// The settings of ALTER ROLE .. SET and ALTER DATABASE .. SET.
     pub role_defaults: Vec<RoleDefault>,
-    /// Clients in a hundred that flood, stop in the midst of a message and guess internal names.
+    /// Clients in a hundred that are hostile.
     pub hostile_percent: u64,
-    /// Instead they replace a function, and call it.
-    pub replaces_code: bool,
+    /// What these do.
+    pub hostility: Hostility,
     /// query_timeout, client_idle_timeout and idle_transaction_timeout, seconds; 0 is off.
     pub client_limits_s: u64,
     /// Clients now and then send a message longer than 64 KiB.
