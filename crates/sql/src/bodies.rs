@@ -98,8 +98,9 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
     effects |= calls;
     if found.contains(SETTINGS_VIEW) && words(body).any(|word| word.eq_ignore_ascii_case(b"update")) {
         // An UPDATE within another statement of the body.
-        effects |= Effects::SETTINGS;
+        effects |= Effects::SETTINGS | Effects::SEED;
     }
+    effects |= settings::seeding(body);
     if language != Language::SqlStandard {
         effects |= definitions::effects_of_body(body, calls);
     }

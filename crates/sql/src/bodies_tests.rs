@@ -54,7 +54,16 @@ fn plpgsql_is_read_statement_by_statement() {
                 "begin perform set_config('a.' || y, '1', false); end",
                 Effects::SETTINGS | Effects::UNTOLD,
             ),
-            ("begin perform set_config(y, '1', true); end", Effects::SETTINGS),
+            (
+                "begin perform set_config(y, '1', true); end",
+                Effects::SETTINGS | Effects::MAY_SEED,
+            ),
+            ("begin perform set_config('a.' || y, '1', true); end", Effects::SETTINGS),
+            (
+                "begin perform set_config('Seed', '1', true); end",
+                Effects::SETTINGS | Effects::SEED,
+            ),
+            ("begin set local seed = 0.5; end", Effects::LOCAL | Effects::SEED),
             ("begin perform f(1); x := g(y); end", Effects::NONE),
             ("begin call p(); end", Effects::CODE),
             ("begin select 1 into temp; end", Effects::TEMPORARY),

@@ -33,7 +33,7 @@ impl Effects {
     pub const CODE: Effects = Effects(1 << 7);
     /// Loads a library into the server process: LOAD.
     pub const LOAD: Effects = Effects(1 << 8);
-    /// Seeds `random()`: `setseed()`, SET SEED (recording E18).
+    /// Seeds `random()`: `setseed()`, the setting `seed` however it is set (recording E18).
     pub const SEED: Effects = Effects(1 << 9);
     /// Binds the session to its server process: temporary replication slots, `pg_backup_start()`, replication origins,
     /// dblink connections.
@@ -71,12 +71,15 @@ impl Effects {
     /// For routines only: draws from sequences, and asks for the last value. It usually is the routine's own, so this is
     /// no reason for a pin.
     pub const DRAWN: Effects = Effects(1 << 23);
+    /// May seed `random()` by a setting whose name the text does not show, and that ends with its transaction. The seed
+    /// stays.
+    pub const MAY_SEED: Effects = Effects(1 << 24);
     /// Every effect: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 24) - 1);
+    pub const ALL: Effects = Effects((1 << 25) - 1);
 
     /// One of the bits that a caller never sees. They mark findings that are no effect by themselves.
     pub(crate) const fn private(number: u32) -> Effects {
-        Effects(1 << (24 + number))
+        Effects(1 << (25 + number))
     }
 
     /// Without the private bits.
@@ -125,7 +128,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -150,6 +153,7 @@ const NAMES: [&str; 24] = [
     "ROUTINES",
     "PASSES",
     "DRAWN",
+    "MAY_SEED",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

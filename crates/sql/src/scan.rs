@@ -84,8 +84,11 @@ fn effects_of_statements(text: &[u8]) -> Effects {
         .is_some_and(|word| word.eq_ignore_ascii_case(b"create"));
     let single = memchr::memchr(b';', text).is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
     let mut effects = Effects::NONE;
-    if found.intersects(Effects::SETTINGS) && settings::is_untold(text) {
-        effects |= Effects::UNTOLD;
+    if found.intersects(Effects::SETTINGS) {
+        effects |= settings::seeding(text);
+        if settings::is_untold(text) {
+            effects |= Effects::UNTOLD;
+        }
     }
     let calls = calls::effects_of_both(text);
     effects |= calls;

@@ -1,5 +1,6 @@
 //! Which setting a SET, a RESET or a `set_config()` changes.
 
+use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::split::Statements;
 use memchr::{memchr, memmem};
@@ -44,7 +45,7 @@ pub fn is_askable(name: &str) -> bool {
 }
 
 /// Names of the settings that `pg_settings` does not show, in the SET, RESET and `set_config('literal', ..)` of this
-/// text: custom ones (with a dot), `role`, `session_authorization`, those that only superusers see. In lower case, each
+/// text: custom ones (with a dot), `role`, `session_authorization`, `seed`, those that only superusers see. In lower case, each
 /// once, in order of appearance; of a name that is not UTF-8 only enough to see that it is none.
 /// Those of SET LOCAL are included, because custom settings leave traces (recording F2).
 ///
@@ -83,20 +84,28 @@ pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
     names
 }
 
-/// [`hidden_settings`] for the source of a function.
+/// [`hidden_settings`] for the source of a function, without `seed`, which is one of the function's effects.
 pub fn body_settings(body: &[u8]) -> Vec<Box<str>> {
     let mut names = hidden_settings(body);
     set_in_code(body, &mut |name| add_hidden(&mut names, name));
+    names.retain(|name| name.as_bytes() != SEED);
     names
 }
 
 /// Adds the name of a setting, in lower case, to `names` if `pg_settings` does not show it.
 fn add_hidden(names: &mut Vec<Box<str>>, name: &[u8]) {
     let name = String::from_utf8_lossy(name);
-    if is_hidden(&name) && !names.iter().any(|known| **known == *name) && names.len() < HIDDEN_NAMES_MAX {
+    if (is_hidden(&name) || name.as_bytes() == SEED)
+        && !names.iter().any(|known| **known == *name)
+        && names.len() < HIDDEN_NAMES_MAX
+    {
         names.push(name.into());
     }
 }
+
+/// The setting that calls `setseed()` whenever it is set. Neither ROLLBACK nor DISCARD ALL takes that back, and
+/// `pg_settings` does not show it.
+pub const SEED: &[u8] = b"seed";
 
 /// Whether `pg_settings` does not show the setting of this name, in lower case, to every role.
 pub fn is_hidden(name: &str) -> bool {
@@ -235,8 +244,10 @@ pub(crate) enum Argument {
     Name(Box<[u8]>),
     /// Any other expression.
     Untold,
-    /// Any argument, if the setting ends with its transaction: the third argument is `true`.
+    /// Any expression or name, if the setting ends with its transaction: the third argument is `true`.
     Local,
+    /// The same, of a custom setting: a constant with a dot in it comes first.
+    LocalCustom,
 }
 
 /// The first argument must end within this many bytes after the function's name; otherwise it counts as unknown. So a
@@ -247,6 +258,18 @@ const ARGUMENT_BYTES_MAX: usize = 512;
 /// parameter.
 pub(crate) fn is_untold(text: &[u8]) -> bool {
     set_config_arguments(text).any(|argument| matches!(argument, Argument::Untold | Argument::Name(_)))
+}
+
+/// How the `set_config()` of a text may seed `random()`.
+pub(crate) fn seeding(text: &[u8]) -> Effects {
+    set_config_arguments(text).fold(Effects::NONE, |effects, argument| {
+        effects
+            | match argument {
+                Argument::Literal(name) if name.eq_ignore_ascii_case(SEED) => Effects::SEED,
+                Argument::Local => Effects::MAY_SEED,
+                _ => Effects::NONE,
+            }
+    })
 }
 
 /// The constants among the arguments of an EXECUTE that look like names of custom settings, in lower case; `None` if
@@ -291,8 +314,10 @@ pub(crate) fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument
             _ => return None,
         }
         let local = is_local(lexer.clone());
+        let custom = is_custom(lexer.clone());
         let argument = argument(rest, &mut lexer);
         Some(match argument {
+            Argument::Untold if local && custom => Argument::LocalCustom,
             Argument::Untold | Argument::Name(_) if local => Argument::Local,
             argument => argument,
         })
@@ -359,6 +384,15 @@ pub(crate) fn argument<'a>(text: &'a [u8], lexer: &mut Lexer<'a>) -> Argument {
         Some(Token::Byte(b',' | b')')) => argument,
         _ => Argument::Untold,
     }
+}
+
+/// Whether the first argument of a call begins with a constant that looks like a part of a custom setting's name, and
+/// `||`; its parenthesis has been read. In a value that is not text, such as JSON, a constant looks otherwise.
+fn is_custom(mut lexer: Lexer<'_>) -> bool {
+    let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.');
+    let begins = matches!(lexer.next(), Some(Token::Text(text)) if text.contains(&b'.') && text.iter().all(is_part));
+    let bar = Some(Token::Byte(b'|'));
+    begins && lexer.next() == bar && lexer.next() == bar && !lexer.is_ambiguous()
 }
 
 /// Whether the third argument of a call is the word TRUE; its parenthesis has been read.

@@ -5,7 +5,7 @@ use crate::calls::UNREAD;
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names::{SETTINGS_VIEW, TEMP_WORD};
-use crate::settings::{Scope, Target, read_set};
+use crate::settings::{SEED, Scope, Target, read_set};
 
 /// Whether a text begins with a verb that does nothing to the session by itself, and is a query or a short command. It
 /// is a cheap test, and not exhaustive.
@@ -106,7 +106,7 @@ pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effect
         b"discard" => discard(lexer),
         b"create" => create(lexer),
         b"declare" => declare(lexer, found),
-        b"explain" => explain(lexer),
+        b"explain" => explain(lexer, found),
         b"prepare" => prepare(lexer, found),
         b"execute" => Effects::PREPARE,
         b"deallocate" => Effects::PREPARE | Effects::ENDS,
@@ -148,7 +148,7 @@ fn query(lexer: Lexer<'_>, first: Token<'_>, found: Effects) -> Effects {
         last = token;
     }
     if updates && found.contains(SETTINGS_VIEW) {
-        effects |= Effects::SETTINGS;
+        effects |= Effects::SETTINGS | Effects::SEED;
     }
     effects
 }
@@ -160,9 +160,12 @@ fn set(mut lexer: Lexer<'_>) -> Effects {
     };
     let mut effects = match target {
         Target::Transaction | Target::Constraints => return Effects::NONE,
+        Target::Setting(name) if scope == Scope::Transaction && &*name == SEED => {
+            return Effects::LOCAL | Effects::SEED;
+        }
         _ if scope == Scope::Transaction => return Effects::LOCAL,
         Target::Characteristics => return Effects::SETTINGS,
-        Target::Setting(name) if &*name == b"seed" => Effects::SETTINGS | Effects::SEED,
+        Target::Setting(name) if &*name == SEED => Effects::SETTINGS | Effects::SEED,
         Target::Setting(_) => Effects::SETTINGS,
     };
     // SET NAMES without a value resets.
@@ -225,7 +228,7 @@ fn declare(mut lexer: Lexer<'_>, found: Effects) -> Effects {
 }
 
 /// EXPLAIN runs its statement if ANALYZE is among its options.
-fn explain(lexer: Lexer<'_>) -> Effects {
+fn explain(lexer: Lexer<'_>, found: Effects) -> Effects {
     let mut effects = Effects::NONE;
     for token in lexer {
         if token.is("execute") {
@@ -235,6 +238,9 @@ fn explain(lexer: Lexer<'_>) -> Effects {
         } else if token.is("update") {
             // It may update pg_settings. To find out is not worth the cost.
             effects |= Effects::SETTINGS;
+            if found.contains(SETTINGS_VIEW) {
+                effects |= Effects::SEED;
+            }
         }
     }
     effects

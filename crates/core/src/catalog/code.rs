@@ -325,6 +325,7 @@ fn effects_of_setting(name: &[u8]) -> Effects {
     match name {
         b"search_path" => Effects::TEMPORARY,
         b"role" | b"session_authorization" => Effects::CODE.union(Effects::SETTINGS),
+        pgweir_sql::SEED => Effects::SEED,
         _ => pgweir_sql::UNREAD,
     }
 }

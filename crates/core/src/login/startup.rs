@@ -126,6 +126,10 @@ impl Wishes {
                 _ => wishes.settings.push((name, value)),
             }
         }
+        // PostgreSQL ignores a seed that comes with the startup packet. The pooler would set it later, and that seeds.
+        wishes
+            .settings
+            .retain(|(name, _)| !name.as_bytes().eq_ignore_ascii_case(pgweir_sql::SEED));
         wishes.complete()?;
         if rules.application_name_add_host {
             wishes.add_host(peer);

@@ -198,7 +198,11 @@ impl Exchange<'_> {
         let effects = self.effects_of_names(text, effects);
         if !self.keeps_session() {
             self.to().before_text(effects, None);
-            self.to().note_traces(effects);
+            let names_setting =
+                effects.intersects(Effects::SETTINGS) && !pgweir_sql::setting_parameters(text).is_empty();
+            // The values of parameters are not read.
+            let untold = if names_setting { Effects::UNTOLD } else { Effects::NONE };
+            self.to().note_traces(effects | untold);
             self.defines_in_session_pool(effects, text);
             return None;
         }
@@ -370,7 +374,8 @@ pub(crate) fn setting_name(value: &[u8]) -> Option<Box<str>> {
     };
     let custom = text.contains('.') && text.split('.').all(is_word);
     let name = text.to_ascii_lowercase();
-    (custom || pgweir_sql::is_hidden(&name) && !name.contains('.')).then(|| name.into())
+    let hidden = pgweir_sql::is_hidden(&name) || name.as_bytes() == pgweir_sql::SEED;
+    (custom || hidden && !name.contains('.')).then(|| name.into())
 }
 
 #[cfg(test)]

@@ -95,7 +95,9 @@ impl ServerSide<'_> {
         let mut names: Vec<Box<str>> = vec![ROLE.into()];
         if let Some(query) = self.pool.settings.connect_query.as_deref() {
             let hidden = pgweir_sql::hidden_settings(query.as_bytes()).into_iter();
-            let asked = hidden.filter(|name| &**name != ROLE && pgweir_sql::is_askable(name));
+            let is_asked =
+                |name: &str| name != ROLE && name.as_bytes() != pgweir_sql::SEED && pgweir_sql::is_askable(name);
+            let asked = hidden.filter(|name| is_asked(name));
             names.extend(asked.take(HIDDEN_SETTINGS_MAX));
         }
         for name in names.iter().filter(|name| name.contains('.')) {

@@ -107,6 +107,20 @@ impl Exchange<'_> {
         }
     }
 
+    /// How a text with these effects seeds `random()`. The setting `seed` leaves the list of those that a server can be
+    /// asked for.
+    fn seeds(&mut self, effects: Effects, hidden: &mut Vec<Box<str>>) -> Effects {
+        if effects.intersects(Effects::MAY_SEED) {
+            self.server.session.runs_unknown_code();
+        }
+        let named = hidden.len();
+        hidden.retain(|name| name.as_bytes() != pgweir_sql::SEED);
+        match effects.intersects(Effects::UNTOLD) || hidden.len() < named {
+            true => Effects::SEED,
+            false => Effects::NONE,
+        }
+    }
+
     /// A statement of the client's is on its way to its server.
     /// `hidden` are settings that the text may set and `pg_settings` does not show.
     pub(crate) fn suspect(&mut self, mut effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
@@ -116,6 +130,7 @@ impl Exchange<'_> {
         if effects.is_empty() {
             return;
         }
+        effects |= self.seeds(effects, &mut hidden);
         let named = hidden.len();
         hidden.retain(|name| pgweir_sql::is_askable(name));
         if hidden.len() < named {

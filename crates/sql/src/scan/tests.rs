@@ -136,11 +136,11 @@ fn settings() {
         ("select pg_catalog . SET_CONFIG ('a', '1', true)", Effects::SETTINGS),
         (
             "update pg_catalog.pg_settings set setting = '1' where name = 'work_mem'",
-            Effects::SETTINGS,
+            Effects::SETTINGS | Effects::SEED,
         ),
         (
             "with x as (select 1) update pg_settings set setting = 1",
-            Effects::SETTINGS,
+            Effects::SETTINGS | Effects::SEED,
         ),
         ("select set_limit(0.5)", Effects::SETTINGS | Effects::ROUTINES),
         ("reset a", both),
@@ -157,6 +157,25 @@ fn settings() {
         ("select 1; reset a; select 2", both),
         ("set seed to 0.5", Effects::SETTINGS | Effects::SEED),
         ("set \"seed\" = 0.5", Effects::SETTINGS | Effects::SEED),
+        ("set local seed = 0.5", Effects::LOCAL | Effects::SEED),
+        ("begin; set local \"Seed\" to 0.5", Effects::LOCAL | Effects::SEED),
+        (
+            "select set_config('seed', '0.5', false)",
+            Effects::SETTINGS | Effects::SEED,
+        ),
+        (
+            "select set_config('SEED', '0.5', true)",
+            Effects::SETTINGS | Effects::SEED,
+        ),
+        (
+            "select set_config('se' || 'ed', '0.5', true)",
+            Effects::SETTINGS | Effects::MAY_SEED,
+        ),
+        (
+            "select set_config('{\"a.b\":1}' || x ->> 'a.b', '0.5', true)",
+            Effects::SETTINGS | Effects::UNTOLD,
+        ),
+        ("select set_config('a.' || x, '0.5', true)", Effects::SETTINGS),
     ]);
     let all = effects(b"discard all");
     assert!(all.contains(both | Effects::ENDS | Effects::PREPARE | Effects::LISTEN));
