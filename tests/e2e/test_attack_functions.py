@@ -82,6 +82,7 @@ ATTACKS = {
     "query-to-xml-timeout": ([xml("select set_config('lock_timeout', '12s', false)")], {TIMEOUT: "12s"}),
     "table-to-xml": (["select table_to_xml('af_view', true, true, '')"], MINE),
     "ts-stat": (["select * from ts_stat('select set' || '_config(''af.x'', ''attacker'', false)::tsvector')"], MINE),
+    "ts-stat-as-column": (["select ('select to_tsvector(set' || '_config(''af.x'', ''attacker'', false))').ts_stat"], MINE),
     "ts-rewrite": (["select ts_rewrite('a'::tsquery, 'select ''a''::tsquery, set' "
                     "|| '_config(''af.x'', ''attacker'', false)::tsquery')"], MINE),
     "cursor-to-xml": (["begin", f"declare c cursor for select {NAMED}",

@@ -198,6 +198,16 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
     while let Some(token) = lexer.next() {
         match token {
             Token::Word(_) | Token::Quoted(_) | Token::UnicodeQuoted => {
+                if last == Token::Byte(b'.') && runs_as_column(token) {
+                    look(
+                        true,
+                        Foreign {
+                            name: None,
+                            arguments: lexer.clone(),
+                            is_call: true,
+                        },
+                    );
+                }
                 if dotted {
                     schema = name;
                 } else {
@@ -235,6 +245,26 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
         last = token;
     }
 }
+
+/// Whether a name behind a dot may call one of PostgreSQL's own functions that run code. A function with one argument
+/// may be called as if it was a column of that argument: `('select 1').ts_stat`. The catalog knows the names of other
+/// functions wherever they are.
+fn runs_as_column(name: Token<'_>) -> bool {
+    let is = |name: &[u8]| {
+        ONE_ARGUMENT
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    };
+    match name {
+        Token::Word(name) | Token::Quoted(name) => is(name),
+        Token::UnicodeQuoted => true,
+        _ => false,
+    }
+}
+
+/// Those of PostgreSQL's own functions that may run code and can be called with one argument. [`names::NAMES`] has them
+/// too, so that the quick look finds them.
+pub(crate) const ONE_ARGUMENT: [&str; 3] = ["ts_stat", "gin_clean_pending_list", "brin_summarize_new_values"];
 
 /// `None` for a word of the grammar and a harmless function; otherwise whether the name is doubtful, and the name.
 fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Box<[u8]>>)> {

@@ -97,6 +97,13 @@ fn what_nobody_has_reviewed_is_not_harmless() {
         "select public.ts_rewrite('a', 'select 1')",
         "insert into table_to_xml (a) values (1)",
         "select u&\"\\0061bs\"(1)",
+        "select ('select 1').ts_stat",
+        "select * from (values ('select 1')) t(a), lateral (select (a) . /* x */ \"ts_stat\") s",
+        "select (array['select 1'])[1].TS_STAT",
+        "select $1.ts_stat",
+        "select ('t'::regclass).gin_clean_pending_list",
+        "select ('t'::regclass).brin_summarize_new_values",
+        "select (a).u&\"ts_st\\0061t\" from t",
     ] {
         assert!(of(text).contains(UNREAD), "{text}");
     }

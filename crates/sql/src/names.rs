@@ -3,6 +3,7 @@
 //! Names are searched for in all bytes of the text, also in comments and constants: the text of a query is often a
 //! constant of another one (DO, EXECUTE, `query_to_xml()`).
 
+use crate::calls::ONE_ARGUMENT;
 use crate::effects::Effects;
 use aho_corasick::automaton::Automaton;
 use aho_corasick::dfa::DFA;
@@ -18,6 +19,10 @@ pub(crate) const SETTINGS_VIEW: Effects = Effects::private(1);
 /// Found: `pg_temp`. It shows whether the session has a schema for temporary objects, except in a statement that
 /// creates something in it.
 pub(crate) const PG_TEMP: Effects = Effects::private(2);
+
+/// Found: one of the functions with one argument that may run code. It is an effect only in a call, and a call of a
+/// function with one argument may look like a column: `('select 1').ts_stat`.
+pub(crate) const NOTATION: Effects = Effects::private(3);
 
 /// The effects that an unknown name may have.
 const ANY_NAME: Effects = Effects::SETTINGS
@@ -38,7 +43,7 @@ const ANY_NAME: Effects = Effects::SETTINGS
 ///
 /// `pg_advisory_xact_lock()` and the other `_xact_` functions contain none of them: their locks end with the
 /// transaction.
-pub(crate) const NAMES: [(&str, Effects); 29] = [
+pub(crate) const NAMES: [(&str, Effects); 32] = [
     ("set_config", Effects::SETTINGS),
     // Function of pg_trgm; it sets pg_trgm.similarity_threshold.
     ("set_limit", Effects::SETTINGS),
@@ -74,6 +79,9 @@ pub(crate) const NAMES: [(&str, Effects); 29] = [
     ("backup_stop", Effects::ENDS),
     ("dblink_connect", Effects::SERVER_BOUND),
     ("dblink_disconnect", Effects::ENDS),
+    (ONE_ARGUMENT[0], NOTATION),
+    (ONE_ARGUMENT[1], NOTATION),
+    (ONE_ARGUMENT[2], NOTATION),
 ];
 
 /// `u&"`: its letters may be escapes, so it may stand for any name.

@@ -8,9 +8,9 @@ use crate::calls::surely_harmless;
 use memchr::{memchr, memmem};
 
 /// Six bytes of every name in [`crate::names::NAMES`].
-const CORES: [&[u8; 6]; 15] = [
+const CORES: [&[u8; 6]; 18] = [
     b"t_conf", b"et_lim", b"etting", b"g_temp", b"adviso", b"etseed", b"currva", b"lastva", b"nextva", b"setval",
-    b"d_stat", b"replic", b"backup", b"dblink", b"p_buff",
+    b"epared", b"replic", b"backup", b"dblink", b"p_buff", b"ts_sta", b"n_pend", b"rin_su",
 ];
 
 /// A key that several cores share; the bytes around it are not compared.
@@ -33,7 +33,7 @@ const SLOTS: usize = 1024;
 
 /// Chosen so that no two keys share a slot (which [`Table::add`] checks), and that few letters that are frequent in SQL
 /// hit one.
-const MULTIPLIER: u32 = 0x006b_2f85;
+const MULTIPLIER: u32 = 0x0005_f87b;
 
 /// What eight bytes of the text are compared with. Their fourth to sixth byte are the key.
 #[derive(Clone, Copy)]

@@ -154,14 +154,17 @@ impl Exchange<'_> {
         let Some(text) = condensed.finish() else {
             match self.keeps_session() {
                 true => self.suspect(UNREAD, b"(a long statement)", Vec::new()),
-                false => self.defines(b""),
+                false => {
+                    self.to().note_traces(UNREAD);
+                    self.defines(b"");
+                }
             }
             return self.query_may_publish(None);
         };
         let effects = pgweir_sql::effects(&text);
         let mut effects = self.effects_of_names(&text, effects);
         if !self.keeps_session() {
-            return self.defines_in_session_pool(effects, &text);
+            return self.note_in_session_pool(effects, &text);
         }
         if effects.intersects(SearchPath::SETS) {
             // The value may be among the constants that were left out.
@@ -177,8 +180,12 @@ impl Exchange<'_> {
         self.query_may_publish(Some(&text));
     }
 
-    /// In session pooling only that matters to other clients of the database.
-    fn defines_in_session_pool(&mut self, effects: Effects, text: &[u8]) {
+    /// What matters to other clients in session pooling: traces that no reset removes, and definitions.
+    fn note_in_session_pool(&mut self, effects: Effects, text: &[u8]) {
+        let names_setting = effects.intersects(Effects::SETTINGS) && !pgweir_sql::setting_parameters(text).is_empty();
+        // The values of parameters are not read.
+        let untold = if names_setting { Effects::UNTOLD } else { Effects::NONE };
+        self.to().note_traces(effects | untold);
         if effects.intersects(Effects::DEFINES) {
             self.defines(text);
         }
@@ -198,12 +205,7 @@ impl Exchange<'_> {
         let effects = self.effects_of_names(text, effects);
         if !self.keeps_session() {
             self.to().before_text(effects, None);
-            let names_setting =
-                effects.intersects(Effects::SETTINGS) && !pgweir_sql::setting_parameters(text).is_empty();
-            // The values of parameters are not read.
-            let untold = if names_setting { Effects::UNTOLD } else { Effects::NONE };
-            self.to().note_traces(effects | untold);
-            self.defines_in_session_pool(effects, text);
+            self.note_in_session_pool(effects, text);
             return None;
         }
         if effects.intersects(ASKS_LAST) && self.wants_own_server() {
