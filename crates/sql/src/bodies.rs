@@ -9,6 +9,7 @@ use crate::lexer::{Lexer, Token};
 use crate::names::{self, SETTINGS_VIEW};
 use crate::passed_names;
 use crate::scan::effects;
+use crate::set_config;
 use crate::settings;
 use crate::verbs::effects_of_verb;
 
@@ -100,7 +101,7 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
         // An UPDATE within another statement of the body.
         effects |= Effects::SETTINGS | Effects::SEED;
     }
-    effects |= settings::seeding(body);
+    effects |= set_config::seeding(body);
     if language != Language::SqlStandard {
         effects |= definitions::effects_of_body(body, calls);
     }

@@ -1,7 +1,7 @@
 //! Whether the value that a client gives for a parameter is the name of a setting as it stands.
 
 use crate::lexer::{Lexer, Token};
-use crate::settings::{Argument, set_config_arguments};
+use crate::set_config::{Argument, set_config_arguments};
 
 /// Types whose values become text unchanged, by OID: text, varchar.
 const TEXT_TYPES: [u32; 2] = [25, 1043];

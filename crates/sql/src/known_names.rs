@@ -7,7 +7,7 @@
 use crate::calls;
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
-use crate::settings::{Argument, argument};
+use crate::set_config::{Argument, argument};
 use std::collections::HashMap;
 
 /// Longer identifiers are cut to this length (`NAMEDATALEN - 1`).

@@ -23,6 +23,7 @@ mod reading;
 mod returns;
 mod scan;
 mod search_path;
+mod set_config;
 mod settings;
 mod signals;
 mod split;
@@ -41,9 +42,8 @@ pub use reading::{class_of_read, cost_class};
 pub use returns::{Change, Returns};
 pub use scan::{effects, encoding_hides_ascii, is_plain, may_hide_ascii};
 pub use search_path::SearchPath;
-pub use settings::{
-    SEED, body_settings, constant_arguments, hidden_settings, is_askable, is_hidden, setting_parameters,
-};
+pub use set_config::{SEED, setting_parameters};
+pub use settings::{body_settings, constant_arguments, hidden_settings, is_askable, is_hidden};
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
 pub use split::{commits_prepared, deallocated, may_end_block, prepares_transaction, statements};
 pub use statement::{Statement, classify};

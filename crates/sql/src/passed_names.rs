@@ -5,7 +5,7 @@
 
 use crate::bodies::Language;
 use crate::lexer::{Lexer, Token};
-use crate::settings::{Argument, set_config_arguments};
+use crate::set_config::{Argument, set_config_arguments};
 
 /// What the list of parameters has in place of the name of a parameter whose value may differ from what the caller gives:
 /// its type is neither text nor varchar, or its number is not that of the argument.

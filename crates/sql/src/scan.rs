@@ -6,7 +6,7 @@ use crate::effects::Effects;
 use crate::lexer::Lexer;
 use crate::names::{self, PG_TEMP, SETTINGS_VIEW, TEMP_WORD};
 use crate::prefilter::is_harmless;
-use crate::settings;
+use crate::set_config;
 use crate::signals::is_signal;
 use crate::split::Statements;
 use crate::verbs::{begins_ordinary, begins_with_rows, effects_of_verb};
@@ -85,8 +85,8 @@ fn effects_of_statements(text: &[u8]) -> Effects {
     let single = memchr::memchr(b';', text).is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
     let mut effects = Effects::NONE;
     if found.intersects(Effects::SETTINGS) {
-        effects |= settings::seeding(text);
-        if settings::is_untold(text) {
+        effects |= set_config::seeding(text);
+        if set_config::is_untold(text) {
             effects |= Effects::UNTOLD;
         }
     }
@@ -122,5 +122,7 @@ fn asking(found: Effects) -> Effects {
 
 #[cfg(test)]
 mod random_tests;
+#[cfg(test)]
+mod settings_tests;
 #[cfg(test)]
 mod tests;

@@ -96,21 +96,3 @@ fn constants_that_execute_gives_are_read() {
         assert_eq!(given(text), None, "{text}");
     }
 }
-
-#[test]
-fn parameters_that_name_a_setting_are_found() {
-    let parameters = |text: &str| setting_parameters(text.as_bytes());
-    assert_eq!(
-        parameters("select set_config($1, $2, false), Set_Config( $12 ::text, $1, false)"),
-        [1, 12]
-    );
-    assert_eq!(parameters("select set_config('a', $1, false)"), [0u16; 0]);
-}
-
-/// Where backslashes escape, the third argument is another one.
-#[test]
-fn an_argument_that_only_one_reading_shows_does_not_make_the_setting_local() {
-    let untold = |text: &str| is_untold(text.as_bytes());
-    assert!(!untold("select set_config('a' || '.b', 'c', true)"));
-    assert!(untold(r"select set_config('a' || '.b', 'c\', true) --', false)"));
-}

@@ -5,7 +5,8 @@ use crate::calls::UNREAD;
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names::{SETTINGS_VIEW, TEMP_WORD};
-use crate::settings::{SEED, Scope, Target, read_set};
+use crate::set_config::SEED;
+use crate::settings::{Scope, Target, read_set};
 
 /// Whether a text begins with a verb that does nothing to the session by itself, and is a query or a short command. It
 /// is a cheap test, and not exhaustive.

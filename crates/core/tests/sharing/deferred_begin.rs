@@ -196,6 +196,26 @@ fn the_deferral_is_bounded() {
     assert_eq!(rig.told(server).last().unwrap(), "Sync");
 }
 
+/// Guards against a server that is kept, without BEGIN, by a client whose next message is not complete.
+#[test]
+fn a_begin_whose_deferral_is_over_does_not_wait_for_the_rest_of_a_message() {
+    for part in [b"Q\0".as_slice(), b"Q\0\0\0\x10sele"] {
+        let mut rig = Rig::new("default_pool_size = 1");
+        let (client, other) = (rig.client(), rig.client());
+        rig.says(client, |w| w.query(b"begin"));
+        rig.told(client);
+        rig.comes(client, part);
+        rig.says(other, |w| w.query(b"select 1"));
+        let server = rig.server_of(other).expect("no other client uses it");
+        rig.wait(Duration::from_millis(1100));
+        assert_eq!(rig.server_of(client), None, "the only server is busy");
+        rig.told(server);
+        rig.completes(server, "SELECT 1");
+        assert_eq!(rig.server_of(client), Some(server));
+        assert!(rig.told(server).contains(&"Bind  pgweir_2".to_string()), "{part:?}");
+    }
+}
+
 #[test]
 fn deferral_can_be_switched_off() {
     let mut rig = Rig::new("deferred_begin = 0");
