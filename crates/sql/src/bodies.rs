@@ -99,7 +99,7 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
     effects |= calls;
     if found.contains(SETTINGS_VIEW) && words(body).any(|word| word.eq_ignore_ascii_case(b"update")) {
         // An UPDATE within another statement of the body.
-        effects |= Effects::SETTINGS | Effects::SEED;
+        effects |= Effects::SETTINGS;
     }
     effects |= set_config::seeding(body);
     if language != Language::SqlStandard {

@@ -33,7 +33,7 @@ impl Effects {
     pub const CODE: Effects = Effects(1 << 7);
     /// Loads a library into the server process: LOAD.
     pub const LOAD: Effects = Effects(1 << 8);
-    /// Seeds `random()`: `setseed()`, the setting `seed` however it is set (recording E18).
+    /// Seeds `random()`: `setseed()`, the setting `seed` however it is set (recordings E18, E25).
     pub const SEED: Effects = Effects(1 << 9);
     /// Binds the session to its server process: temporary replication slots, `pg_backup_start()`, replication origins,
     /// dblink connections.

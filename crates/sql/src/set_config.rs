@@ -4,7 +4,7 @@ use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use memchr::{memchr, memmem};
 
-/// The setting that calls `setseed()` whenever it is set. Neither ROLLBACK nor DISCARD ALL takes that back, and
+/// The setting that calls `setseed()` whenever it is set (recording E25). Neither ROLLBACK nor DISCARD ALL takes that back, and
 /// `pg_settings` does not show it.
 pub const SEED: &[u8] = b"seed";
 

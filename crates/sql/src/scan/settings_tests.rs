@@ -29,11 +29,11 @@ fn settings() {
         ("select pg_catalog . SET_CONFIG ('a', '1', true)", Effects::SETTINGS),
         (
             "update pg_catalog.pg_settings set setting = '1' where name = 'work_mem'",
-            Effects::SETTINGS | Effects::SEED,
+            Effects::SETTINGS,
         ),
         (
             "with x as (select 1) update pg_settings set setting = 1",
-            Effects::SETTINGS | Effects::SEED,
+            Effects::SETTINGS,
         ),
         ("select set_limit(0.5)", Effects::SETTINGS | Effects::ROUTINES),
         ("reset a", both),
