@@ -29,7 +29,7 @@ use subtle::ConstantTimeEq;
 pub(crate) const CANCEL_DONE: &str = "cancel request done";
 
 impl Server {
-    /// Whether a cancel is on its way to the server, or waits for its segment.
+    /// Whether a cancel is on its way to the server, or waits until the server begins the segment that it is for.
     fn cancel_is_under_way(&self) -> bool {
         self.cancels.in_flight > 0 || self.cancels.wanted.is_some()
     }
@@ -68,8 +68,8 @@ impl ServerSide<'_> {
         server.cancels.wanted = Some(segment);
     }
 
-    /// A cancel had to wait: the server may work on its segment now, or have finished the segment. Returns whether the
-    /// segment is finished.
+    /// Sends a cancel that had to wait, if the server now works on the segment that it is for. Returns whether the
+    /// server has finished that segment.
     pub(crate) fn cancel_what_was_wanted(&mut self) -> bool {
         let server = &mut *self.server;
         let Some(segment) = server.cancels.wanted else {

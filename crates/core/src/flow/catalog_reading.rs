@@ -21,8 +21,8 @@ impl Pooler {
         }
     }
 
-    /// A message has shown that too little of a database's catalog is known, or may change it: tells the pools of that
-    /// database.
+    /// A message has shown that too little is known of a database's catalog, or may change the catalog: tells the pools
+    /// of that database.
     #[cold]
     pub(crate) fn tell_catalog_news(&mut self, now: Time) {
         for server_id in std::mem::take(&mut self.shared.catalogs.published) {
@@ -47,7 +47,8 @@ impl Pooler {
                 continue;
             };
             match server.link {
-                // Before a probe has been answered, the client's settings are not known, and internal requests run no code.
+                // Before a probe has been answered, the client's settings are not known, and internal requests run no
+                // code.
                 Some(client)
                     if server.conversation.runs_texts()
                         && self.clients.get(client.0).is_some_and(Client::is_session) =>

@@ -7,7 +7,8 @@ use crate::upstream::phase::Begin;
 use pgweir_wire::backend;
 
 impl Reply<'_> {
-    /// CommandComplete that does not pass plainly, of the request at the front.
+    /// A CommandComplete of the request at the front that
+    /// [`Server::passes_plainly`](crate::server::Server::passes_plainly) has not handled.
     pub(crate) fn command_completes(&mut self, body: &[u8]) {
         let rolls_back = body.starts_with(b"ROLLBACK") && !self.server.conversation.is_guarded();
         match body.first() {
@@ -32,7 +33,7 @@ impl Reply<'_> {
         }
     }
 
-    /// The command tag of an Execute shows that it has ended no statements. If the pooler expected that it would, its
+    /// The command tag of an Execute shows that it has ended no statements. If the pooler expected the opposite, the
     /// portal is not the one that the client's Bind would have made: the effect is undone.
     #[inline]
     pub(crate) fn ends_nothing(&mut self, mut entry: Entry) {

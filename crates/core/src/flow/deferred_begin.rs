@@ -240,7 +240,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends a deferred BEGIN with its own Sync, for a client that has sent nothing else yet.
+    /// Sends a deferred BEGIN and a Sync, for a client that has sent nothing else yet.
     pub(crate) fn begin_alone(&mut self) {
         self.send_deferred_begin();
         let server = &mut *self.server;

@@ -190,7 +190,7 @@ impl Exchange<'_> {
             .map(|(_, ends)| ends.clone());
         let queue = &self.server.conversation.queue;
         if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
-            // The object that it ends may not exist.
+            // The statement that this request ends may not exist.
             return self.waits_for_replies();
         }
         let effect = match ends {

@@ -19,7 +19,7 @@ use std::time::Duration;
 const LIFT: &str = "RESET idle_session_timeout";
 
 impl Client {
-    /// How long the client may be idle by its own setting while it has no server that would enforce it.
+    /// How long the client's setting lets it be idle while it has no server that would enforce the limit.
     pub(crate) fn own_idle_limit(&self) -> Option<Duration> {
         self.session
             .shape

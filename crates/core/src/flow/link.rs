@@ -220,13 +220,13 @@ impl Pooler {
         pool.idle.take_like(likeness)
     }
 
-    /// As [`Pooler::take_idle`], if clients claim servers (see [`crate::session::sequences`]) or have names on them
-    /// (see [`crate::preparing::client_named`]), or for tests.
+    /// Like [`Pooler::take_idle`], if clients claim servers (see [`crate::session::sequences`]), if servers hold
+    /// client-named statements (see [`crate::preparing::client_named`]), or for tests.
     fn take_idle_with_care(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let servers = &self.servers;
         let visits = self.clients.get(id.0).map_or(0, |c| c.session.visits);
-        // Adversarial linking yields only to clients that have named a sequence.
+        // With `link = adversarial`, a client gets its last server back only if it has claimed it.
         let own = own_server(&pool.idle, servers, id, visits);
         if let Some(own) = own.filter(|_| pool.sequences != Sequences::Unused)
             && (!self.shared.settings.link_adversarial

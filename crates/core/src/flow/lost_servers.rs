@@ -18,17 +18,18 @@ use std::time::Duration;
 /// Why a client's connection ends after its server's FATAL message; PgBouncer's words.
 const SERVER_CRASHED: &str = "server conn crashed?";
 
-/// If two servers of a pool end by themselves within this time, and neither has served a client, the second one is as
-/// good as one that could not be opened.
+/// If two servers of a pool end by themselves within this time, and neither has served a client, the second one counts
+/// as one that could not be opened.
 const EARLY: Duration = RETRY_PAUSE_MAX;
 
 impl Pooler {
-    /// A server has ended its connection, has said that it will, or broke the protocol. If it was never of use, that is
-    /// a failed attempt to open it; otherwise the pooler would open the next one at once, in an endless loop.
+    /// A server has ended its connection, has said that it will, or broke the protocol. If the server was never of use,
+    /// this counts as a failed attempt to open it; otherwise the pooler would open the next one at once, in an endless
+    /// loop.
     pub(crate) fn server_ended(&mut self, now: Time, id: ServerId, reason: &str) {
         let Some(server) = self.servers.get(id.0) else { return };
         let (pool_id, is_examined) = (server.pool, server.is_examined());
-        // The pooler may have ended it: it makes room for a server of another pool.
+        // The pooler may have ended the connection, to make room for a server of another pool.
         let ends_itself = !matches!(server.phase, ServerPhase::Closing) && server.close_reason.is_none();
         let ends_early = ends_itself && !server.is_opening() && !server.has_served && now - server.connect_time < EARLY;
         let was_of_no_use = is_examined || ends_early && self.pool_mut(pool_id).ends_early_again(now, EARLY);
@@ -97,7 +98,7 @@ impl Pooler {
         } else if let Some(failure) = failure {
             self.opening_failed(now, pool_id, &server.endpoint, failure);
         } else if server.is_examined() {
-            // The pooler closes it for a reason of its own.
+            // The server was still being examined when the pooler closed it: its host has not failed.
             self.pool_mut(pool_id).note_success(&server.endpoint);
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
@@ -109,8 +110,8 @@ impl Pooler {
         }
     }
 
-    /// A server could not be opened, or ended before it was of use. Clients that are logging in get the error at once, unless another server will be
-    /// free for them; others wait if waiting may help.
+    /// A server could not be opened, or ended before it was of use. Clients that are logging in get the error at once,
+    /// unless another server will be free for them; others wait if waiting may help.
     fn opening_failed(&mut self, now: Time, pool_id: PoolId, endpoint: &Endpoint, failure: LoginFailure) {
         let retry_max = self.shared.settings.server_login_retry;
         let may_wait = failure.temporary && self.shared.settings.server_down_wait;

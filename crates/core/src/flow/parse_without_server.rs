@@ -23,7 +23,7 @@ const ENDS: [&[u8]; 2] = [b"S\0\0\0\x04", b"H\0\0\0\x04"];
 /// The most servers that are looked at for a statement.
 const SERVERS_LOOKED_AT_MAX: usize = 256;
 
-/// Whether nothing but its own names ties a client without a server to its session.
+/// Whether a client has nothing in its session, except its names for statements, that matters for a Parse.
 fn is_usual(client: &Client) -> bool {
     let session = &client.session;
     client.is_session()

@@ -288,7 +288,7 @@ pub(crate) fn interned(
 }
 
 /// Whether the pooler may answer without asking: no unanswered request can fail the transaction that this message will
-/// meet. (An error in its own segment drops the message, too.)
+/// meet. (An error in the segment of the message drops the message, too.)
 pub(crate) fn may_fake(server: &Server) -> bool {
     !server.conversation.queue.segment_outstanding()
         && server.conversation.status != TransactionStatus::Failed

@@ -181,7 +181,7 @@ impl Reply<'_> {
         Some(refused)
     }
 
-    /// A request that ends with its own ReadyForQuery has failed, or the Sync that commits a segment.
+    /// A request that ends with ReadyForQuery has failed, or the Sync that commits a segment.
     fn request_failed(&mut self, refused: &Refused) {
         let entry = self.server.conversation.queue.front_mut().expect("looked at above");
         let effect = entry.take_effect();
@@ -219,7 +219,8 @@ impl Reply<'_> {
         }
     }
 
-    /// If an internal segment of its own has failed, the client's next message gets its error. Returns whether it does.
+    /// If a separate internal segment with a Parse has failed, the client's next message gets the error of that Parse.
+    /// Returns whether such a segment has failed.
     fn replace_behind_internal_parse(&mut self, error: &Refusal<'_>, guarded: bool) -> bool {
         let server = &mut *self.server;
         // An error about internal statements or about the transaction does not answer a Query.
@@ -321,7 +322,7 @@ impl Reply<'_> {
 
     /// Values that other clients have drawn from sequences could not be forgotten in front of the client's request,
     /// which waits and has not been sent. The error answers that request, because the time limit or cancel was meant
-    /// for it. If the transaction had failed before, the request gets its own reply.
+    /// for it. If the transaction had failed before, the request is sent, and gets the server's reply.
     #[cold]
     fn answers_waiting_request(&mut self, error: &Refusal<'_>) -> Passed {
         self.flush();

@@ -267,7 +267,7 @@ impl Reply<'_> {
             BackendTag::ErrorResponse => self.error(header.message_bytes as usize, bytes, whole),
             BackendTag::ParameterStatus => self.parameter_status(body),
             BackendTag::NotificationResponse => self.notification(),
-            // Notices about the client's own Parse were already sent; a client that is logging in gets none.
+            // Notices about the client's Parse were already sent; a client that is logging in gets none.
             BackendTag::NoticeResponse if self.is_of_session() => self.forward(),
             BackendTag::NoticeResponse => Passed::Skip,
             BackendTag::CopyInResponse | BackendTag::CopyBothResponse => self.copy_begins(tag),

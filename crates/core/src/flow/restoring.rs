@@ -18,8 +18,8 @@ use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 /// The number of servers on which a client's settings are tried before the client is told that they cannot be restored.
-/// A server may refuse for a reason of its own: a library that it has loaded, a time limit that its last client has
-/// set.
+/// A server may refuse for a reason that other servers do not have: a library that it has loaded, a time limit that its
+/// last client has set.
 const SERVERS_TRIED_MAX: u8 = 3;
 
 /// The name of a setting, if the client has set it itself and another pooler would not keep it.
@@ -63,7 +63,7 @@ impl Exchange<'_> {
             }
             return Restoring::Done;
         }
-        // Read-only settings remain the server's own: see tell_differences.
+        // Settings that nobody can set keep the server's values: see tell_differences.
         let shape = &self.server.session.shape;
         let target = if shape.same_fixed(&wanted) && nature.is_postgresql() {
             wanted

@@ -256,7 +256,7 @@ impl Pooler {
         let client = server.link;
         self.release_if_clean(now, id);
         if let Some(server) = self.servers.get(id.0) {
-            // The client keeps the server, but it has other settings than the client wants.
+            // The client keeps the server, but the server has other settings than the client wants.
             if let (true, true, Some(client)) = (server.link == client, server.is_clean(), client) {
                 self.restore(now, client, id);
             }

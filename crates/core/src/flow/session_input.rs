@@ -306,7 +306,7 @@ impl Pooler {
         }
     }
 
-    /// A message that one of the pooler's errors has answered already.
+    /// A message that the pooler has already answered with an error.
     pub(crate) fn dropped(&mut self, now: Time, id: ClientId, message: &Message<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let (step, ends) = client.drop_answered(message);

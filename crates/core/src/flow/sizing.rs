@@ -27,7 +27,7 @@ fn class(number: u64) -> u32 {
 }
 
 impl Server {
-    /// Whether its client holds it and has nothing for it to do.
+    /// Whether a client keeps the server, which has nothing to do until the client sends more.
     fn rests(&self) -> bool {
         let talk = &self.conversation;
         let waits_for_data = talk.intake() == Intake::CopyIn;
@@ -37,7 +37,7 @@ impl Server {
             && !self.is_inside_message()
     }
 
-    /// Whether it works or could work: no client holds it without using it.
+    /// Whether the server works or could work: no client keeps it without using it.
     fn could_work(&self) -> bool {
         let is_held = self.link.is_some() && self.work.is_none();
         !self.is_opening() && !is_held && !matches!(self.phase, ServerPhase::Closing)
@@ -148,8 +148,8 @@ impl Pooler {
         Some(self.shared.sizings.get(share.sizing)?.room())
     }
 
-    /// Whether this server, which has just become free, is the one for the pool's next client: there is room, no other
-    /// pool at its host could have the turn, and no idle server could suit the client better.
+    /// Whether this server, which has just become free, may go to the pool's next client at once: there is room, no
+    /// other pool at its host could have the turn, and no idle server could suit the client better.
     pub(crate) fn may_take_turn(&self, pool_id: PoolId, server_id: ServerId) -> bool {
         let pool = self.pool(pool_id);
         let sizing = pool.share.and_then(|share| self.shared.sizings.get(share.sizing));

@@ -2,8 +2,8 @@
 //!
 //! A PostgreSQL process that has had temporary objects keeps their schema until it ends: `pg_my_temp_schema()` is not
 //! 0, `current_schemas(true)` lists the schema, and `temp_buffers` can no longer be set. So a client that asks for
-//! these, and whose own session has had no temporary objects, gets another server when its transaction begins: an idle
-//! one without the schema, or a new one. This happens at most once for each server that gets the schema.
+//! these, and whose session has had no temporary objects, gets another server when its transaction begins: an idle one
+//! without the schema, or a new one. This happens at most once for each server that gets the schema.
 //!
 //! Likewise a custom setting (`app.tenant`) that any client has set on a server is then empty for all others, and no
 //! longer unknown (recording F2). A client that asks for a custom setting that it has not set moves to an idle server
@@ -186,8 +186,8 @@ impl ServerSide<'_> {
         self.asks(To::Probe, |r| r.query(question.as_bytes()));
     }
 
-    /// Resets what code of unknown effect may have left and no probe shows: custom settings of any name, and the seed of
-    /// random(). `seed` chooses the next one.
+    /// Resets what code of unknown effect may have left and no probe shows: custom settings of any name, and the seed
+    /// of random(). `seed` chooses the next one.
     pub(crate) fn reset_settings(&mut self, now: Time, seed: u32) {
         self.shared.state_stats.resets += 1;
         // The code may have made others under the names of its statements.

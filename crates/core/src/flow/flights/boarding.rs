@@ -36,7 +36,7 @@ impl Flights {
 }
 
 impl Server {
-    /// Whether it works on flights alone, nothing is unusual about it, and nothing prevents further flights.
+    /// Whether the server works on flights alone, nothing is unusual about it, and nothing prevents further flights.
     fn takes_flights(&self, now: Time) -> bool {
         let (conversation, session) = (&self.conversation, &self.session);
         matches!(self.phase, ServerPhase::Linked)
@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-/// Whether a flight is known to be short. With `link = adversarial`, for tests, all are.
+/// Whether a flight is known to be short. With `link = adversarial`, for tests, all flights count as short.
 fn is_short(settings: &Settings, pool: &Pool, flight: &Flight) -> bool {
     let is_known = || {
         pool.classes
@@ -137,8 +137,8 @@ impl Exchange<'_> {
             return false;
         }
         self.server.held.unnamed = Unnamed::Statement(statement.id);
-        // The client's own unnamed statement changes when the server begins its flight: until then the flight may move
-        // elsewhere or be cancelled.
+        // The client's unnamed statement changes when the server begins the client's flight: until then the flight may
+        // move elsewhere or be cancelled.
         self.server
             .conversation
             .queue
@@ -263,7 +263,7 @@ impl Pooler {
     }
 
     /// A client that has waited with a flight is linked to a server that looks like it: the flight begins. Messages of
-    /// the flight that cannot be sent now are read again from the client's own bytes.
+    /// the flight that cannot be sent now are read again from the bytes that the client has sent.
     pub(crate) fn takes_off(&mut self, now: Time, id: ClientId, server_id: ServerId, flight: Box<Flight>, since: Time) {
         self.shared.outbox.begins_kept(&flight.bytes);
         let mut at = 0;

@@ -136,15 +136,15 @@ impl Pooler {
         }
     }
 
-    /// The linked client cancels its own flight: if the cancel hits the flight, the client gets the error.
+    /// The linked client cancels its flight: if the cancel hits the flight, the client gets the error.
     pub(crate) fn note_own_cancel(&mut self, id: ServerId) {
         if let Some(front) = self.flights_of(id).and_then(Flights::front_mut) {
             front.is_cancelled = true;
         }
     }
 
-    /// The linked client is gone. If other flights stand behind its own, nobody gets the reply to its flight, which is
-    /// not cancelled because it is short. `false`: none stand behind it.
+    /// The linked client is gone. If other flights stand behind its flight, the flight is not cancelled, because it is
+    /// short, and nobody gets the reply. `false`: none stand behind it.
     pub(crate) fn flies_on_alone(&mut self, now: Time, id: ServerId) -> bool {
         let server = self.server_mut(id);
         let Some(flights) = &mut server.flights else {

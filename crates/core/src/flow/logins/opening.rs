@@ -93,8 +93,8 @@ impl Pooler {
         matches!(may, MayOpen::Yes) && self.full_host(pool_id).is_none()
     }
 
-    /// The server that makes way for another pool: the longest idle one of the pools that share a limit; `None` if none is
-    /// idle, or one is being closed already.
+    /// The server that makes way for another pool: the longest idle one of the pools that share a limit; `None` if none
+    /// is idle, or one is being closed already.
     fn evicted(
         &self,
         for_pool: PoolId,

@@ -85,8 +85,8 @@ impl Pooler {
         self.server_lost(now, id, "login failed", Some(failure));
     }
 
-    /// A server has let the pooler in. `is_wanted`: it matches `target_session_attrs`. Whether the attempt to open it has
-    /// succeeded shows when the server has been examined: see [`Pooler::introduce`].
+    /// A server has let the pooler in. `is_wanted`: it matches `target_session_attrs`. Whether the attempt to open it
+    /// has succeeded shows when the server has been examined: see [`Pooler::introduce`].
     pub(crate) fn server_welcomes(&mut self, now: Time, id: ServerId, is_wanted: bool) {
         let server = self.server_mut(id);
         // From here on it counts as a server that has logged in, even if it is closed.
