@@ -31,8 +31,8 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 /// How long a reading that is due lets waiting clients go first.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// After this many failed readings in a row the next one comes after [`AGE_MAX`]. If the servers were lost meanwhile, the
-/// pooler goes on with the last known catalog.
+/// After this many failed readings in a row the next one comes after [`AGE_MAX`]. If the servers were lost meanwhile,
+/// the pooler goes on with the last known catalog.
 const FAILURES_MAX: u32 = 3;
 
 /// SQLSTATEs, or classes of them, after which another try cannot succeed: no privilege, no such table or function, a

@@ -8,9 +8,9 @@
 //!   and what no probe can see is reset before another client gets the server,
 //! - no flight boards, and servers with flights are closed when those have landed.
 //!
-//! A definition inside a transaction block does nothing to others before the block ends. Until then only its own client
-//! is affected, whose later texts are read for those that may end the block. A transaction that PREPARE TRANSACTION has
-//! ended may be committed by any client.
+//! A definition inside a transaction block does nothing to others before the block ends. Until then it affects only the
+//! client that made it. The later texts of this client are read, because one of them may end the block. A transaction
+//! that PREPARE TRANSACTION has ended may be committed by any client.
 
 use crate::base::message::Message;
 use crate::exchange::{Exchange, Wish};
@@ -30,8 +30,8 @@ impl ServerSide<'_> {
             && self.shared.settings.max_prepared_statements > 0
     }
 
-    /// Whether the next message surely runs inside a transaction block that no unanswered request can end. If a deferred
-    /// BEGIN in front of it fails, it does not run.
+    /// Whether the next message surely runs inside a transaction block that no unanswered request can end. If a
+    /// deferred BEGIN in front of it fails, it does not run.
     fn is_surely_in_block(&self) -> bool {
         let conversation = &self.server.conversation;
         let is_in_block = conversation.status == TransactionStatus::InTransaction
@@ -73,8 +73,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Execute in a transaction with definitions. Which statement it runs is known only of the portal that was bound
-    /// last.
+    /// Execute in a transaction with definitions. The pooler knows which statement the portal runs only if no other
+    /// portal was bound later.
     #[cold]
     pub(crate) fn execute_may_publish(&mut self, message: &Message<'_>) {
         let portal = Reader::new(message.body()).cstr().ok();

@@ -69,8 +69,8 @@ impl Exchange<'_> {
         self.shared.settings.keeps_sessions && self.pool.nature.is_postgresql()
     }
 
-    /// Whether a text contains bytes that look like ASCII and may be halves of characters, because the client has such
-    /// an encoding, or because a statement in front of it that is not answered may choose one.
+    /// Whether a text contains bytes that look like ASCII and may be halves of characters: the client has an encoding
+    /// with such characters, or an unanswered statement in front of the text may choose one.
     pub(crate) fn may_be_misread(&self, text: &[u8]) -> bool {
         let session = &self.server.session;
         let in_flight = !self.server.conversation.queue.is_empty();
@@ -78,8 +78,8 @@ impl Exchange<'_> {
         (in_doubt || self.client.session.shape.hides_ascii()) && pgweir_sql::may_hide_ascii(text)
     }
 
-    /// A Parse of a text that may be misread in this way: what it does when it is bound is not known, on whatever
-    /// server. So its client must stay on this one.
+    /// Pins the client to its server if it parses a text that may be misread in this way: the pooler does not know what
+    /// the statement does when it is bound, on this server or another one.
     pub(crate) fn minds_misread(&mut self, text: &[u8]) {
         if self.keeps_session() && self.may_be_misread(text) {
             self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());
@@ -136,7 +136,7 @@ impl Exchange<'_> {
         Ok(Effects::ALL)
     }
 
-    /// The last byte of a long Query is on its way, whose first bytes have been sent before.
+    /// The last byte of a long Query is on its way; its first bytes were sent before.
     #[cold]
     pub(crate) fn sent_text_ends(&mut self) {
         let before = self.client.session.suspected_texts();

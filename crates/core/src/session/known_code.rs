@@ -7,8 +7,8 @@ use crate::statements::prepared::Statement;
 use pgweir_sql::{Effects, Passed};
 
 impl ServerSide<'_> {
-    /// Whether statements of this server's client must be looked at for names, or for characters that hide ASCII. If any
-    /// client has used such an encoding, the statements of all are looked at.
+    /// Whether statements of this server's client must be looked at for names, or for characters that hide ASCII. If
+    /// any client has used such an encoding, the statements of all are looked at.
     #[inline(always)]
     pub(crate) fn knows_names(&self) -> bool {
         (self.shared.catalogs.any_known | self.shared.shapes.any_hides_ascii) && self.pool_knows_names()
@@ -28,7 +28,7 @@ impl ServerSide<'_> {
             .is_some_and(|known| known.effects_of(text, Effects::NONE).intersects(Effects::LISTEN))
     }
 
-    /// The settings that a text names in calls of routines that pass the name of a setting on.
+    /// The settings that a text names in calls of routines that use an argument as the name of a setting.
     pub(crate) fn settings_passed(&mut self, text: &[u8]) -> Passed {
         self.known_by()
             .map(|known| known.catalog.names.passed_in(text))
@@ -50,7 +50,8 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Whether a text without effects of its own mentions no name with effects, as far as an up-to-date catalog shows.
+    /// Whether a text that has no effects by itself mentions no name with effects, as far as an up-to-date catalog
+    /// shows.
     pub(crate) fn mentions_nothing(&mut self, text: &[u8]) -> bool {
         let is_nothing = |known: &mut Known| known.holds && known.effects_of(text, Effects::NONE).is_empty();
         !self.knows_names() || self.known_by().is_none_or(is_nothing)

@@ -106,8 +106,8 @@ impl ServerSide<'_> {
         self.send_probe(None, Some(&names), Suspicion::default());
     }
 
-    /// Closes all internal statements, because the server may have lost one of them, or have another one under its name.
-    /// Each is prepared again before its next use.
+    /// Closes all internal statements, because the server may have lost one of them, or have another one under its
+    /// name. Each is prepared again before its next use.
     fn forget_internal_statements(&mut self) {
         for statement in self.server.held.all_internal() {
             self.close_held(&statement);

@@ -161,9 +161,9 @@ impl Exchange<'_> {
     }
 
     /// Handles a failed probe. The reason need not be the session, so the probe is sent again. After the last failure
-    /// the client keeps the server, and no other client gets it afterwards. What the probe was about stays suspected.
-    /// Without it a later answer would be misread: the server reports a role of `none` that the client has set like a
-    /// role that was reset.
+    /// the client keeps the server, and no other client gets it afterwards. What the probe was about stays suspected,
+    /// because a later answer cannot be read without it: the server reports `none` for a role that the client has set
+    /// to `none`, and also for a role that was reset.
     fn probe_was_in_vain(&mut self, mut about: Suspicion, failed: &str) {
         let text = format!("{}: cannot tell the state of the session: {failed}", self.server_id);
         self.shared.log(LogLevel::Warning, text);

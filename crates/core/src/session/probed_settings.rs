@@ -83,9 +83,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// A setting of the client's startup packet that the session no longer sets was reset: the server went back to its
-    /// own startup value, and the client must go back to the value of its packet. A value that the server had from the
-    /// beginning was not set by the session.
+    /// A setting of the client's startup packet that the session no longer sets was reset: the server went back to the
+    /// server's startup value, and the client must go back to the value of its packet. A value that the server had from
+    /// the beginning was not set by the session.
     fn shape_of_client(&mut self, before: &Shape, server_shape: &Arc<Shape>, told: &Told<'_>) -> Arc<Shape> {
         let server_base = &self.server.session.base;
         let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());

@@ -57,9 +57,10 @@ impl Exchange<'_> {
         }
     }
 
-    /// A segment in which DISCARD ALL has run has failed, perhaps because of a cancel request, and with it the client's
-    /// startup values that were set after DISCARD ALL. They are set again in a segment of their own. This is not needed
-    /// where a probe follows, and not possible if the client has already sent more, which runs without them.
+    /// A segment in which DISCARD ALL has run has failed, perhaps because of a cancel request. The client's startup
+    /// values, which were set after DISCARD ALL, are lost with the segment, and are set again in a separate segment.
+    /// This is not needed where a probe follows, and not possible if the client has already sent more, which runs
+    /// without them.
     #[cold]
     pub(crate) fn makes_startup_values_later(&mut self) {
         let sent_more = !self.server.conversation.queue.is_one_whole_segment();

@@ -1,9 +1,9 @@
 //! Making a server look like its client.
 //!
-//! **Confirmed first.** Restored settings are a segment of their own, of a named statement, that ends in its own Sync,
-//! with `Skip` entries for its replies (recordings E1 to E6, F1 say why). No byte of the client's is sent before the
-//! server has answered all of it. If a restoration is refused, cancelled or interrupted, the client's statement has not
-//! run.
+//! **Confirmed first.** Restored settings are sent in a separate segment, which executes a named internal statement and
+//! ends with an internal Sync; its entries are `Skip` (recordings E1 to E6, F1 say why). No byte of the client's is
+//! sent before the server has answered the whole segment. If a restoration is refused, cancelled or interrupted, the
+//! client's statement has not run.
 //!
 //! The known settings of a server change only when it confirms them. After a restoration that succeeds the server has
 //! the target's settings, whether its client is still there or not. If it fails, the server's settings are not known,

@@ -8,8 +8,8 @@
 //! - A client that calls currval() or lastval() is pinned to its server
 //!   ([`crate::base::pin_reason::PinReason::Sequences`]).
 //! - A text that runs an object which calls one of the two (a default, a view, a trigger) counts as one that calls it.
-//!   Where a function of the database also inserts or calls nextval(), it usually asks for its own value: then its
-//!   client is not pinned, and everything else is the same.
+//!   A function of the database that also inserts or calls nextval() usually asks for the value that it has drawn
+//!   itself. It does not pin its client; the other rules apply.
 //! - If another client has used the server, or the client has used another server, the server discards its values
 //!   first. PostgreSQL then says that nextval() has not been called (55000). No client sees values of another client,
 //!   nor older values of its own.
@@ -43,10 +43,10 @@ const ASKS: Effects = ASKS_LAST.union(Effects::CODE);
 const NEEDS_OWN: Effects = ASKS.union(Effects::DRAWS);
 
 impl ServerSide<'_> {
-    /// What a text may do with sequences. `effects` are those that include names looked up in the catalog. While a
-    /// catalog is being read, every text counts as code. In the midst of a transaction or a segment here only the code
-    /// counts that the text itself runs, and routines, which may do anything: the server would refuse some texts behind
-    /// an internal statement.
+    /// What a text may do with sequences. `effects` include those of names looked up in the catalog. While the catalog
+    /// is not up to date, every text counts as code, and an internal statement would go in front of it. In the midst of
+    /// a transaction or a segment, the server would refuse some texts behind an internal statement. So there a text
+    /// counts as code only if it runs code itself, or calls a routine, which may do anything.
     pub(crate) fn sequence_effects(&mut self, of_text: Effects, effects: Effects) -> Effects {
         if self.catalog_holds() {
             effects
@@ -65,7 +65,7 @@ impl ServerSide<'_> {
         let server = &mut *self.server;
         let pool = &*self.pool;
         let asked = pool.sequences == Sequences::Asked;
-        // With adversarial linking only clients that name a sequence have a claim.
+        // With `link = adversarial`, only clients that name a sequence claim a server.
         server.session.claimed =
             asked && !self.shared.settings.link_adversarial || server.session.claimed && !server.session.is_stranger();
         if asked && server.session.is_stranger() && !self.shared.is_weak(Weakness::TellsOthersValues) {
@@ -123,7 +123,7 @@ impl Exchange<'_> {
 
     /// The client's next request may read other clients' values, or call nextval(), after which the client may call
     /// currval(). So the server first discards all values, and confirms that before the request is sent. This also
-    /// discards values that the client's own INSERT got in this transaction; a currval() then gets 55000. It happens
+    /// discards values that an INSERT of the client got in this transaction; a currval() then gets 55000. It happens
     /// once in the life of a pool.
     #[cold]
     fn forget_before(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {

@@ -98,7 +98,7 @@ impl Suspicion {
 }
 
 impl Exchange<'_> {
-    /// A request was sent; before, so many texts had caused the client's suspicion.
+    /// A request was sent. `before`: how many texts had caused the client's suspicion before it.
     #[inline]
     pub(crate) fn note_suspected(&mut self, before: u32) {
         let after = self.client.session.suspected_texts();
@@ -107,8 +107,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// How a text with these effects seeds `random()`. The setting `seed` leaves the list of those that a server can be
-    /// asked for.
+    /// Whether a text with these effects seeds `random()`: [`Effects::SEED`] or nothing. Removes the setting `seed`
+    /// from `hidden`, because a server cannot be asked for it.
     fn seeds(&mut self, effects: Effects, hidden: &mut Vec<Box<str>>) -> Effects {
         if effects.intersects(Effects::MAY_SEED) {
             self.server.session.runs_unknown_code();
@@ -189,9 +189,9 @@ fn later_role(earlier: Option<bool>, later: Option<bool>) -> Option<bool> {
 }
 
 impl Reply<'_> {
-    /// The server has refused a text before it ran anything of it. If it and what fails with it are all that is
-    /// suspected, the effects that no probe can see have not happened. If other texts are suspected too, it is not known
-    /// which text has which effect.
+    /// The server has refused a text without running any of it. If only this text and those that fail with it are
+    /// suspected, the effects that no probe can see have not happened. If other texts are suspected too, it is not
+    /// known which text has which effect.
     #[cold]
     pub(crate) fn text_refused(&mut self, fields: &ErrorFields<'_>) {
         let front = self
