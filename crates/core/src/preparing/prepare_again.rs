@@ -1,9 +1,9 @@
 //! Preparing a client's statement again where the server does not hold it.
 //!
 //! An internal Parse goes before the message that needs the statement. If the server refuses it, the client gets that
-//! error for its message. If settings must be set for the Parse, the Parse gets a segment of its own, unless the
-//! client's segment has begun. Otherwise the internal Execute would make the client's segment a pipeline, in which SET
-//! LOCAL needs no transaction block and VACUUM is refused.
+//! error for its message. If settings must be set for the Parse, the Parse gets a separate segment, unless the client's
+//! segment has begun. Otherwise the internal Execute would make the client's segment a pipeline, in which SET LOCAL
+//! needs no transaction block and VACUUM is refused.
 
 use crate::base::message::Step;
 use crate::base::settings::PoolMode;
@@ -85,8 +85,8 @@ impl ServerSide<'_> {
         self.prepare_missing(statement, types, open);
     }
 
-    /// Prepares a statement that the server does not hold. `open` is whether a segment had begun before the Close
-    /// messages that belong to this.
+    /// Prepares a statement that the server does not hold. `open`: a segment was open before the Close messages that
+    /// precede the Parse.
     fn prepare_missing(&mut self, statement: &Arc<Statement>, types: Option<&Types>, open: bool) {
         if statement.id > INTERNAL_ID_MAX && !statement.is_client_named() {
             self.make_room();
@@ -114,15 +114,15 @@ impl ServerSide<'_> {
         self.send_parse(statement, statement.server_name(), types, entry, open);
     }
 
-    /// Whether a statement is prepared in a segment of its own, with these settings set for it. If a Parse before a
-    /// Query fails, it must not skip the Query. Behind a Query inside a pipeline there is no such segment: its Sync
-    /// would commit the open transaction of the pipeline.
+    /// Whether a statement is prepared in a separate segment, with these settings set for it: if a Parse in front of a
+    /// Query fails, the server must not skip the Query. Behind a Query inside a pipeline there is no such segment,
+    /// because its Sync would commit the open transaction of the pipeline.
     fn goes_apart(&self, statement: &Statement, settings: &[(Arc<str>, Arc<str>)], open: bool) -> bool {
         (!settings.is_empty() || statement.is_client_named()) && !open && !self.server.conversation.queried_in_pipeline
     }
 
-    /// Whether a statement would get a segment of its own behind an unanswered segment of the client's. A cancel
-    /// request that is meant for the client's segment could hit the other one.
+    /// Whether a statement would get a separate segment behind an unanswered segment of the client's. A cancel request
+    /// that is meant for the client's segment could hit the separate one.
     #[cold]
     pub(crate) fn would_go_apart_too_early(&mut self, statement: &Statement) -> bool {
         let queue = &self.server.conversation.queue;
@@ -159,7 +159,7 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Ends the segment of its own in which a statement was prepared.
+    /// Ends the separate segment in which a statement was prepared.
     pub(crate) fn ends_apart(&mut self, statement: &Statement) {
         self.asks(To::Skip, |r| r.using(statement.id).sync());
     }

@@ -6,8 +6,8 @@
 //! newer; a client that has been told the columns of its rows must not get rows with other columns.
 //!
 //! So each use compares moments of a logical clock (see [`crate::statements::held`]). Usually the plan is good. If the
-//! copy may be too old, the client's message waits and the server is asked to describe the statement, in a segment of
-//! its own. If the server refuses, the statement is closed and prepared again, and then the message is sent. Where such
+//! copy may be too old, the client's message waits and the server is asked to describe the statement, in a separate
+//! segment. If the server refuses, the statement is closed and prepared again, and then the message is sent. Where such
 //! a segment cannot be sent, because a transaction is open that an error would fail, or because something has been
 //! executed since the last Sync, the statement is closed and prepared again without asking.
 
@@ -125,7 +125,8 @@ impl ServerSide<'_> {
 
     /// A client's temporary objects are gone, but their schema stays in the server's search path until the server ends.
     /// At the next use of older statements PostgreSQL analyses them again, under the settings of the client that uses
-    /// them (recording E12). So they are prepared again under their own settings, once for each server.
+    /// them (recording E12). So they are prepared again under the settings that they were first parsed under, once for
+    /// each server.
     pub(crate) fn temporary_schema_stays(&mut self) {
         let server = &mut *self.server;
         if !std::mem::replace(&mut server.session.temporary_schema, true) {
@@ -252,7 +253,8 @@ impl Exchange<'_> {
         server.ask_for_types_of(name, statement);
     }
 
-    /// Another client's Parse of the same text got other types, so this client gets a statement of its own.
+    /// Another client's Parse of the same text got other types, so this client gets a statement with the types that it
+    /// was told.
     #[cold]
     fn retype(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
         let names = self.client.statements.names.as_mut();
