@@ -8,9 +8,9 @@
 //! PostgreSQL keeps no dependency on them, so a call of one is found in the stored expressions of the object that calls
 //! it. An UPDATE of a view over `pg_settings` calls set_config() by a rule of that view.
 //!
-//! These columns hold code. A routine of the database in any of them is in pg_depend, too. If that tells no table, type or
-//! routine that runs it, any statement may run it. PostgreSQL's own routines that are not harmless are found as follows;
-//! `tests/e2e/test_attack_catalog.py` compares the list with real servers.
+//! These columns hold code. A routine of the database in any of them is in pg_depend, too. If pg_depend names no table,
+//! type or routine that runs it, any statement may run it. Built-in routines that are not harmless are found as
+//! follows; `tests/e2e/test_attack_catalog.py` compares the list with real servers.
 //!
 //! | column | how it is read |
 //! |---|---|
@@ -218,7 +218,8 @@ UNION ALL SELECT DISTINCT CASE WHEN c.by_event THEN 'e' ELSE 'n' END, 0::pg_cata
 
 /// The source of every routine in a language that is read: OID; language (`s`: SQL, `b`: SQL with BEGIN ATOMIC or
 /// RETURN, `p`: PL/pgSQL, `i`: internal); source, NULL if it is too long; names of the arguments, each with a comma
-/// behind it. The name is `!` if the argument is neither text nor varchar, or if its number may not be that of the parameter.
+/// behind it. The name is `!` if the argument is neither text nor varchar, or if its number may not be that of the
+/// parameter.
 pub(crate) const SOURCES: &str = "SELECT s.oid, s.language, \
     CASE WHEN pg_catalog.octet_length(s.source) <= 262144 THEN pg_catalog.encode(pg_catalog.convert_to(s.source, \
         pg_catalog.getdatabaseencoding()), 'escape') END, \

@@ -1,7 +1,7 @@
 //! The prepared statements that one server holds, and how old their plans are.
 //!
 //! PostgreSQL refuses a plan whose rows DDL has changed since its Parse (0A000, "cached plan must not change result
-//! type"). A client that shares a statement must get that error only if its own Parse came before the DDL. So a logical
+//! type"). A client that shares a statement must get that error only if its Parse came before the DDL. So a logical
 //! clock ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest
 //! moment at which its plan is known to have been good.
 
@@ -91,7 +91,8 @@ pub(crate) struct Held {
     pub(crate) lends_to: Option<ClientId>,
     /// How often the statements that it holds under clients' names have changed.
     client_named_changes: u64,
-    /// How often these and the names of their client had changed when they were last found to agree.
+    /// The counts of changes, of the client's names and of `client_named_changes`, when all client-named statements
+    /// were last found to be the client's.
     agreed: Option<(u64, u64)>,
 }
 
@@ -265,8 +266,8 @@ impl Held {
         copy.map(|c| c.statement.clone())
     }
 
-    /// Whether all client-named statements are this client's, as far as is known from the last time that the two were
-    /// compared: neither they nor its names have changed since. `changes` is [`Names::changes`].
+    /// Whether all client-named statements are known to be this client's: neither they nor the client's names have
+    /// changed since the two were last compared. `changes` is [`Names::changes`].
     ///
     /// [`Names::changes`]: crate::statements::client_names::Names::changes
     pub(crate) fn agrees_with(&self, client: ClientId, changes: u64) -> bool {

@@ -37,7 +37,7 @@ pub(crate) struct InternalStatements {
     pub(crate) catalog_objects: Arc<Statement>,
     /// The source of routines.
     pub(crate) catalog_sources: Arc<Statement>,
-    /// The name for statements that are used once: it is closed before each use. It has no text of its own.
+    /// The name for statements that are used once: the statement of this name is closed before each use.
     pub(crate) scratch: Arc<Statement>,
 }
 

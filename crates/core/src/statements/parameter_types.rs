@@ -2,9 +2,9 @@
 //!
 //! If Parse leaves a type open, PostgreSQL infers it, once: on a direct connection the parameters of a prepared
 //! statement keep their types whatever DDL does to the tables. Here the statement may be prepared again on another
-//! server, which would infer the types anew and might then misread a binary value. So the types that a client was first
-//! told (ParameterDescription) are kept, and given explicitly whenever its statement is prepared again. If a client
-//! does not ask for them, an internal Describe goes with the Parse.
+//! server, which would infer the types again and might then misread a binary value. So the types that a client was
+//! first told (ParameterDescription) are kept, and given explicitly whenever its statement is prepared again. If a
+//! client does not ask for them, an internal Describe goes with the Parse.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! One prepared statement: its identity, and what is known of it by its text.
 //!
 //! A statement's identity is its text, its parameter types and every setting that changes how text is parsed (recording
-//! E12: a constant folded under one DateStyle stays folded). Each client has its own names for statements; servers know
-//! them by internal names.
+//! E12: a constant folded under one DateStyle stays folded). Each client gives its statements names; servers know the
+//! statements by internal names.
 
 use crate::statements::ends::Ends;
 use crate::statements::parameter_types;
