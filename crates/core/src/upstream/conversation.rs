@@ -19,9 +19,9 @@ pub(crate) struct Conversation {
     /// There are Syncs among the data of the copy-in. If the copy fails, it is not known which of them the server has
     /// swallowed.
     sync_among_copy_data: bool,
-    /// When a FATAL message was sent to its client; the connection ends next.
+    /// When the client was sent a FATAL message of the server; the connection ends next.
     pub(crate) fatal: Option<Time>,
-    /// A deferred BEGIN that was sent to it.
+    /// A deferred BEGIN that was sent to the server.
     pub(crate) begin: Begin,
     /// The numbers of the latest internal segments behind an internal savepoint: their errors do not fail the client's
     /// transaction, see [`crate::preparing::client_named`].
@@ -33,12 +33,12 @@ pub(crate) struct Conversation {
     /// until the client's next Sync, and no internal Sync may end that block. The server is closed when its client is
     /// done.
     pub(crate) queried_in_pipeline: bool,
-    /// When its present query began; the time limits count from then.
+    /// When the server's present query began; the time limits count from then.
     request_time: Time,
-    /// When it last answered ReadyForQuery.
+    /// When the server last sent ReadyForQuery.
     ready_time: Time,
-    /// When it was first seen to have answered everything of a segment that its client has not ended. Valid only if
-    /// later than `request_time`.
+    /// When the server was first seen to have answered everything of a segment that its client has not ended. Valid
+    /// only if later than `request_time`.
     pub(crate) quiet_since: Time,
 }
 
@@ -67,13 +67,13 @@ impl Conversation {
         self.intake
     }
 
-    /// When its present query began.
+    /// When the server's present query began.
     #[inline]
     pub(crate) fn request_time(&self) -> Time {
         self.request_time
     }
 
-    /// When it last answered ReadyForQuery.
+    /// When the server last sent ReadyForQuery.
     pub(crate) fn ready_time(&self) -> Time {
         self.ready_time
     }
@@ -84,26 +84,28 @@ impl Conversation {
         self.request_time = now;
     }
 
-    /// It has been idle since then.
+    /// The server has been idle since `then`.
     pub(crate) fn is_idle_since(&mut self, then: Time) {
         self.ready_time = then;
     }
 
-    /// It has nothing to do for its client yet, or no longer; what the client sends next begins now.
+    /// The server has nothing to do for its client yet, or no longer; the times of the client's next request count from
+    /// `now`.
     #[inline]
     pub(crate) fn is_idle_from(&mut self, now: Time) {
         self.request_time = now;
         self.ready_time = now;
     }
 
-    /// The message that ends what it was ignoring or copying has been sent, or a ReadyForQuery has come.
+    /// The message that ends a copy-in, or the Sync up to which the server ignores messages, has been sent; or a
+    /// ReadyForQuery has come.
     #[inline]
     pub(crate) fn takes_requests_from_here(&mut self) {
         self.intake = Intake::Requests;
     }
 
-    /// A part of a segment has failed: the server ignores everything up to the next Sync. Returns the entries of what it
-    /// ignores; the first is the request that failed.
+    /// A part of a segment has failed: the server ignores everything up to the next Sync. Returns the entries of the
+    /// requests that it ignores; the first is the request that failed.
     pub(crate) fn segment_fails(&mut self) -> Vec<Entry> {
         let taken = self.queue.take_to_sync();
         self.intake = match self.queue.is_empty() {
@@ -156,7 +158,7 @@ impl Conversation {
             && self.fatal.is_none()
     }
 
-    /// Whether it is in a transaction block, or owes answers to its client's requests.
+    /// Whether the server is in a transaction block, or owes answers to its client's requests.
     pub(crate) fn runs_texts(&self) -> bool {
         self.status != TransactionStatus::Idle || self.queue.next_of_client().is_some()
     }
@@ -166,7 +168,7 @@ impl Conversation {
         self.queue.segment_open() && self.only_begins()
     }
 
-    /// Whether a deferred BEGIN is the only request that it owes.
+    /// Whether a deferred BEGIN is the only request of the client that the server has not answered.
     pub(crate) fn only_begins(&self) -> bool {
         self.begin == Begin::Owed && self.queue.all_ours()
     }
@@ -177,31 +179,31 @@ impl Conversation {
         self.begin != Begin::Owed || self.queue.is_one_whole_segment()
     }
 
-    /// Whether it is in a copy that its client has not ended, or may begin one. Outside of a copy the server ignores
-    /// copy messages.
+    /// Whether the server is in a copy that its client has not ended, or may begin one. Outside of a copy the server
+    /// ignores copy messages.
     pub(crate) fn may_copy(&self) -> bool {
         matches!(self.intake, Intake::CopyIn | Intake::CopyBoth) || self.queue.may_copy()
     }
 
-    /// Whether it works on an internal segment behind an internal savepoint.
+    /// Whether the server works on an internal segment behind an internal savepoint.
     pub(crate) fn is_guarded(&self) -> bool {
         self.guarded.contains(&self.queue.segments_answered())
     }
 
-    /// Whether it has answered all requests, no segment is open, and it is neither in a copy nor ignoring messages up
-    /// to Sync.
+    /// Whether the server has answered all requests, no segment is open, and the server is neither in a copy nor
+    /// ignoring messages up to Sync.
     #[inline]
     pub(crate) fn owes_nothing(&self) -> bool {
         self.queue.is_empty() && !self.queue.segment_open() && self.intake == Intake::Requests
     }
 
-    /// Whether it carries out the next request: it is outside of a transaction or in one that has not failed.
+    /// Whether the server carries out the next request: it is outside of a transaction or in one that has not failed.
     #[inline]
     pub(crate) fn takes_requests(&self) -> bool {
         self.intake == Intake::Requests && self.status != TransactionStatus::Failed
     }
 
-    /// Whether its client has begun a segment, and the server is not ignoring it.
+    /// Whether the client has begun a segment, and the server is not ignoring it.
     #[inline]
     pub(crate) fn is_in_segment(&self) -> bool {
         !self.queue.is_empty() && !matches!(self.intake, Intake::ToSync | Intake::CopyIn)

@@ -22,8 +22,8 @@ impl ReplyQueue {
         }
     }
 
-    /// The server swallowed the Syncs it met in copy-in mode (E7). Called when CopyInResponse comes for the front entry:
-    /// drops the Syncs behind it up to the end of the copy.
+    /// The server swallowed the Syncs it met in copy-in mode (E7). Called when CopyInResponse comes for the front
+    /// entry: drops the Syncs behind it up to the end of the copy.
     pub(crate) fn enter_copy_in(&mut self) -> CopyBegun {
         let end = self.entries.iter().skip(1).position(|e| e.expect == Expect::CopyEnd);
         let among = end.map_or(self.entries.len(), |at| at + 1);
@@ -59,8 +59,8 @@ impl ReplyQueue {
         begun
     }
 
-    /// Ends of segments were removed from among the entries of which `kept` are left at the front: some segments of
-    /// these may be open now.
+    /// Entries that end segments were removed from the front of the queue, where `kept` entries are left. If no end
+    /// stands behind these, a segment among them may be open now.
     fn ends_were_removed(&mut self, kept: usize) {
         let front = &self.entries[..kept];
         let is_end = |e: &Entry| e.expect.ends_with_ready();

@@ -78,8 +78,8 @@ impl<T: Default> Fifo<T> {
         taken
     }
 
-    /// Removes the refused ones of the first `count` items, and returns how many of these are left. The items behind
-    /// them are not touched, except to close up the gap.
+    /// Removes those of the first `count` items that `keeps` refuses, and returns how many of the first items are left.
+    /// The items behind them are not touched, except to close up the gap.
     pub(crate) fn retain_first(&mut self, count: usize, mut keeps: impl FnMut(&T) -> bool) -> usize {
         let first = &mut self[..count];
         let mut kept = 0;

@@ -13,14 +13,14 @@ use std::sync::Arc;
 /// A flight that has been at work for this long, microseconds, is late: no more flights are sent behind it.
 pub(crate) const LATE_US: u64 = 1_000;
 
-/// A flight that has been at work for this long, microseconds, with none behind it, is one no longer.
+/// A flight that has been at work for this long, microseconds, with none behind it, no longer counts as a flight.
 const LONG_US: u64 = 100_000;
 
 /// The most flights of one server that the pooler chooses by itself.
 pub(crate) const DEPTH_MAX: usize = 32;
 
-/// The most that it chooses unless a crowd waits. While the operating system lets another process run, all flights of a
-/// server wait; with more flights clients would notice.
+/// The most flights that the pooler chooses unless a crowd waits. While the operating system lets another process run,
+/// all flights of a server wait; with more flights clients would notice.
 const DEPTH_USUAL: usize = 8;
 
 /// This many waiting clients for each flight of a server are a crowd: they wait far longer than a server sleeps.

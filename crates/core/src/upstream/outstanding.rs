@@ -15,7 +15,7 @@ impl ReplyQueue {
         self.segment_open
     }
 
-    /// Whether a Query sent now would be behind messages of the client's own segment. Internal messages in front of it,
+    /// Whether a Query sent now would be behind messages of the client's segment. Internal messages in front of it,
     /// such as a deferred BEGIN, do not count.
     pub(crate) fn in_pipeline(&self) -> bool {
         self.segment_open && self.back().is_none_or(|e| e.to != To::Skip)

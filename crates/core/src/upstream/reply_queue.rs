@@ -5,8 +5,9 @@
 //! server: the pooler sends them when the entry comes to the front. This one queue serves injected Parse, restored
 //! settings, deferred BEGIN, pipelining and recovery from errors. Nothing is repaired in the byte stream afterwards.
 //!
-//! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations"; recordings
-//! E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no reply).
+//! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations";
+//! recordings E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no
+//! reply).
 
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
 use crate::upstream::entry::{Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
@@ -175,7 +176,7 @@ impl ReplyQueue {
         }
     }
 
-    /// The latest request has so many more texts that made the client's session suspect.
+    /// This many more texts of the latest request have made the client's session suspect.
     #[cold]
     pub(crate) fn note_suspected(&mut self, texts: u32) {
         if let Some(back) = self.entries.last_mut() {
@@ -183,8 +184,8 @@ impl ReplyQueue {
         }
     }
 
-    /// The number of suspected texts in the requests that fail with the front: a Query or FunctionCall alone, or all up to
-    /// the Sync.
+    /// The number of suspected texts in the requests that fail with the front: a Query or FunctionCall alone, or all up
+    /// to the Sync.
     pub(crate) fn suspected_with_front(&self) -> u32 {
         let end = match self.front().map(|front| front.expect) {
             Some(expect) if expect.is_whole_request() => 1,
@@ -319,9 +320,9 @@ impl ReplyQueue {
         taken
     }
 
-    /// An internal segment with a Sync of its own has failed. The client's next message gets this error instead of its
-    /// own 26000 (the statement is missing) or, if it is a Query `in_block`, instead of 25P02 (the transaction has
-    /// failed). `false`: the front does not end such a segment.
+    /// An internal segment that ends with an internal Sync has failed. If the client's next message then fails with
+    /// 26000 (the statement is missing) or, as a Query `in_block`, with 25P02 (the transaction has failed), the client
+    /// gets this error instead. `false`: the front does not end such a segment.
     pub(crate) fn replace_behind_internal_parse(&mut self, in_block: bool, error: impl FnOnce() -> Vec<u8>) -> bool {
         let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
         if !self.front().is_some_and(ours) {
@@ -342,7 +343,7 @@ impl ReplyQueue {
         true
     }
 
-    /// If an internal segment that has failed is about to end: what the client gets instead of the error of its own
+    /// If the front ends an internal segment that has failed: what the client gets instead of the error of its next
     /// message.
     pub(crate) fn error_behind_internal_segment(&mut self) -> Option<&mut Vec<u8>> {
         if !self.internal_sync_in_front() {
