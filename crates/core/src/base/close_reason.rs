@@ -10,7 +10,7 @@ pub(crate) enum CloseReason {
     Reconnect,
     /// RELOAD or SET has changed the address, name, user or password of its database.
     DatabaseChanged,
-    /// Its pool was behind another pooler, so what was known of its sessions was wrong.
+    /// Its pool was behind another pooler, so what the pooler knew of its session may be wrong.
     WasBehindPooler,
     /// KILL_CLIENT.
     Killed,

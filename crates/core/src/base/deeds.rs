@@ -1,12 +1,12 @@
 //! What the pooler must do because of a server's message: plain values.
 
-/// What a server's message means for other connections, or for the server's own connection. The pooler carries it out
+/// What a server's message means for other connections, or for the connection to this server. The pooler carries it out
 /// after the message has been handled.
 #[derive(Debug)]
 pub(crate) enum Deed {
     /// The server has sent bytes that PostgreSQL never sends.
     Misbehaves(String),
-    /// The server must be closed, because the pooler cannot rely on what it says any more.
+    /// The server must be closed, because the pooler can no longer rely on the server's messages.
     Close(String),
     /// An internal query has failed with this message.
     InternalQueryFailed(Box<[u8]>),

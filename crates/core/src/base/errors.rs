@@ -72,7 +72,7 @@ pub enum Trouble {
     ClientLoginTimeout,
     /// A transaction block in statement pooling mode.
     TransactionInStatementMode,
-    /// A client has cancelled its own query, which waited for a server.
+    /// A client has cancelled its query, which waited for a server.
     CancelledWhileWaiting,
     /// The linked server's connection broke.
     ServerConnectionLost,

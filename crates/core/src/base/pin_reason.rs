@@ -41,7 +41,8 @@ pub enum PinReason {
 pub(crate) enum Cleanup {
     /// Nothing beyond what session pooling does anyway.
     Nothing,
-    /// RESET ALL, and a new seed for random(): the client has run code that was not known, and has told what it has.
+    /// RESET ALL, and a new seed for random(): the client has run code of unknown effect, and a probe has asked for
+    /// everything else that the code may have left.
     Settings,
     /// DISCARD ALL.
     Discard,

@@ -48,7 +48,7 @@ pub(crate) enum Passing {
     Skip(u32),
 }
 
-/// Messages that are dropped, because an error of the pooler's has answered them.
+/// Messages that are dropped, because the pooler has answered them with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Dropping {
     /// None.

@@ -1,6 +1,6 @@
 //! Names of internal objects on servers. No client can guess one.
 //!
-//! A client that has read such a name in its own session (by dynamic SQL on `pg_prepared_statements`) can use it there.
+//! A client that has read such a name in its session (by dynamic SQL on `pg_prepared_statements`) can use it there.
 //! Statements that it may have changed are prepared again before their next use: see
 //! [`crate::statements::held::Held::doubt`].
 
@@ -58,7 +58,8 @@ impl SecretNames {
         }
     }
 
-    /// `pgweir_<what>_<32 digits>`: at most 63 bytes, which is what PostgreSQL keeps of a name, for a `what` of up to 23.
+    /// `pgweir_<what>_<32 digits>`: at most 63 bytes, which is what PostgreSQL keeps of a name, for a `what` of up to
+    /// 23.
     pub(crate) fn draw(&mut self, what: &str) -> String {
         format!("{PREFIX}{what}_{:032x}", self.secret())
     }

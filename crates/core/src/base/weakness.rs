@@ -6,7 +6,7 @@
 /// A defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weakness {
-    /// A client's statement is sent behind its restored settings, before the server has confirmed them.
+    /// A client's statement is sent behind the restored settings, before the server has confirmed these.
     SharesUnconfirmed,
     /// Settings count as set although the server refused them, after their client had left.
     TrustsAbandoned,
