@@ -17,10 +17,10 @@ const CUSTOM_NAMES_MAX: usize = 1024;
 /// Effects that may set a setting, at least for the transaction.
 const MAY_SET_LOCALLY: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(Effects::CODE);
 
-/// A server's session: its settings by its own reports, and what clients may have left there.
+/// A server's session: its settings as the server reports them, and what clients may have left there.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ServerSession {
-    /// The server's settings, by its own reports.
+    /// The server's settings, as the server reports them.
     pub(crate) shape: Arc<Shape>,
     /// The server's settings after its login, to which RESET returns.
     pub(crate) base: Arc<Shape>,
@@ -41,8 +41,8 @@ pub(crate) struct ServerSession {
     pub(crate) defines: bool,
     /// An unanswered request may have committed such a change.
     pub(crate) publishes: bool,
-    /// While the transaction has definitions: the portal that was bound last, if its statement defines nothing and ends no
-    /// block.
+    /// While the transaction has definitions: the portal that was bound last, if its statement defines nothing and ends
+    /// no block.
     pub(crate) harmless_portal: Option<Box<[u8]>>,
     /// A request that was sent to the server may change the settings that new sessions begin with.
     pub(crate) changes_defaults: bool,
@@ -53,7 +53,7 @@ pub(crate) struct ServerSession {
     /// That client's number of visits at that time. If the number has grown since, the client has been on other
     /// servers, and what it has left here is old.
     pub(crate) last_visit: u32,
-    /// The present client had another server before.
+    /// The present client had another server before this one.
     pub(crate) visited_anew: bool,
     pub(crate) remembered: Remembered,
     /// The server is reserved for its last client because of that client's values of sequences: see

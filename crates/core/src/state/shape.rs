@@ -2,7 +2,7 @@
 //!
 //! A set of settings is a [`Shape`]. Clients and servers with the same settings share one shape, so that the usual
 //! question ("does this server already look like this client?") is one comparison of pointers. The difference between
-//! two shapes ([`crate::state::difference`]) is sent before the client's own messages, as a segment of its own.
+//! two shapes ([`crate::state::difference`]) is sent before the client's messages, in a separate segment.
 //!
 //! A shape holds the settings that the server has reported (ParameterStatus), those of the startup packet, and those
 //! that a probe has found.
@@ -158,13 +158,14 @@ impl Shape {
         self.hides_ascii
     }
 
-    /// Whether neither of both is so: a text means what its bytes say.
+    /// Whether neither [`Shape::creates_temporary`] nor [`Shape::hides_ascii`] is true: a text means what its bytes
+    /// say.
     #[inline]
     pub(crate) fn is_usual(&self) -> bool {
         !self.creates_temporary && !self.hides_ascii
     }
 
-    /// How long a session of this shape may be idle outside a transaction, by its own setting.
+    /// How long a session with these settings may be idle outside a transaction.
     #[inline]
     pub(crate) fn idle_limit(&self) -> Option<Duration> {
         self.idle_limit
