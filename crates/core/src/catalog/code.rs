@@ -98,8 +98,8 @@ impl Draft {
         }
     }
 
-    /// Adds a row about an object, or says that it is malformed. It is long because each kind of row has its own columns,
-    /// read in one place.
+    /// Adds a row about an object, or says that it is malformed. It is long because each kind of row has its own
+    /// columns, read in one place.
     fn add_object(&mut self, kind: u8, oid: u32, name: &[u8], of: u32) -> bool {
         if self.runs.len() >= RUNS_MAX || self.nodes.len() >= RUNS_MAX {
             self.too_much = true;
@@ -200,8 +200,8 @@ impl Draft {
         place
     }
 
-    /// Adds the source of a routine, after all names have come. `None`: the source is too long. It is long because what is
-    /// read in each language is decided here alone.
+    /// Adds the source of a routine, after all names have come. `None`: the source is too long. It is long because what
+    /// is read in each language is decided here alone.
     fn add_source(&mut self, oid: u32, language: u8, source: Option<&[u8]>, parameters: &[u8]) -> bool {
         let language = match language {
             b's' => Language::Sql,
@@ -253,12 +253,12 @@ impl Draft {
             self.mentions(who, unreadable);
         }
         if !calls && !pgweir_sql::may_create(language, source) {
-            // Whatever its search_path is.
+            // It calls nothing and makes no table, so it does not matter whether its search_path contains pg_temp.
             self.nodes[who as usize].read = self.nodes[who as usize].read.without(Effects::TEMPORARY);
         }
         if draws && effects.intersects(Effects::SEQUENCE) {
-            // A currval() in such a function usually asks for a value that the function itself has drawn. If it does not,
-            // the value must not be another client's.
+            // A currval() in such a function usually asks for a value that the function itself has drawn. If it does
+            // not, the value must not be another client's.
             effects = effects.without(Effects::SEQUENCE) | Effects::DRAWN;
         }
         if source.windows(2).any(|pair| pair == b"&\"") {
@@ -318,7 +318,7 @@ impl Draft {
     }
 }
 
-/// What a routine may do because it runs under a setting of its own (ALTER FUNCTION .. SET). With `pg_temp` in
+/// What a routine may do because it runs under a setting of its definition (ALTER FUNCTION .. SET). With `pg_temp` in
 /// search_path, CREATE TABLE makes a temporary table. Under another role or in another encoding, its text may mean
 /// something else.
 fn effects_of_setting(name: &[u8]) -> Effects {

@@ -56,8 +56,9 @@ impl Known {
         }
     }
 
-    /// Whether the catalog contains all routines that a text calls. If it is not up to date, they may be others by now:
-    /// then every text counts as code ([`Known::effects_of_any`]), and pins its client only if it calls a new routine.
+    /// Whether the catalog contains all routines that a text calls. If the catalog is not up to date, these names may
+    /// mean other routines by now: every text counts as code ([`Known::effects_of_any`]), but pins its client only if
+    /// it calls a routine that the catalog does not contain.
     pub(crate) fn knows_all_in(&self, text: &[u8]) -> bool {
         self.catalog.knows_all(&pgweir_sql::called(text))
     }
