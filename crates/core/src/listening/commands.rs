@@ -13,8 +13,8 @@ use pgweir_wire::FrontendTag;
 use pgweir_wire::frontend::{BindNames, Parse};
 use std::time::Duration;
 
-/// How long a client waits for its listener to get a mark or the client's own notification; after that the listener is
-/// closed.
+/// How long a client waits for its listener to get a mark, or a notification that the client has sent to itself; after
+/// that the listener is closed.
 const MOVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Words of statements that may ask for or change the session's channels, or the encoding of notifications.

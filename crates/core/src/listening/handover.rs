@@ -1,6 +1,6 @@
 //! Moving a client's channels from its server to a listener connection, and back.
 //!
-//! LISTEN runs on the client's own server, as it was sent, in any transaction. So PostgreSQL itself decides whether it
+//! LISTEN runs on the client's server, as it was sent, in any transaction. So PostgreSQL itself decides whether it
 //! takes effect (commit, rollback, savepoints) and when. While a server listens for its client, the client is pinned to
 //! it. *Away*: the channels move to the listener connection of the client's pool, and the server is free. *Back*:
 //! before a statement that asks for or changes the client's channels, they move to the server that the client has, and

@@ -79,7 +79,7 @@ impl Listening<'_> {
         }
     }
 
-    /// A notification from a client's own server, which listens for the client. Returns whether the client gets it
+    /// A notification from a client's server, which listens for the client. Returns whether the client gets it
     /// unchanged.
     pub(crate) fn own_server_notifies(&mut self, server_id: ServerId, message: &[u8]) -> bool {
         let Some(server) = self.servers.get(server_id.0) else {
@@ -131,8 +131,8 @@ impl Listening<'_> {
         server.is_some_and(|s| s.cancels.key.as_ref().is_some_and(|k| k.process_id == process_id))
     }
 
-    /// A notification as a client gets it: if the client may have sent it itself, it names the process id that the
-    /// client was told.
+    /// A notification as a client gets it: if the client may have sent it to itself, the notification names the process
+    /// id that the client was told.
     pub(crate) fn told_to(&self, id: ClientId, process_id: u32, message: &Told) -> Told {
         let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
         let notifies = channels.is_some_and(|c| c.notifies || c.holds_ready);
@@ -144,7 +144,7 @@ impl Listening<'_> {
     }
 
     /// A client's transaction has ended, and its ReadyForQuery is due. Returns whether ReadyForQuery is held back until
-    /// the listener has received the notifications that the transaction may have sent to its own client.
+    /// the listener has received the notifications that the client may have sent to itself in the transaction.
     pub(crate) fn transaction_ended(&mut self, id: ClientId, server_id: ServerId) -> bool {
         self.apply_unlistened(id);
         self.say_unheard(id);

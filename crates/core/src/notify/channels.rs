@@ -32,7 +32,8 @@ pub(crate) type Told = Arc<[u8]>;
 pub(crate) struct Channels {
     /// The client's listener.
     pub(crate) listener: Option<ListenerId>,
-    /// The channels that the listener hears for the client; channels on the client's own server are not in this list.
+    /// The channels that the listener hears for the client; channels to which the client's server listens are not in
+    /// this list.
     pub(crate) heard: BTreeSet<ChannelName>,
     pub(crate) moving: Moving,
     /// Notifications that have not been sent to the client yet.

@@ -37,8 +37,7 @@ pub(crate) enum Asked {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Hearer {
     pub(crate) client: ClientId,
-    /// `true`: it gets notifications from the listener. `false`: its own server still
-    /// listens for it.
+    /// `true`: the client gets notifications from the listener. `false`: the client's server still listens for it.
     pub(crate) told: bool,
 }
 
@@ -215,7 +214,7 @@ impl Listener {
         text
     }
 
-    /// A client's own server listens to these channels, and the listener is to listen to them, too. Returns the text of
+    /// A client's server listens to these channels, and the listener is to listen to them, too. Returns the text of
     /// LISTEN. The text also names channels that the listener listens to already: if an earlier LISTEN is refused, this
     /// one is refused, too.
     pub(crate) fn begin_hearing(&mut self, client: ClientId, names: &BTreeSet<ChannelName>) -> Vec<u8> {
