@@ -1,4 +1,4 @@
-//! Which classes of statements are known to be short. A flight of any other class shares no server.
+//! Which classes of statements are known to be short. Flights of other classes share no server.
 
 /// The mean time of the flights of a class that is short, microseconds.
 pub(crate) const SHORT_US: u64 = 300;
@@ -9,7 +9,7 @@ const LONG_US: u64 = 20_000;
 /// The longest reply of a short flight, bytes.
 const SHORT_REPLY_BYTES_MAX: usize = 16 * 1024;
 
-/// Places for classes in one pool. Of classes with the same place the last one counts.
+/// Places for classes in one pool. If two classes have the same place, the pool keeps the later one.
 const CLASSES: usize = 256;
 
 /// After this many flights the mean time of a class is relied on.
@@ -18,7 +18,7 @@ const PROVEN: u32 = 32;
 /// The same after a long flight or a large reply.
 const PROVEN_AGAIN: u32 = 1_000;
 
-/// In the mean, one flight counts as one part in this many.
+/// One flight is one part in this many of the mean.
 const WEIGHT: u64 = 64;
 
 #[derive(Debug, Clone, Copy, Default, pgweir_freeze::Freeze)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// within one turn of its servers.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// With each interval, what was served before counts less by one part in this many.
+/// In each interval, the numbers of earlier intervals lose one part in this many.
 const FADES: u64 = 8;
 
 /// The most doublings: in the first interval one client is refused, in each further one twice as many as before. So
@@ -34,7 +34,7 @@ impl Pressure {
         us.checked_div(self.served).map(Duration::from_micros)
     }
 
-    /// Begins anew, because nobody is being served or nobody waits. No client is refused.
+    /// Forgets all numbers, because nobody is being served or nobody waits. No client is refused.
     pub(crate) fn rests(&mut self, now: Time) -> usize {
         *self = Pressure {
             began: now,

@@ -51,9 +51,9 @@ pub(crate) struct Pool {
     pub(crate) roomy: VecDeque<ServerId>,
     /// All its server connections, whatever their phase.
     pub(crate) servers: u32,
-    /// Those that are connecting or logging in.
+    /// The servers among them that are connecting or logging in.
     pub(crate) connecting: u32,
-    /// Those that were being tested for a waiting client, or read the catalog. Some may have finished since: see
+    /// Servers that were being tested for a waiting client, or read the catalog. Some may have finished since: see
     /// [`crate::server::Server::is_soon_free`].
     pub(crate) soon_free: Vec<ServerId>,
     /// Logged-in clients.

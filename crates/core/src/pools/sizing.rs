@@ -41,7 +41,7 @@ pub(crate) struct Sizing {
     bounds: Bounds,
     /// A request was completed since the controller was last asked.
     has_news: bool,
-    /// When the present period of [`RATE_PERIOD`] began, and the requests completed since then. `rate` is that of the
+    /// When the present period of [`RATE_PERIOD`] began, and the requests completed since then. `rate` belongs to the
     /// period before, requests per second.
     period: (Time, u64),
     rate: u64,

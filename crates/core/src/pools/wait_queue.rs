@@ -180,7 +180,7 @@ impl WaitQueue {
         u64::from(at) | number << 32
     }
 
-    /// Makes `behind` follow the entry `before`, and `before` precede the entry `behind`.
+    /// Makes `follows` the next entry behind `before`, and `precedes` the entry before `behind`.
     fn joins(&mut self, before: u32, behind: u32, follows: u32, precedes: u32) {
         match self.entry_mut(before) {
             Some(entry) => entry.behind = follows,

@@ -27,7 +27,7 @@ pub(crate) struct Groups {
     by_key: HashMap<Box<str>, u32, RandomState>,
     free: Vec<u32>,
     order: Level,
-    /// Levels made so far: each has a number of its own.
+    /// The number of the latest level; no two levels have the same.
     levels: u64,
 }
 
@@ -43,7 +43,7 @@ impl Groups {
         }
     }
 
-    /// No groups, for another order: what clients have used in the present groups does not count there.
+    /// No groups, for another order, in which nothing counts that clients have used in the present groups.
     pub(crate) fn other(&self) -> Self {
         Groups::new(self.levels + 1)
     }

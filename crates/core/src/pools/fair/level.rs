@@ -39,7 +39,7 @@ pub(crate) struct Arriving {
 /// Flows that wait. Each has a number that the caller chooses.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Level {
-    /// Its number: no other level of the pool has had it.
+    /// The number of the level: no other level of the pool has had it.
     id: u64,
     /// Virtual time: the largest tag that was served.
     now: u64,

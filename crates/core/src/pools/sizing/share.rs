@@ -24,8 +24,8 @@ pub(crate) type SizingId = u32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Work {
     pub(crate) since: Time,
-    /// Requests of one class cost about the same; [`UNKNOWN`] before the first request, and for flights, which count one by
-    /// one.
+    /// Requests of one class cost about the same; [`UNKNOWN`] before the first request, and for flights, which count
+    /// one by one.
     pub(crate) class: u32,
     /// What its pool has been charged for it in advance, microseconds.
     pub(super) charged_us: u64,
