@@ -55,7 +55,7 @@ const LISTS: &[Column] = &[text("list"), int4("items")];
 
 const MEM: &[Column] = &[text("name"), int4("size"), int4("used"), int4("free"), int4("memtotal")];
 
-/// Columns of SHOW POOLS EXTENDED behind those of SHOW POOLS.
+/// The number of columns that only SHOW POOLS EXTENDED has; they come last.
 const POOLS_OF_OUR_OWN: usize = 2;
 
 /// SHOW POOLS EXTENDED has all of them, SHOW POOLS those of PgBouncer.
@@ -119,7 +119,7 @@ pub(crate) const SOCKET_BUFFERS: usize = 7;
 /// The columns of SHOW CLIENTS and SHOW SERVERS.
 const SOCKETS_BEFORE_BUFFERS: usize = SOCKETS.len() - SOCKET_BUFFERS;
 
-/// SHOW SERVERS EXTENDED: the columns of SHOW SERVERS, and one of the pooler's own.
+/// SHOW SERVERS EXTENDED: the columns of SHOW SERVERS, and one that PgBouncer does not have.
 const SERVERS_EXTENDED: &[Column] = &{
     let mut all = [int4("flights"); SOCKETS_BEFORE_BUFFERS + 1];
     let mut at = 0;

@@ -49,7 +49,7 @@ impl Refusal {
         Refusal::new("3D000", format!("no such database: {name}")).hint("SHOW DATABASES lists them.")
     }
 
-    /// A command that would stop the console's own database.
+    /// A command that would stop the console's database.
     pub(crate) fn console_database(verb: &str, name: &str) -> Self {
         let verb = if verb == "wait_close" { "wait in" } else { verb };
         Refusal::new("42809", format!("cannot {verb} admin db: {name}"))

@@ -8,8 +8,8 @@ use crate::pools::databases::Databases;
 use pgweir_auth::{Credential, Learned, Secret};
 use pgweir_config::{AuthType, CONSOLE_DATABASE, Config};
 
-/// Whether the client is user `pgbouncer` from a process of the pooler's own operating system user, over a Unix-domain
-/// socket. Such a client is an administrator of the console without a password.
+/// Whether the client is user `pgbouncer`, over a Unix-domain socket, and its process runs as the same system user as
+/// the pooler. Such a client is an administrator of the console without a password.
 pub(crate) fn is_own_user(wishes: &Wishes, accepted: &Accepted, own_uid: u32) -> bool {
     wishes.database == CONSOLE_DATABASE
         && wishes.user == CONSOLE_DATABASE

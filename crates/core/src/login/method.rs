@@ -96,7 +96,7 @@ fn rule<'c>(config: &'c Config, accepted: &Accepted, encryption: Encryption<'_>,
         origin,
         database: &wishes.database,
         user: &wishes.user,
-        // The console is no database that could be replicated: its own rules count.
+        // The console is no database that could be replicated: the rules for the console apply.
         is_physical_replication: wishes.is_physical_replication() && wishes.database != CONSOLE_DATABASE,
     };
     let rules = &config.login_rules;

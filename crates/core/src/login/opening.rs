@@ -78,7 +78,7 @@ pub(crate) enum Hope {
 
 impl Pool {
     /// Whether the pool has as many servers as its size allows. `beside`: servers of other pools that count together
-    /// with its own. `reserve`: the reserve pool may be used.
+    /// with the servers of this pool. `reserve`: the reserve pool may be used.
     #[inline]
     pub(crate) fn is_full(&self, beside: u32, reserve: bool) -> bool {
         let settings = &self.settings;

@@ -97,7 +97,7 @@ pub(crate) struct Wishes {
     pub(crate) database: String,
     /// Settings in the order of the packet, those of `options` included.
     pub(crate) settings: Vec<(String, String)>,
-    /// The kind of pool that the client needs: `replication=...` has a kind of its own.
+    /// The kind of pool that the client needs: `replication=...` has a separate kind.
     pub(crate) kind: PoolKind,
 }
 

@@ -181,7 +181,7 @@ pub(super) enum ClientDue {
     LoginTimeout,
     /// Its cancel request took longer than cancel_wait_timeout.
     CancelTimeout,
-    /// Its own idle_session_timeout.
+    /// The idle_session_timeout that the client has set.
     OwnIdleLimit,
     /// client_idle_timeout.
     IdleTimeout,
@@ -247,7 +247,7 @@ pub(super) enum PoolDue {
     Forget,
 }
 
-/// What is due for a pool according to its own state.
+/// What is due for a pool according to the pool's state alone.
 pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
     let has_listener = pool.key.kind == PoolKind::Listener && pool.servers > 0;
     if pool.clients > 0 || !pool.waiting.is_empty() || has_listener {

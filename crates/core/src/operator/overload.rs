@@ -1,4 +1,4 @@
-//! `queue_target`: where clients would wait for too long, some are refused early instead of all late.
+//! `queue_target`: where all clients would wait for too long, some are refused early, and the others wait less.
 //!
 //! This follows CoDel: a queue that empties now and then is only a burst, and is left alone. A queue that stays too
 //! long for a whole interval does not shrink by itself; then some clients are refused, and more of them in each further
