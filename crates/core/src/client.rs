@@ -107,8 +107,8 @@ impl Client {
         }
     }
 
-    /// Whether it can change to another server: nothing that it sent has reached this one, and no session state of it
-    /// is there.
+    /// Whether the client can change to another server: it has sent its server nothing, nothing pins it, and it has not
+    /// changed before for this reason.
     pub(crate) fn may_go_elsewhere(&self) -> bool {
         self.waiting == Waiting::ForRestoration
             && self.session.pins.is_empty()
@@ -125,8 +125,8 @@ impl Client {
         Step::Progress(have)
     }
 
-    /// Drops a message that one of the pooler's errors has answered already. Returns also whether the message ends what
-    /// is dropped, so that a ReadyForQuery is due.
+    /// Drops a message that the pooler has already answered with an error. Also returns whether this is the last
+    /// message to be dropped, so that a ReadyForQuery is due.
     pub(crate) fn drop_answered(&mut self, message: &Message<'_>) -> (Step, bool) {
         if self.dropping == Dropping::Everything {
             return (self.drop_message(message), false);

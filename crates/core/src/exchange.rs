@@ -26,7 +26,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) granted: Granted,
 }
 
-/// What other connections must do before a message is handled. Then the message is looked at again, unless it fails.
+/// What other connections must do before a message is handled. Then the message is looked at again, unless the wish is
+/// [`Wish::Fail`].
 #[derive(Debug)]
 pub(crate) enum Wish {
     /// The client has broken the protocol: it gets an error and is closed.

@@ -174,7 +174,7 @@ impl Pooler {
 
     /// The first call after [`Pooler::thaw`] in another process. `has` says which connections the driver has got from
     /// the earlier process. A server that was being connected is connected again; other missing connections are closed.
-    /// Questions about clients are asked again. The process's own configuration is applied like a RELOAD.
+    /// Questions about clients are asked again. The configuration of this process is applied like a RELOAD.
     pub fn handle_taken_over(&mut self, now: Time, predecessor: Predecessor, has: impl Fn(ConnectionId) -> bool) {
         for id in self.connections().into_iter().filter(|id| !has(*id)) {
             match id {

@@ -165,7 +165,7 @@ impl Server {
         reads_first || matches!(self.phase, ServerPhase::Testing | ServerPhase::ConnectQuery)
     }
 
-    /// Whether it has logged in and is being examined, and has been ready for no client yet.
+    /// Whether it has logged in, and is being examined before it serves its first client.
     pub(crate) fn is_examined(&self) -> bool {
         matches!(self.phase, ServerPhase::ConnectQuery)
     }

@@ -41,8 +41,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Tables without clients' statements, shapes and catalogs. `internal` are the internal statements, whose names come
-    /// from `names`.
+    /// Tables without clients' statements, shapes and catalogs. `internal` are the internal statements, whose names
+    /// come from `names`.
     pub(crate) fn new(config: Arc<Config>, names: SecretNames, internal: InternalStatements) -> Self {
         Shared {
             settings: Settings::new(&config),
