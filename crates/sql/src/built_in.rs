@@ -1,4 +1,4 @@
-//! What PostgreSQL's own lists of functions and key words say about a name before a parenthesis.
+//! What PostgreSQL's lists of built-in functions and key words say about a name before a parenthesis.
 
 use crate::harmless_names::{DOUBTFUL, FUNCTIONS, KEY_WORDS};
 
@@ -7,7 +7,7 @@ use crate::harmless_names::{DOUBTFUL, FUNCTIONS, KEY_WORDS};
 pub(crate) struct Known(u16);
 
 impl Known {
-    /// Neither one of PostgreSQL's own functions nor a word of the grammar.
+    /// Neither a built-in function nor a word of the grammar.
     pub(crate) const NOTHING: Known = Known(0);
     const HARMLESS: Known = Known(1 << 12);
     const DOUBTFUL: Known = Known(1 << 13);

@@ -1,9 +1,8 @@
 //! The functions that a text calls by name.
 //!
-//! A call must be proven harmless. The word before a parenthesis is one of: a word of the grammar; one of PostgreSQL's
-//! own functions that is on the list of harmless ones ([`crate::harmless_names`]) or has known effects
-//! ([`crate::names`]); the name that a list of columns belongs to; something else. The catalog of the database judges
-//! the last kind.
+//! A call must be proven harmless. The word before a parenthesis is one of: a word of the grammar; a built-in function
+//! that is on the list of harmless ones ([`crate::harmless_names`]) or has known effects ([`crate::names`]); the name
+//! that a list of columns belongs to; something else. The catalog of the database judges the last kind.
 
 use crate::built_in::{Known, is_word_byte, last_word, look_up};
 use crate::effects::Effects;
@@ -118,8 +117,9 @@ fn without_space(text: &[u8]) -> (&[u8], bool) {
     (&text[..end], lines)
 }
 
-/// The effects of one of PostgreSQL's own functions on the session of its caller, for unknown arguments. Left out is
-/// what only nextval() does, and questions other than currval() and lastval(): those must be known before they run.
+/// The effects of a built-in function on the session of its caller, for unknown arguments. [`Effects::DRAWS`],
+/// [`Effects::CURRENT_SETTING`] and [`Effects::TEMPORARY_SCHEMA`] are left out. Calls of currval() and lastval() are
+/// not: they must be known before they run.
 pub fn effects_of_own(name: &[u8]) -> Effects {
     let found = names::search(name).public();
     let known = look_up(name);
@@ -150,7 +150,7 @@ enum Front {
     Other,
 }
 
-/// A call of something that is not one of PostgreSQL's own functions, as far as the text shows.
+/// A call of something that is not a built-in function, as far as the text shows.
 pub(crate) struct Foreign<'a> {
     /// The name as the catalog holds it; `None` if it is written with escapes.
     pub(crate) name: Option<Box<[u8]>>,
@@ -160,7 +160,7 @@ pub(crate) struct Foreign<'a> {
     pub(crate) is_call: bool,
 }
 
-/// The effects of PostgreSQL's own functions that a text calls, except those named in [`crate::names`]; and
+/// The effects of the built-in functions that a text calls, except those named in [`crate::names`]; and
 /// [`Effects::ROUTINES`] if the text calls other functions.
 pub(crate) fn effects(text: &[u8], backslashes: bool) -> Effects {
     let mut effects = Effects::NONE;
@@ -183,8 +183,8 @@ pub(crate) fn effects_of_both(text: &[u8]) -> Effects {
     }
 }
 
-/// Calls `look` with every name before a parenthesis that is neither a word of the grammar nor a harmless function of
-/// PostgreSQL's own. The first argument says whether the name is doubtful.
+/// Calls `look` with every name before a parenthesis that is neither a word of the grammar nor a harmless built-in
+/// function. The first argument says whether the name is doubtful.
 pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl FnMut(bool, Foreign<'a>)) {
     let mut lexer = Lexer::with_backslashes(text, backslashes);
     let creates = lexer.peek().is_some_and(|t| t.is("create"));
@@ -246,9 +246,9 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
     }
 }
 
-/// Whether a name behind a dot may call one of PostgreSQL's own functions that run code. A function with one argument
-/// may be called as if it was a column of that argument: `('select 1').ts_stat`. The catalog knows the names of other
-/// functions wherever they are.
+/// Whether a name behind a dot may call a built-in function that runs code. A function with one argument may be called
+/// like a column of that argument: `('select 1').ts_stat`. The catalog knows the names of other functions wherever they
+/// are.
 fn runs_as_column(name: Token<'_>) -> bool {
     let is = |name: &[u8]| {
         ONE_ARGUMENT
@@ -262,8 +262,8 @@ fn runs_as_column(name: Token<'_>) -> bool {
     }
 }
 
-/// Those of PostgreSQL's own functions that may run code and can be called with one argument. [`names::NAMES`] has them
-/// too, so that the quick look finds them.
+/// The built-in functions that may run code and can be called with one argument. [`names::NAMES`] has them too, so that
+/// the quick look finds them.
 pub(crate) const ONE_ARGUMENT: [&str; 3] = ["ts_stat", "gin_clean_pending_list", "brin_summarize_new_values"];
 
 /// `None` for a word of the grammar and a harmless function; otherwise whether the name is doubtful, and the name.
@@ -283,7 +283,7 @@ fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Bo
         _ => look_up(&identifier),
     };
     let key_word = known.is_key_word() && schema.is_none() && matches!(name, Token::Word(_));
-    // A name that only contains one of [`crate::names`] is another function's.
+    // If the name only contains one of [`crate::names`], it belongs to another function.
     if key_word || own && known.is_harmless() {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Statements that need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE .. TEMPLATE.
+//! Statements that need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE ..
+//! TEMPLATE.
 
 /// The longest statement that is read, bytes.
 const STATEMENT_BYTES_MAX: usize = 2048;

@@ -55,7 +55,7 @@ const PLAIN_KINDS: [&str; 13] = [
 /// Words between the verb and the kind of object.
 const ADJECTIVES: [&str; 6] = ["unique", "local", "global", "temp", "temporary", "unlogged"];
 
-/// Without one of these words, dropping an object changes nothing of what code does.
+/// If a DROP has none of these words, it does not change what other code does.
 const SUSPICIOUS: [&str; 2] = ["do", "extension"];
 
 /// The effects that a name may have, except temporary objects: a name in `pg_temp` runs nothing.
@@ -170,8 +170,8 @@ pub(crate) fn effects_of_body(body: &[u8], calls: Effects) -> Effects {
     }
 }
 
-/// Whether a text may be ALTER ROLE .. SET, ALTER DATABASE .. SET or RESET: the settings that new sessions begin with. It
-/// is looked for in constants, too, and between comments.
+/// Whether a text may be ALTER ROLE .. SET, ALTER DATABASE .. SET or RESET: the settings that new sessions begin with.
+/// It is looked for in constants, too, and between comments.
 pub fn changes_defaults(text: &[u8]) -> bool {
     let (mut as_words, mut as_tokens) = (Defaults::default(), Defaults::default());
     words(text).any(|word| as_words.goes_on(|w| word.eq_ignore_ascii_case(w.as_bytes())))

@@ -1,4 +1,4 @@
-//! What a text may do to the session beyond its own transaction.
+//! What a text may do to the session beyond its transaction.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -63,13 +63,13 @@ impl Effects {
     /// May make a setting whose name the text does not show. No view shows custom settings, so a server can be asked
     /// only for those whose names are known.
     pub const UNTOLD: Effects = Effects(1 << 20);
-    /// Calls a routine that is not one of PostgreSQL's own: the catalog of the database tells its effects. A routine
-    /// that the catalog does not know was made after the catalog was read, or is a function of a later PostgreSQL.
+    /// Calls a routine that is not built in: the catalog of the database tells its effects. A routine that the catalog
+    /// does not know was made after the catalog was read, or is a function of a later PostgreSQL.
     pub const ROUTINES: Effects = Effects(1 << 21);
     /// For routines only: passes an argument on as the name of a setting, so the caller names the setting.
     pub const PASSES: Effects = Effects(1 << 22);
-    /// For routines only: draws from sequences, and asks for the last value. It usually is the routine's own, so this is
-    /// no reason for a pin.
+    /// For routines only: draws from sequences, and asks for the last value. Usually the routine itself has drawn that
+    /// value, so this is no reason for a pin.
     pub const DRAWN: Effects = Effects(1 << 23);
     /// May seed `random()` by a setting whose name the text does not show, and that ends with its transaction. The seed
     /// stays.

@@ -6,7 +6,7 @@ use crate::set_config::{Argument, set_config_arguments};
 /// Types whose values become text unchanged, by OID: text, varchar.
 const TEXT_TYPES: [u32; 2] = [25, 1043];
 
-/// Types that leave it to the server to infer one: none, `unknown`.
+/// Types that the server replaces by one that it infers: none (0), `unknown`.
 const OPEN_TYPES: [u32; 2] = [0, 705];
 
 /// Whether the value that a client gives for this parameter, which names a setting in the text, is the name as it

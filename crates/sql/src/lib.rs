@@ -1,8 +1,8 @@
 //! What the text of a statement does to the session it runs in.
 //!
 //! This crate reads SQL text and knows nothing of the protocol: no messages, no connections, no state. It answers two
-//! questions, and is cheap for ordinary statements: Is this text, as a whole, one of the few statements that a pooler must
-//! treat specially ([`classify`])? And what may it do to the session beyond its own transaction ([`effects`])?
+//! questions, and is cheap for ordinary statements: Is this text, as a whole, one of the few statements that a pooler
+//! must treat specially ([`classify`])? And what may it do to the session beyond its transaction ([`effects`])?
 #![forbid(unsafe_code)]
 
 mod bodies;

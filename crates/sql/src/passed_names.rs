@@ -7,8 +7,8 @@ use crate::bodies::Language;
 use crate::lexer::{Lexer, Token};
 use crate::set_config::{Argument, set_config_arguments};
 
-/// What the list of parameters has in place of the name of a parameter whose value may differ from what the caller gives:
-/// its type is neither text nor varchar, or its number is not that of the argument.
+/// What the list of parameters has in place of the name of a parameter whose value may differ from what the caller
+/// gives: its type is neither text nor varchar, or its number is not that of the argument.
 pub(crate) const UNFIT: &[u8] = b"!";
 
 /// In a statement with one of these words a name may mean a column.

@@ -53,8 +53,8 @@ struct Table {
 
 static TABLE: Table = Table::new();
 
-/// Whether this text is one statement, contains no zero byte, no `U&"` and no name from [`crate::names::NAMES`], and calls only
-/// functions that are surely harmless. `temp` within a word does not count. `false` proves nothing.
+/// Whether this text is one statement, contains no zero byte, no `U&"` and no name from [`crate::names::NAMES`], and
+/// calls only functions that are surely harmless. `temp` within a word does not count. `false` proves nothing.
 #[inline]
 pub(crate) fn is_harmless(text: &[u8]) -> bool {
     let statement = text.trim_ascii_end();

@@ -17,8 +17,8 @@ use crate::verbs::{begins_ordinary, begins_with_rows, effects_of_verb};
 /// all client encodings except BIG5, GB18030, GBK, JOHAB, SJIS, SHIFT_JIS_2004 and UHC. For text in these in which
 /// [`may_hide_ascii`] sees such a character, assume the effects of unread code.
 ///
-/// A text that the server refuses does nothing, but may have any effects here. Not included are the effects of the
-/// database's own functions, and of texts that run later: the query of a cursor when rows are fetched, a prepared
+/// A text that the server refuses does nothing, but may have any effects here. The effects of functions of the
+/// database, and of texts that run later, are not included: the query of a cursor when rows are fetched, a prepared
 /// statement when it is executed.
 #[inline]
 pub fn effects(text: &[u8]) -> Effects {

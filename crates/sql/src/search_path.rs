@@ -17,7 +17,7 @@ pub enum SearchPath {
 }
 
 impl SearchPath {
-    /// The effects without which a text gives no value to `search_path`.
+    /// A text that gives a value to `search_path` has at least one of these effects.
     pub const SETS: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(Effects::UNTOLD);
 
     /// The effects of a text, and those of what is created while its value of `search_path` is in force. `values` are
@@ -37,7 +37,7 @@ impl SearchPath {
         let lower = text.to_ascii_lowercase();
         let has = |word: &[u8]| memmem::find(&lower, word).is_some();
         let names_call = has(b"set_config");
-        // Other names of settings than constants may be this one, too.
+        // If the name of a setting is not a constant, it may be this one.
         if !names_call && !has(b"search_path") && !has(b"schema") {
             return SearchPath::Shown;
         }

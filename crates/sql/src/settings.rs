@@ -45,9 +45,9 @@ pub fn is_askable(name: &str) -> bool {
 }
 
 /// Names of the settings that `pg_settings` does not show, in the SET, RESET and `set_config('literal', ..)` of this
-/// text: custom ones (with a dot), `role`, `session_authorization`, `seed`, those that only superusers see. In lower case, each
-/// once, in order of appearance; of a name that is not UTF-8 only enough to see that it is none.
-/// Those of SET LOCAL are included, because custom settings leave traces (recording F2).
+/// text: custom ones (with a dot), `role`, `session_authorization`, `seed`, those that only superusers see. In lower
+/// case, each once, in order of appearance; bytes that are not UTF-8 become U+FFFD. Those of SET LOCAL are included,
+/// because custom settings leave traces (recording F2).
 ///
 /// `set_config()` is also searched for in constants; SET is also searched for in the code of a DO and in the body of a
 /// function, whatever comes before it.

@@ -28,8 +28,8 @@ fn begins_with(text: &[u8], verbs: &[&[u8; 4]]) -> bool {
     verbs.iter().any(|verb| u32::from_le_bytes(**verb) == folded)
 }
 
-/// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT (and COMMENT), END, WITH, VALUES, MERGE, FETCH, TABLE, COPY, SAVEPOINT,
-/// RELEASE, SHOW, LOCK, START, NOTIFY.
+/// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT (and COMMENT), END, WITH, VALUES, MERGE, FETCH, TABLE, COPY,
+/// SAVEPOINT, RELEASE, SHOW, LOCK, START, NOTIFY.
 const ORDINARY: [&[u8; 4]; 20] = [
     b"sele", b"inse", b"upda", b"dele", b"begi", b"comm", b"end;", b"end ", b"with", b"valu", b"merg", b"fetc",
     b"tabl", b"copy", b"save", b"rele", b"show", b"lock", b"star", b"noti",
