@@ -105,7 +105,7 @@ impl Accepting {
         self.stop();
     }
 
-    /// Makes the sockets and their files this process's own, except those of a service manager.
+    /// From now on the sockets and their files belong to this process, except those of a service manager.
     pub(crate) fn own(&mut self) {
         self.listeners
             .iter_mut()

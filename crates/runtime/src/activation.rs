@@ -1,5 +1,5 @@
-//! Listening sockets that a service manager has opened (sd_listen_fds(3)). They are used instead of `listen_addr`, `listen_port` and
-//! `unix_socket_dir`.
+//! Listening sockets that a service manager has opened (sd_listen_fds(3)). They are used instead of `listen_addr`,
+//! `listen_port` and `unix_socket_dir`.
 
 use crate::listener::{ListenPlace, Listener};
 use rustix::fd::AsRawFd;

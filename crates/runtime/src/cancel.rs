@@ -131,8 +131,8 @@ impl Talk {
         }
     }
 
-    /// Reads the one byte that answers an SSLRequest. Bytes behind it are part of the handshake. If the other side does
-    /// not support TLS and must, nothing is sent, because everybody on the way could read the key.
+    /// Reads the one byte that answers an SSLRequest. Bytes behind it are part of the handshake. If the other side must
+    /// use TLS and does not support it, nothing is sent, because everybody on the way could read the key.
     fn read_answer(&mut self, packet: &[u8], speech: &Speech, tls: &TlsContexts) -> Progress {
         let Speech::Tls { host, or_plain } = speech else {
             return Progress::Done;
@@ -249,7 +249,7 @@ impl EventLoop {
         self.begin_cancel(slot, address.into_iter().collect());
     }
 
-    /// Adds a request to be sent, and sets the timer that ends it.
+    /// Adds a request that is to be sent, and sets the timer that ends it.
     pub(crate) fn add_cancel(&mut self, cancel: Cancel) -> Slot {
         let slot = self.cancels.insert(cancel);
         self.timers.set(self.now, Timer::Cancel(slot));
@@ -273,9 +273,9 @@ impl EventLoop {
             registry.register(&mut SourceFd(&fd), Subject::Cancel(slot).token(), interest)
         });
         match outcome {
-            // An event says that it is open, and the packet is sent then: not before the requests that follow this one
-            // are carried out. If the core resets the server's connection, the reset must come before the cancel.
-            // Otherwise the server could go on to what is behind the statement that was cancelled.
+            // The packet is sent when an event says that the connection is open. By then the requests that follow this
+            // one have been carried out. If the core resets the server's connection, the reset must come before the
+            // cancel. Otherwise the server could go on to what is behind the statement that was cancelled.
             Ok(()) => {}
             Err(e) => {
                 self.log_failed_cancel(slot, &e.to_string());

@@ -98,7 +98,7 @@ impl EventLoop {
             return;
         }
         if let Some(mut tls) = tls {
-            // Without the alert that ends TLS, OpenSSL takes the end of the connection for an attack.
+            // If the alert that ends TLS is missing, OpenSSL takes the end of the connection for an attack.
             let mut end = Vec::new();
             tls.close(&mut end);
             if pending.is_empty() && !facts.has(Facts::SPOKE_LAST) {

@@ -257,7 +257,8 @@ impl Connections {
         }
     }
 
-    /// Writes to a connection that is secured by TLS; nothing to one that has failed, or whose handshake is not over.
+    /// Writes to a connection that is secured by TLS. If the connection has failed, or its handshake is not over,
+    /// nothing is written.
     #[cold]
     fn write_otherwise(&mut self, to: ConnectionId, slices: &[IoSlice<'_>]) {
         let mut sealed = std::mem::take(&mut self.sealed);

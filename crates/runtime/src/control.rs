@@ -1,4 +1,4 @@
-//! The control plane: work that may take long runs on a thread of its own, and its result is sent to the data plane.
+//! The control plane: work that may take long runs on a separate thread, and its result is sent to the data plane.
 
 use crate::configuration::ConfigurationFile;
 use crate::inbox::{InboxSender, Message};

@@ -72,7 +72,7 @@ impl NameServer {
     }
 }
 
-/// Answers each question in a task of its own, so that none waits for another.
+/// Answers each question in a separate task, so that none waits for another.
 async fn serve(
     mut lookups: UnboundedReceiver<Lookup>,
     by_dns: Option<TokioResolver>,

@@ -149,7 +149,8 @@ impl Pam {
 ///
 /// # Safety
 ///
-/// PAM calls this with an array of `count` messages, and with the conversation's data: a password that ends in a zero byte.
+/// PAM calls this with an array of `count` messages, and with the conversation's data: a password that ends in a zero
+/// byte.
 unsafe extern "C" fn converse(
     count: c_int,
     messages: *mut *const Message,

@@ -17,7 +17,7 @@ const PENDING_BYTES_MAX: usize = 256 * 1024;
 /// Outcome of [`try_receive`].
 pub(crate) enum Attempt {
     Read(Input),
-    /// The core lets the connection wait.
+    /// The core does not want bytes of this connection now.
     MayNotRead,
     /// See [`EventLoop::read_with_care`].
     NeedsCare,
@@ -241,8 +241,7 @@ impl EventLoop {
         AfterRead::Enough
     }
 
-    /// Reads a connection that has been looked up before something else was done with it, or for which no event has
-    /// come.
+    /// Reads a connection for which no event has come, or that may have changed since it was looked up.
     #[inline(never)]
     pub(crate) fn read_again(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) {
         let first = self.read_once(id, scratch);

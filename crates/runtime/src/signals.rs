@@ -30,7 +30,7 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
 }
 
 impl CaughtSignals {
-    /// Passes every signal on to the data plane, from its own thread.
+    /// Passes every signal on to the data plane, from a separate thread.
     pub(crate) fn pass_on(mut self, interrupt: Interrupt, inbox: InboxSender) -> io::Result<()> {
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in self.0.forever() {

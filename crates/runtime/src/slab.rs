@@ -1,4 +1,4 @@
-//! Connections by the core's ids, and objects of the driver by its own ids.
+//! Connections by the core's ids, and objects of the driver by the driver's ids.
 
 use crate::connection::Connection;
 use pgweir_core::ids::Slot;

@@ -9,7 +9,7 @@ const _: () = assert!(
     "a connection id fits an event token only where a token has 64 bits"
 );
 
-/// Generations of the driver's own objects have 24 bits, so that they fit below bit 63 together with kind and slot.
+/// Generations of the driver's objects have 24 bits, so that they fit below bit 63 together with kind and slot.
 pub(crate) const GENERATION_MASK: u32 = (1 << 24) - 1;
 
 /// The subject of an event.

@@ -20,7 +20,7 @@ impl EventLoop {
         self.exit_at.is_some()
     }
 
-    /// Drops the closed connections whose time for their last output is over, after the core has been handed over.
+    /// After the core has been handed over: drops the closed connections whose time for their last output is over.
     pub(crate) fn run_closing_timers(&mut self) {
         while let Some(timer) = self.timers.pop(self.now) {
             if let Timer::Closing(slot) = timer {

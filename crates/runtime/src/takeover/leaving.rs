@@ -121,8 +121,8 @@ impl Succession {
         self.gate = None;
     }
 
-    /// Makes the socket and its file this process's own. For this, listen() is called again, because the kernel reports
-    /// the process that called it last to those that connect.
+    /// From now on the socket and its file belong to this process. So listen() is called again, because the kernel
+    /// reports the process that called it last to those that connect.
     pub(crate) fn own(&mut self) {
         if let Some(gate) = &mut self.gate {
             let _ = rustix::net::listen(&gate.socket, GATE_BACKLOG);
@@ -138,8 +138,8 @@ fn listen(path: &str) -> io::Result<UnixListener> {
             UnixListener::bind_addr(&address)
         }
         None => {
-            // If another process used it, that process would also listen on the main socket, and this one could not
-            // have started.
+            // No other process uses this file: it would also listen on the main socket, and this process could not have
+            // started.
             let _ = std::fs::remove_file(path);
             let socket = UnixListener::bind(path)?;
             rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o600))?;

@@ -41,7 +41,7 @@ const LAYOUT: u64 = mix(
 /// Connections in one message: the kernel passes up to 253 descriptors at a time.
 const BATCH: usize = 200;
 
-/// The time in the core, and its surroundings.
+/// The time in the core, and the environment of the process.
 #[derive(Debug, Freeze)]
 struct Clock {
     now: Time,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Verifies the certificates of clients, each of which must have one.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
-    /// rustls's own verifier for the same authorities.
+    /// rustls's verifier for the same authorities.
     pub(super) inner: Arc<dyn ClientCertVerifier>,
     pub(super) trust: Trust,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
