@@ -32,7 +32,7 @@ struct Order {
     one: Option<u64>,
     trace: bool,
     canary: Option<Canary>,
-    /// How often another process takes over, if it differs from the seed's own choice.
+    /// How often another process takes over, if the command line says so; otherwise the seed decides.
     take_overs: Option<TakeOvers>,
 }
 

@@ -2,7 +2,6 @@
 //!
 //! The model does not know which catalog a statement reads. Any internal statement may have to wait before its Execute:
 //! for a while, or until a time limit of the session ends it.
-//! for a while, or until a time limit of the session ends it.
 
 use super::error::ServerError;
 use super::execute::Plan;
@@ -99,8 +98,7 @@ impl Session {
             _ => false,
         };
         let mut wait = reads.then(|| locks.wait(now_us, &self.settings)).flatten()?;
-        // Values that are set again behind a RESET use a portal of their own. A limit may end that
-        // (docs/differences.md).
+        // Values that are set again behind a RESET use an internal portal. A limit may end that (docs/differences.md).
         if tag == FrontendTag::Execute && !name.is_empty() {
             wait.ends_with = None;
         }

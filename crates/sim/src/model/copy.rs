@@ -98,7 +98,7 @@ impl Session {
         self.phase = Phase::CopyIn(CopyIn::default(), caller);
     }
 
-    /// Any other message than these breaks the connection, before its length is read (`CopyGetData`).
+    /// Closes the connection if the tag is not one that a copy-in accepts, before the length is read (`CopyGetData`).
     pub(super) fn check_copy_tag(&mut self, tag: u8) {
         let known = matches!(
             FrontendTag::from_byte(tag),

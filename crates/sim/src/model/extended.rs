@@ -308,7 +308,7 @@ impl Session {
     fn execute_complete(&mut self, shared: &mut Shared, name: &[u8], tag: &str) {
         let statement = self.portals.get(name).and_then(|p| p.prepared.statement.as_ref());
         // A statement that may not run in a block is committed by itself (XACT_FLAGS_NEEDIMMEDIATECOMMIT), as are those
-        // that begin and end transactions. VACUUM begins a transaction of its own and so loses the flag.
+        // that begin and end transactions. VACUUM begins another transaction and so loses the flag.
         let alone =
             matches!(statement, Some(Statement::DiscardAll) | None) || statement.is_some_and(Statement::is_transaction);
         if alone {

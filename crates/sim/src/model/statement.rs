@@ -28,9 +28,9 @@
 //!    pg_advisory_unlock_all(), pg_advisory_xact_lock(int), setval('seq', int), currval('seq')
 //! ```
 //!
-//! `kv` is `create table kv (k int primary key, v text)`, the only table that lasts; `seq` is the only sequence. Every function
-//! may be qualified by `pg_catalog`.
-//! Settings are those of `settings/definitions.rs` and any name with a dot; under `plpgsql` none, once code has loaded PL/pgSQL.
+//! `kv` is `create table kv (k int primary key, v text)`, the only table that lasts; `seq` is the only sequence. Every
+//! function may be qualified by `pg_catalog`. Settings are those of `settings/definitions.rs` and any name with a dot;
+//! under `plpgsql` none, once code has loaded PL/pgSQL.
 //!
 //! There are no locks between concurrent sessions: each sees what others have committed, and the last writer wins. A
 //! session that is not modelled holds the advisory locks on keys below 0. A session reads notifications between its

@@ -99,7 +99,8 @@ impl World {
         }
     }
 
-    /// An idle client without a pin, and one that has sent a part of a message, must have no server, once everything that was on its way has arrived.
+    /// An idle client without a pin, and one that has sent a part of a message, must have no server, once everything
+    /// that was on its way has arrived.
     pub(super) fn check_pins(&mut self) {
         if !self.topology.keeps_sessions || self.topology.mode == Mode::Session {
             return;

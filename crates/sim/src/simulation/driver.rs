@@ -316,8 +316,8 @@ impl World {
         }
     }
 
-    /// The server reads nothing of what is still on its way. The reset arrives before a cancel request that is sent at the
-    /// same time, which needs a connection first.
+    /// The server reads nothing of what is still on its way. The reset arrives before a cancel request that is sent at
+    /// the same time, which needs a connection first.
     fn abort(&mut self, id: ServerId) {
         let key = self.by_id.get(&id.into()).copied();
         if let Some(connection) = key.and_then(|key| self.connections.get_mut(&key)) {

@@ -139,7 +139,8 @@ impl Client {
                 ),
                 9 => w.query(forged.as_bytes()),
                 10..=13 => w.query(format!("deallocate \"{name}\"; {forged}").as_bytes()),
-                // It would run another client's statement in its own session, and the checkers would not see the cause.
+                // The client would run another client's statement in its session, and the checkers would not see the
+                // cause.
                 _ if !is_of_pooler => w.close(b'S', name.as_bytes()),
                 14 => w.query(format!("execute \"{name}\"").as_bytes()),
                 _ => {

@@ -52,8 +52,8 @@ impl Client {
     /// The client leaves. What its servers have run is checked. Returns what is needed to check the rest of its flight,
     /// if the settings for that are certain.
     pub fn retire(&mut self, topology: &Topology) -> Result<Option<Retired>, String> {
-        // With queue_target any of its requests may have been refused; those behind it run without it, as behind any error.
-        // Whether a server refuses a reserved name depends on what it has loaded.
+        // With queue_target any of its requests may have been refused; those behind it run without it, as behind any
+        // error. Whether a server refuses a reserved name depends on what it has loaded.
         let tells_sets = topology.queue_target_ms == 0 && !topology.reserved_names && self.sets_and_sleeps();
         let tells_settings = self.leaves_settings || self.begins_idle && tells_sets;
         let is_certain = tells_settings && !self.rubbish && self.phase == Phase::Busy;

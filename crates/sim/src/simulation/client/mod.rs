@@ -51,7 +51,7 @@ pub enum Wish {
 pub struct Client {
     /// The client's number.
     pub number: u64,
-    /// Its own random numbers.
+    /// The client's random numbers.
     pub random: Random,
     /// Its state.
     pub phase: Phase,
@@ -91,7 +91,7 @@ pub struct Client {
     ran: Vec<Ran>,
     /// No transaction was open when this flight began.
     begins_idle: bool,
-    /// Nor does its text change settings.
+    /// No transaction was open when this flight began, and its text changes no settings.
     leaves_settings: bool,
     settings: Vec<(&'static str, String)>,
 }
@@ -191,7 +191,7 @@ impl Client {
             parameters.map(|(n, v)| (n.as_bytes(), v.as_bytes())),
         );
         let mut oracle = Oracle::new(topology, &packet);
-        // The client's own values take precedence.
+        // The values in the client's startup packet take precedence.
         let named = |name: &str| self.settings.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         for setting in topology.connect_settings.iter().filter(|(name, _)| !named(name)) {
             oracle.connect_query(&topology.connect_statement(setting));

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-/// After so long a client that was refused asks again, microseconds.
+/// A client that was refused asks again after this time, microseconds.
 const REFUSED_US: u64 = 50_000;
 
 /// What has happened to a client.
@@ -51,7 +51,7 @@ pub(super) struct Driver {
     connects: Vec<ServerId>,
     /// Clients whose requests were refused, for [`Driver::next`].
     refused: Vec<usize>,
-    /// The client that each server worked for when somebody last looked.
+    /// The client of each server at the last call of [`Driver::newly_linked`].
     links: BTreeMap<ServerId, Option<ClientId>>,
 }
 

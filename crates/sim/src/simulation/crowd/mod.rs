@@ -1,13 +1,13 @@
 //! A crowd: one pool, few servers, and clients that wait for them all the time.
 //!
-//! The other simulation lets everything go wrong, and its clients seldom wait for long. Here nothing goes wrong: servers answer
-//! after the time that a statement says, and the network takes none. From one seed come the servers, the users with their
-//! weights, the clients and how long their transactions take. The checkers watch who is served:
+//! The other simulation lets everything go wrong, and its clients seldom wait for long. Here nothing goes wrong:
+//! servers answer after the time that a statement says, and the network takes none. From one seed come the servers, the
+//! users with their weights, the clients and how long their transactions take. The checkers watch who is served:
 //!
-//! - nobody starves: while a client waits, each other one of its group gets servers for a bounded time, and in order of arrival each
-//!   is served once at most;
-//! - work goes by weights: those that wait all the time have used servers for equal times by their weights, but for a bound
-//!   that does not grow;
+//! - nobody starves: while a client waits, each other client of its group gets servers for a bounded time only; in
+//!   order of arrival, each is served once at most;
+//! - server time goes by weights: clients that wait all the time get server time in proportion to their weights, up to
+//!   a difference that does not grow;
 //! - a client that asks now and then waits for little more than what runs already;
 //! - with `queue_target`, clients are refused only if they would wait longer than that, and ask again.
 
@@ -79,7 +79,7 @@ impl Crowd {
                 }
             }
             self.note_links()?;
-            // At first not all have come.
+            // At first not all clients have come.
             if begun.is_none() && ended > transactions / 4 {
                 begun = Some(self.served.clone());
             }
@@ -105,11 +105,11 @@ impl Crowd {
         Ok(())
     }
 
-    /// What others have got while a client waited. `before`: what they had got when it began to wait.
+    /// Checks what other clients got while this one waited. `before`: what they had got when it began to wait.
     fn check_wait(&self, client: usize, waited_us: u64, before: &Served) -> Result<(), String> {
         let plan = &self.plan;
         let own = &plan.clients[client];
-        // It may have used so much more than its share when it came.
+        // The client may have used this much more than its share when it came.
         let debt_us = self.plan.longest_us() / own.weight_in(plan);
         for (other, they) in plan.clients.iter().enumerate() {
             let (now, before) = (self.served[other], before[other]);
@@ -117,7 +117,7 @@ impl Crowd {
             let bound_us = (debt_us + plan.longest_us()) * they.weight_in(plan) + plan.slack_us();
             let starves = match plan.fair_by {
                 "off" => times > 1,
-                // Who pauses, or was refused and asks again, may go ahead.
+                // A client that pauses, or that was refused and asks again, may go ahead.
                 _ => plan.is_one_group(own, they) && they.pause_us == 0 && plan.target_us == 0 && us > bound_us,
             };
             if starves {
@@ -134,15 +134,15 @@ impl Crowd {
         Ok(())
     }
 
-    /// Shares of those that wait all the time, since `begun`.
+    /// Checks the shares of the clients that wait all the time, since `begun`.
     fn check_shares(&self, begun: &Served) -> Result<(), String> {
         let plan = &self.plan;
-        // Who is refused does not wait all the time.
+        // A client that is refused does not wait all the time.
         if plan.fair_by == "off" || plan.target_us > 0 {
             return Ok(());
         }
         let mut shares: BTreeMap<String, u64> = BTreeMap::new();
-        // What a client that pauses uses counts in its group.
+        // Server time of a client that pauses counts for its group.
         let counts = |client: &ClientPlan| client.pause_us == 0 || plan.fair_by != "client";
         let always = plan.clients.iter().enumerate().filter(|(_, c)| counts(c));
         for (number, client) in always {

@@ -119,12 +119,13 @@ impl Plan {
         self.clients.iter().map(|c| c.most_us).max().unwrap_or(0)
     }
 
-    /// Server time is charged at its end: so much may be used before anything is charged.
+    /// The most server time that may be used before any of it is charged: it is charged when its use ends.
     pub(super) fn slack_us(&self) -> u64 {
         (self.servers + 1) * self.longest_us()
     }
 
-    /// The longest wait of a client that pauses: until a server is free, and perhaps behind one more that has used little.
+    /// The longest wait of a client that pauses: until a server is free, and perhaps behind one more that has used
+    /// little.
     pub(super) fn calm_wait_us(&self) -> u64 {
         self.longest_us() * 2
     }
@@ -143,7 +144,7 @@ impl Plan {
         }
     }
 
-    /// Whose use is counted with that of a client, and the weight of it.
+    /// The name under which a client's use is counted, and its weight.
     pub(super) fn account_of(&self, number: usize, client: &ClientPlan) -> (String, u64) {
         let (user, application) = (client.user, client.application);
         let name = match self.fair_by {

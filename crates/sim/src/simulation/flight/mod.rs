@@ -39,9 +39,9 @@ pub struct Author {
     repeats: bool,
     /// It has prepared the statement that it repeats.
     has_prepared: bool,
-    /// At present it uses none.
+    /// At present it uses no session state.
     plain: bool,
-    /// It has used some, and may be pinned to its server.
+    /// It has used session state, and may be pinned to its server.
     may_be_tied: bool,
     large_rows_max: u64,
     reserved_names: bool,

@@ -107,8 +107,8 @@ impl Author {
         ])
     }
 
-    /// Draws a value that no other session draws, or asks for it. setval() draws as nextval() does, and the value does not
-    /// depend on other sessions.
+    /// Draws a value that no other session draws, or asks for it. setval() draws as nextval() does, and the value does
+    /// not depend on other sessions.
     fn sequence_statement(&mut self) -> String {
         self.may_be_tied = true;
         let value = self.value();
@@ -236,7 +236,7 @@ impl Author {
         }
     }
 
-    /// A role or a schema of this session's own.
+    /// A role or a schema that only this session uses.
     fn own_setting(&mut self) -> String {
         let own = self.token.clone();
         self.pick(&[

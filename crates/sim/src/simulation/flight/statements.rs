@@ -23,8 +23,8 @@ pub(super) enum Place {
 }
 
 impl Author {
-    /// A statement for any place. Without session state, poolers know a DEALLOCATE of one name only as a Query of its
-    /// own.
+    /// A statement for any place. Without session state, poolers know a DEALLOCATE of one name only if it is a whole
+    /// Query.
     fn statement(&mut self) -> String {
         if self.has_session && !self.plain && self.random.percent(35) {
             return self.session_statement();
@@ -97,8 +97,8 @@ impl Author {
         }
     }
 
-    /// If clients have startup values of their own, the pooler sets them again after a reset, if it sees the reset in
-    /// time (docs/differences.md).
+    /// If clients have startup values that differ from the server's, the pooler sets them again after a reset, if it
+    /// sees the reset in time (docs/differences.md).
     pub(super) fn may_stand(&self, text: &str, place: Place) -> bool {
         let resets = text.starts_with("reset") || text == "discard all" || text.ends_with("default");
         !self.startup_settings

@@ -73,7 +73,7 @@ impl Oracle {
             return self.compare_next(message);
         };
         let is_known = is_failed_transaction_error(message) || is_missing_statement_error(message);
-        // An EXECUTE that failed before its own Query has made no portal (docs/differences.md).
+        // An EXECUTE whose statement could not be prepared on the server has made no portal (docs/differences.md).
         let no_portal = is_missing_portal_error(message) && is_failed_transaction_error(&expected);
         let other_error = self.session.status() == TransactionStatus::Failed && (is_known || no_portal);
         if expected == message
@@ -201,7 +201,8 @@ impl Oracle {
             return true;
         }
         if self.transaction_failed && is_failed_transaction_error(expected) && message.first() == Some(&b'n') {
-            // The unnamed portal is an older one, because an EXECUTE that failed before its own Query has made none.
+            // The unnamed portal is an older one, because an EXECUTE whose statement could not be prepared has made
+            // none.
             return true;
         }
         if self.transaction_failed && is_taken_name_error(expected) {
@@ -214,8 +215,8 @@ impl Oracle {
         }
         let in_doubt = self.cancelled || self.session.met_undefined();
         if in_doubt && self.transaction_failed && is_missing_portal_error(message) {
-            // A Query that was cancelled, or failed before its own statement, has replaced the unnamed portal, or has
-            // not got that far.
+            // A Query that was cancelled, or whose statement could not be prepared, may or may not have replaced the
+            // unnamed portal.
             return true;
         }
         false

@@ -1,4 +1,4 @@
-//! Messages that are compared in a way of their own.
+//! Messages that are not compared byte by byte.
 
 use pgweir_wire::ErrorFields;
 
@@ -99,7 +99,7 @@ pub(super) fn is_cancel_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"57014")
 }
 
-/// The pooler's DETAIL says so.
+/// Whether the pooler has sent this error: the pooler's DETAIL shows it.
 pub(super) fn is_of_the_pooler(message: &[u8]) -> bool {
     const DETAIL: &[u8] = b"Dit was waiting for a server";
     message.windows(DETAIL.len()).any(|w| w == DETAIL)

@@ -92,8 +92,8 @@ impl Oracle {
         oracle
     }
 
-    /// Poolers close a server that PostgreSQL 18 leaves in this state, so their clients, unlike a private server's,
-    /// notice nothing.
+    /// Repairs the private server after a Query in the midst of a segment, if PostgreSQL 18 would fail its next
+    /// command. A pooler closes such a server, so its clients notice nothing.
     pub fn fall_into_step(&mut self) {
         if self.session.is_out_of_step() {
             self.fell_into_step = true;
@@ -218,8 +218,8 @@ impl Oracle {
         self.ran.clear();
     }
 
-    /// The pooler has refused the segment that waited for a server. It may do so only outside a transaction, with nothing of
-    /// the segment run.
+    /// The pooler has refused the segment that waited for a server. It may do so only outside a transaction, with
+    /// nothing of the segment run.
     pub fn refused(&mut self) -> Verdict {
         let is_at_rest = self.expected.is_empty() && self.session.busy_until().is_none();
         if !is_at_rest || self.session.status() != TransactionStatus::Idle {

@@ -121,7 +121,7 @@ impl Topology {
         self.client_limits_s = *r.pick(&[0, 20]);
     }
 
-    /// The decisions that are older than all others, and what the others are without them.
+    /// The decisions that are older than all others. What later decisions concern is switched off.
     fn first(seed: u64, added: &mut Random) -> Topology {
         let mut r = Random::new(seed);
         let mode = *r.pick(&[
@@ -275,7 +275,7 @@ impl Topology {
     /// The sizes of pools may be automatic.
     fn choose_sizing(&mut self, mut sized: Random) {
         if sized.percent(20) {
-            // Each pool may have one, so that none waits for ever while others keep min_pool_size.
+            // Each pool may have one server, so that none waits for ever while others keep min_pool_size.
             let least = self.databases * self.users;
             self.pool_size_max = Some(
                 sized

@@ -109,7 +109,7 @@ pub struct Topology {
     pub cancel_percent: u64,
     /// Clients in a hundred that send rubbish.
     pub rubbish_percent: u64,
-    /// Logins in a hundred with settings of their own, some of which every server refuses, that are abandoned.
+    /// Logins in a hundred that are abandoned. They have additional settings, some of which every server refuses.
     pub abandoned_percent: u64,
     /// Internal requests in a hundred that a server refuses.
     pub refusal_percent: u64,
@@ -131,7 +131,7 @@ pub struct Topology {
     pub role_defaults: Vec<RoleDefault>,
     /// Clients in a hundred that are hostile.
     pub hostile_percent: u64,
-    /// What these do.
+    /// What hostile clients do.
     pub hostility: Hostility,
     /// query_timeout, client_idle_timeout and idle_transaction_timeout, seconds; 0 is off.
     pub client_limits_s: u64,
