@@ -93,7 +93,7 @@ impl Alone {
         }
     }
 
-    /// The same after the client was linked to the server.
+    /// Like [`Alone::new`], but the client is linked to the server.
     pub(crate) fn linked() -> Alone {
         let mut alone = Alone::new();
         alone.server.phase = ServerPhase::Linked;

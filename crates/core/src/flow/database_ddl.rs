@@ -1,7 +1,6 @@
 //! Statements about databases that concern open servers.
 //!
-//! Those that need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE ..
-//! TEMPLATE.
+//! Some need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE .. TEMPLATE.
 //!
 //! PostgreSQL refuses them (55006) while other sessions are connected to the database. Idle servers of the pool serve
 //! no client, so they are closed first. PostgreSQL itself waits up to five seconds for their end. Servers that are

@@ -14,7 +14,7 @@ impl Pooler {
         self.pool_started_with(now, database, user, kind, Box::default()).ok()
     }
 
-    /// The same, for servers that are started with these settings.
+    /// Like [`Pooler::pool_for`], for servers that are started with these settings.
     pub(crate) fn pool_started_with(
         &mut self,
         now: Time,

@@ -47,8 +47,8 @@ impl Listening<'_> {
             && server.conversation.intake() != Intake::CopyIn
         {
             // Notifications that the previous request sent to the client itself come before the reply to this one. A
-            // copy message waits, too, until the copy has begun: if half of a stray one had been forwarded,
-            // ReadyForQuery could not be held back.
+            // copy message waits, too, until the copy has begun: if half of a copy message without a copy had been
+            // forwarded, ReadyForQuery could not be held back.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }

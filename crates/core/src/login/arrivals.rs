@@ -1,8 +1,8 @@
 //! Connections that are not authenticated yet.
 //!
-//! These connections count, too: as many may exist as there are free places under `max_client_conn`, and a few more
-//! ([`ARRIVALS_RESERVE`]), so that administrators and cancel requests get in when all places are taken. If there are
-//! still more, the oldest is closed, so silent connections keep nobody out.
+//! Their number is limited to the free places under `max_client_conn` and a few more ([`ARRIVALS_RESERVE`]), so that
+//! administrators and cancel requests get in when all places are taken. If another one comes, the oldest is closed, so
+//! silent connections keep nobody out.
 
 use crate::base::ids::ClientId;
 use std::collections::VecDeque;

@@ -15,7 +15,7 @@ const CLASSES: usize = 256;
 /// After this many flights the mean time of a class is relied on.
 const PROVEN: u32 = 32;
 
-/// The same after a long flight or a large reply.
+/// After a long flight or a large reply, the mean time is relied on after this many flights.
 const PROVEN_AGAIN: u32 = 1_000;
 
 /// One flight is one part in this many of the mean.

@@ -40,7 +40,8 @@ pub(crate) struct ClientSession {
     /// The client has lost a server before that server got any of its messages, and has not been linked to another one
     /// since.
     pub(crate) went_elsewhere: bool,
-    /// How often the client was linked to another server than the time before; see [`ServerSession::last_visit`].
+    /// How often a link was a new visit: another client had the server last, or this client has had another server
+    /// since; see [`ServerSession::last_visit`].
     ///
     /// [`ServerSession::last_visit`]: crate::state::server_session::ServerSession::last_visit
     pub(crate) visits: u32,

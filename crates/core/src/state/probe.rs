@@ -24,7 +24,7 @@ pub(crate) struct Suspicion {
     pub(crate) sets_role: Option<bool>,
     /// The number of probes about these texts that have failed.
     pub(crate) probes_failed: u8,
-    /// So many probes have failed that the next one waits for a new text. What is suspected is not forgotten: the next
+    /// The next probe waits for a new text, because several have failed. What is suspected is not forgotten: the next
     /// answer cannot be read without it.
     pub(crate) waits_for_text: bool,
 }

@@ -14,11 +14,10 @@ pub(crate) enum Sequences {
 /// Whose values of currval() and lastval() a server remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Remembered {
-    /// Those of its present client, or none.
+    /// Values of its present client, or none.
     OfClient,
-    /// Those of other clients, or outdated ones of its present client. This ends only when the server
-    /// confirms DISCARD SEQUENCES.
+    /// Values of other clients, or outdated values of its present client, until the server confirms DISCARD SEQUENCES.
     OfStrangers,
-    /// The same; DISCARD SEQUENCES has been sent and not been confirmed.
+    /// As `OfStrangers`; DISCARD SEQUENCES has been sent and not been confirmed.
     Forgetting,
 }

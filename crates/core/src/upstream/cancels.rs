@@ -11,6 +11,6 @@ pub(crate) struct Cancels {
     pub(crate) in_flight: u32,
     /// The segment that its client wants cancelled as soon as the server works on it.
     pub(crate) wanted: Option<u64>,
-    /// The connections that sent the CancelRequests above. They are closed after the signal was sent.
+    /// The connections that sent these CancelRequests. They are closed after the signal was sent.
     pub(crate) by: Vec<ClientId>,
 }

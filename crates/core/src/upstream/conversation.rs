@@ -13,7 +13,7 @@ use pgweir_wire::TransactionStatus;
 pub(crate) struct Conversation {
     pub(crate) queue: ReplyQueue,
     pub(crate) passing: Passing,
-    /// As of the last ReadyForQuery.
+    /// The status that the last ReadyForQuery reported.
     pub(crate) status: TransactionStatus,
     intake: Intake,
     /// There are Syncs among the data of the copy-in. If the copy fails, it is not known which of them the server has

@@ -7,7 +7,7 @@
 use crate::base::ids::CLIENT_IDS_FROM;
 use pgweir_wire::CancelKey;
 
-/// The query. A console answers it with an error and stays usable.
+/// The query that asks for the process id. A console answers it with an error and stays usable.
 pub(crate) const QUESTION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
 /// The query for the number of connections that PostgreSQL allows to users without privileges.
@@ -15,8 +15,8 @@ pub(crate) const CONNECTIONS_ALLOWED: &str = "SELECT pg_catalog.current_setting(
     OPERATOR(pg_catalog.-) pg_catalog.current_setting('superuser_reserved_connections')::pg_catalog.int4 \
     OPERATOR(pg_catalog.-) COALESCE(pg_catalog.current_setting('reserved_connections', true), '0')::pg_catalog.int4";
 
-/// The settings that every pooler keeps for its clients from server to server. Behind a pooler the others are not
-/// touched.
+/// The settings that every pooler keeps for its clients from server to server. Behind a pooler, pgweir changes no other
+/// settings.
 const KEPT_BY_POOLERS: [&str; 5] = [
     "application_name",
     "client_encoding",

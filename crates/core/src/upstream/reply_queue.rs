@@ -36,13 +36,13 @@ pub(crate) struct ReplyQueue {
     pub(super) entries: Fifo<Entry>,
     /// Entries that a ReadyForQuery ends.
     pub(super) ready_owed: u32,
-    /// Those of them that are internal.
+    /// Internal entries that a ReadyForQuery ends.
     pub(super) internal_ends: u32,
     /// Entries whose reply may contain a copy.
     pub(super) may_copy: u32,
     /// Entries of kind [`To::Fake`].
     pub(super) fakes: u32,
-    /// The last request was one of the extended protocol: a Sync must follow before the server is between segments.
+    /// The last request belongs to the extended protocol: a Sync must follow before the server is between segments.
     pub(super) segment_open: bool,
     /// Something of the segment that is open has been sent to the server.
     pub(super) segment_sent: bool,
@@ -50,7 +50,7 @@ pub(crate) struct ReplyQueue {
     pub(super) segments_answered: u64,
     /// Entries that change prepared statements, in segments that have been ended by a Sync or Query.
     pub(super) changes_in_ended: u32,
-    /// The same in the segment that is open.
+    /// Entries that change prepared statements, in the segment that is open.
     pub(super) changes_in_open: u32,
     /// The number of entries when the request at the front ended all statements. 0: it has not.
     pub(super) ended_by_front: u32,
@@ -128,7 +128,7 @@ impl ReplyQueue {
         true
     }
 
-    /// The same for CommandComplete.
+    /// Like [`ReplyQueue::passes_plainly`], for CommandComplete.
     #[inline(always)]
     pub(crate) fn completes_command(&mut self) -> bool {
         match self.entries.front() {

@@ -94,7 +94,8 @@ impl Pooler {
         }
     }
 
-    /// The same for a client that waited for an answer: its next bytes are read again.
+    /// Does what the login of a client needs next, after an answer for which the client waited. The client's next bytes
+    /// are read again.
     pub(super) fn login_resumes(&mut self, now: Time, id: ClientId, next: Option<Next>) {
         if let Some(next) = next {
             self.login_goes_on(now, id, next);

@@ -29,7 +29,7 @@ pub(crate) struct Work {
     pub(crate) class: u32,
     /// What its pool has been charged for it in advance, microseconds.
     pub(super) charged_us: u64,
-    /// It takes far longer than others do, and does not count any more.
+    /// The work takes far longer than other work, and no longer counts for the limit.
     pub(super) is_long: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Share {
     pub(super) turn: u64,
     /// Mean service time of its requests, microseconds times [`MEAN_WEIGHT`].
     mean: u64,
-    /// It stands among the pools that wait.
+    /// The pool stands among those that wait.
     pub(super) is_listed: bool,
     pub(super) weight: u32,
 }
