@@ -32,7 +32,7 @@ pub(super) struct Node {
     pub(super) written: Effects,
     /// The latest body that mentioned it.
     pub(super) mentioned_by: u32,
-    /// Of a routine: the arguments that it uses as names of settings; bit 0 is the first one.
+    /// If it is a routine: the arguments that it uses as names of settings; bit 0 is the first one.
     pub(super) passes: u64,
     /// A routine in C.
     pub(super) in_c: bool,

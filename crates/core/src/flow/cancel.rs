@@ -1,4 +1,4 @@
-//! Cancel requests: from clients to the server that works for them, and to nothing else.
+//! Cancel requests: each goes from a client to the server that works for this client, and to no other server.
 //!
 //! A request names its client by the process id and the secret that the client got at login. It is passed on only while
 //! the client's server works on a request of the client. While the server works on an internal request, the cancel

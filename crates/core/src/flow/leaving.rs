@@ -2,10 +2,10 @@
 //!
 //! A server with bytes in flight is never given to another client.
 //!
-//! A client may have sent several segments. A cancel hits one of them, and the server would run those behind it without
-//! what was cancelled: a DELETE without the SET ROLE in front of it. So nothing is cancelled while another segment of
-//! the client is behind. If that takes long, the connection is reset with the cancel: then the server runs none of
-//! them.
+//! A client may have sent several segments. A cancel hits one of them, and the server would run the segments behind it
+//! without the cancelled one: a DELETE without the SET ROLE in front of it. So nothing is cancelled while another
+//! segment of the client is behind. If that takes long, the connection is reset with the cancel: then the server runs
+//! none of them.
 
 use crate::base::ids::ServerId;
 use crate::base::pin_reason::Cleanup;

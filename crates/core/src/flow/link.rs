@@ -314,7 +314,7 @@ impl Pooler {
         }
         self.log_pooler_error(id, &failure.message);
         let row = Trouble::ServerUnavailable.row();
-        // Errors that no server has sent are told in PgBouncer's words.
+        // If no server has sent the error, the client gets PgBouncer's words.
         let (sqlstate, message, hint) = match failure.sqlstate.is_empty() {
             true => (
                 row.sqlstate,

@@ -143,7 +143,7 @@ impl Reply<'_> {
         }
     }
 
-    /// A copy with Syncs among its data has failed: it is not known which of them the server has swallowed.
+    /// A copy with Syncs among its data has failed: it is not known which of the Syncs the server has swallowed.
     fn copy_failed(&mut self, error: &Refusal<'_>) -> Option<Passed> {
         if error.fields.sqlstate == b"57014" && self.is_linked() {
             // Usually the error comes from CopyFail, and everything in front of it had been swallowed. If it comes from

@@ -190,7 +190,7 @@ impl ServerSide<'_> {
     /// of random(). `seed` chooses the next one.
     pub(crate) fn reset_settings(&mut self, now: Time, seed: u32) {
         self.shared.state_stats.resets += 1;
-        // The code may have made others under the names of its statements.
+        // The code may have prepared other statements under the names of those that the server holds.
         self.doubt_statements();
         self.server.session.cleanup = Cleanup::Settings;
         self.internal_query(now, ServerPhase::Resetting, RESET_SETTINGS);

@@ -41,9 +41,9 @@ pub(super) fn use_of_reserve(label: &str, pinned: usize) -> String {
     format!("{label} taking connection from reserve_pool{why}")
 }
 
-/// Returns the server that makes room for a pool that gets none because other pools hold all that a shared limit
-/// allows: a server of the largest of these pools, to be closed when it is free. Only one such server at a time is
-/// chosen. A listener is closed only if there is no other choice, because notifications may be lost with it.
+/// A pool gets no server because other pools have all that a shared limit allows. Returns the server that makes room:
+/// one of the largest of these pools, to be closed when it is free. Only one such server at a time is chosen. A
+/// listener is closed only if there is no other choice, because notifications may be lost with it.
 pub(super) fn gives_way(pools: &[Option<Pool>], servers: &Slab<Server>, starved: PoolId) -> Option<ServerId> {
     let key = &pool::of(pools, starved).key;
     let (largest, _) = pool::live(pools)

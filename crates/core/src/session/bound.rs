@@ -43,7 +43,7 @@ impl Exchange<'_> {
         self.suspect_values(statement, effects, mentioned.hidden, names, message)
     }
 
-    /// Whether this statement must wait, for another server or for an answer.
+    /// Whether the Bind of this statement must wait, for another server or for an answer.
     fn bound_must_wait(&mut self, statement: &Statement, effects: Effects, message: &Message<'_>) -> Option<Step> {
         if effects.intersects(ASKS_LAST) && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));

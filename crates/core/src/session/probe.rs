@@ -6,8 +6,8 @@
 //! already has. The pooler releases the server only if the answer contains no reason for a pin.
 //!
 //! A probe is a segment of internal prepared statements. Every name in them is qualified, so the client's search_path,
-//! role and unnamed statement do not matter. It runs without a statement timeout and under no deferrable default
-//! (recording F3).
+//! role and unnamed statement do not matter. It runs without a statement timeout, and in a transaction that is not
+//! deferrable, whatever the session's default is (recording F3).
 
 use crate::base::reasons::Waiting;
 use crate::base::weakness::Weakness;

@@ -3,7 +3,7 @@
 //! Bytes in, bytes out, no clock and no randomness. The protocol is modelled completely: startup, simple and extended
 //! query, implicit and explicit transactions, savepoints, prepared statements and portals with their lifetimes,
 //! temporary tables, held cursors, advisory locks, LISTEN and NOTIFY, error recovery up to Sync, COPY in both
-//! directions, FunctionCall, ParameterStatus, cancel, and when output is sent. Of SQL the model knows a small subset
+//! directions, FunctionCall, ParameterStatus, cancel, and when output is sent. The model knows a small subset of SQL
 //! ([`statement`] lists it), enough to bring a session into every state.
 //!
 //! The model is compared with real servers by `tests/model_and_postgresql` (random scripts) and by the recorded

@@ -37,7 +37,7 @@ impl World {
         let (latency, slow) = (self.latency_us_max(), self.topology.slow_us_max);
         let client = &mut self.clients[number as usize];
         if client.abandons {
-            // At any byte, and at any step of the work that its settings cause.
+            // The login is abandoned at any byte, and at any step of the work that the client's settings cause.
             let at = self.now_us + client.random.below(latency * 12 + slow);
             self.schedule(at, Event::ClientVanishes(number, session));
         } else if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
@@ -98,7 +98,7 @@ impl World {
             self.schedule(at, Event::ClientCancels(number, flight));
         }
         let client = &mut self.clients[number as usize];
-        // What is behind a SET that is cancelled would run without it.
+        // Statements behind a cancelled SET would run without it.
         let often = if client.sets_and_sleeps() { 5 } else { 1 };
         let vanishes = client.random.below(100) < often * self.topology.vanish_percent;
         if vanishes && self.now_us < self.topology.calm_at_us {

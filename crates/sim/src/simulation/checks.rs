@@ -38,7 +38,7 @@ impl World {
             if session.is_closed() || !session.is_logged_in() {
                 continue;
             }
-            // It works on what was sent before, one client's transaction behind the other's.
+            // The server works on flights that were sent before, one client's transaction behind the other's.
             if matches!(connection.id, ConnectionId::Server(server) if pooler.flies(server)) {
                 continue;
             }

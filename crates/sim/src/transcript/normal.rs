@@ -2,9 +2,9 @@
 
 use super::words::{Words, put_quoted};
 
-/// A server's lines without what differs between servers and runs. Of errors and notices severity, SQLSTATE and message
-/// remain. Process ids, secrets, table OIDs and version numbers are removed. Adjacent ParameterStatus lines are sorted,
-/// because PostgreSQL promises no order among them.
+/// A server's lines without what differs between servers and runs. Errors and notices keep only severity, SQLSTATE and
+/// message. Process ids, secrets, table OIDs and version numbers are removed. Adjacent ParameterStatus lines are
+/// sorted, because PostgreSQL promises no order among them.
 pub fn normal_lines(lines: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut normal: Vec<String> = lines.into_iter().map(|line| normal_line(&line)).collect();
     for run in normal.chunk_by_mut(|a, b| a.starts_with(STATUS) && b.starts_with(STATUS)) {

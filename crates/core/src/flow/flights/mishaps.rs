@@ -110,7 +110,7 @@ impl Pooler {
 
     /// A server is lost. After a FATAL message it has begun none of the flights behind the front: they run elsewhere.
     /// Otherwise replies may have been lost with the connection, and a flight that ran twice could write twice, by a
-    /// function that a view calls: their clients get the error of the client at the front.
+    /// function that a view calls: the clients of these flights get the same error as the client at the front.
     pub(crate) fn flights_lost(&mut self, now: Time, server: &mut Server, reason: &str) {
         let forgets = self.is_weak(Weakness::ForgetsRiders);
         let begun = server.conversation.fatal.is_none();

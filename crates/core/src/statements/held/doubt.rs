@@ -13,8 +13,8 @@ impl Held {
     }
 
     /// At this moment a client may have ended any statement on the server, and prepared another one under the same
-    /// name: a DEALLOCATE or PREPARE, or code of unknown effect, may have run. It may go on running until the present
-    /// transaction ends.
+    /// name: a DEALLOCATE or PREPARE, or code of unknown effect, may have run. That code may go on running until the
+    /// present transaction ends.
     pub(crate) fn doubt(&mut self, now: Moment) {
         self.doubted = now;
         self.doubts_at_end = true;
