@@ -8,6 +8,7 @@ use crate::known_names::words;
 use crate::lexer::{Lexer, Token};
 use crate::names::{self, SETTINGS_VIEW};
 use crate::passed_names;
+use crate::read_under;
 use crate::scan::effects;
 use crate::set_config;
 use crate::settings;
@@ -99,7 +100,10 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
     effects |= calls;
     if found.contains(SETTINGS_VIEW) && words(body).any(|word| word.eq_ignore_ascii_case(b"update")) {
         // An UPDATE within another statement of the body.
-        effects |= Effects::SETTINGS;
+        effects |= Effects::SETTINGS | Effects::READING;
+    }
+    if read_under::configures_reading(body) || read_under::sets_reading(body) {
+        effects |= Effects::READING;
     }
     effects |= set_config::seeding(body);
     if language != Language::SqlStandard {
@@ -161,7 +165,7 @@ fn internal(name: &[u8]) -> Effects {
     let sets = name.starts_with(b"set_config");
     match () {
         () if runs || look_up(name).is_doubtful() => calls::UNREAD,
-        () if sets => Effects::UNTOLD,
+        () if sets => Effects::UNTOLD | Effects::READING,
         () => Effects::NONE,
     }
 }

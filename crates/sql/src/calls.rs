@@ -11,7 +11,10 @@ use crate::names;
 use memchr::{memchr_iter, memmem, memrchr};
 
 /// The effects of unread code. No server can tell afterwards which seed and which custom settings it has made.
-pub const UNREAD: Effects = Effects::CODE.union(Effects::UNTOLD).union(Effects::SEED);
+pub const UNREAD: Effects = Effects::CODE
+    .union(Effects::UNTOLD)
+    .union(Effects::SEED)
+    .union(Effects::READING);
 
 /// Words before a name that is not a function's, although a parenthesis with columns, arguments or options follows.
 const NAMING: [&str; 24] = [
@@ -124,7 +127,7 @@ pub fn effects_of_own(name: &[u8]) -> Effects {
     let found = names::search(name).public();
     let known = look_up(name);
     if found.intersects(Effects::SETTINGS) {
-        found | Effects::UNTOLD
+        found | Effects::UNTOLD | Effects::READING
     } else if !found.is_empty() {
         found.without(Effects::DRAWS | Effects::CURRENT_SETTING | Effects::TEMPORARY_SCHEMA)
     } else if known.is_harmless() {

@@ -71,15 +71,18 @@ impl Effects {
     /// For routines only: draws from sequences, and asks for the last value. Usually the routine itself has drawn that
     /// value, so this is no reason for a pin.
     pub const DRAWN: Effects = Effects(1 << 23);
+    /// A setting that constants are read under ([`crate::READ_UNDER`]) may change, at least until the transaction ends.
+    /// Functions that run meanwhile keep plans with constants that were read under its other value.
+    pub const READING: Effects = Effects(1 << 24);
     /// May seed `random()` by a setting whose name the text does not show, and that ends with its transaction. The seed
     /// stays.
-    pub const MAY_SEED: Effects = Effects(1 << 24);
+    pub const MAY_SEED: Effects = Effects(1 << 25);
     /// Every effect: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 25) - 1);
+    pub const ALL: Effects = Effects((1 << 26) - 1);
 
     /// One of the bits that a caller never sees. They mark findings that are no effect by themselves.
     pub(crate) const fn private(number: u32) -> Effects {
-        Effects(1 << (25 + number))
+        Effects(1 << (26 + number))
     }
 
     /// Without the private bits.
@@ -128,7 +131,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -153,6 +156,7 @@ const NAMES: [&str; 25] = [
     "ROUTINES",
     "PASSES",
     "DRAWN",
+    "READING",
     "MAY_SEED",
 ];
 

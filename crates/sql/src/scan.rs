@@ -6,6 +6,7 @@ use crate::effects::Effects;
 use crate::lexer::Lexer;
 use crate::names::{self, PG_TEMP, SETTINGS_VIEW, TEMP_WORD};
 use crate::prefilter::is_harmless;
+use crate::read_under;
 use crate::set_config;
 use crate::signals::is_signal;
 use crate::split::Statements;
@@ -88,6 +89,9 @@ fn effects_of_statements(text: &[u8]) -> Effects {
         effects |= set_config::seeding(text);
         if set_config::is_untold(text) {
             effects |= Effects::UNTOLD;
+        }
+        if read_under::configures_reading(text) {
+            effects |= Effects::READING;
         }
     }
     let calls = calls::effects_of_both(text);

@@ -208,13 +208,13 @@ pub(crate) fn is_set_far(code: &[u8]) -> bool {
 
 /// What follows a SET or RESET.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     Read(Target),
     /// No end of the name is within the bytes that are read.
     Far,
 }
 
-fn targets_in_code(code: &[u8]) -> impl Iterator<Item = Place> {
+pub(crate) fn targets_in_code(code: &[u8]) -> impl Iterator<Item = Place> {
     let lower = code.to_ascii_lowercase();
     let places: Vec<usize> = memmem::find_iter(&lower, b"set").collect();
     places.into_iter().filter_map(move |at| {

@@ -6,7 +6,7 @@ use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names::{SETTINGS_VIEW, TEMP_WORD};
 use crate::set_config::SEED;
-use crate::settings::{Scope, Target, read_set};
+use crate::settings::{Scope, Target, read_set, read_setting};
 
 /// Whether a text begins with a verb that does nothing to the session by itself, and is a query or a short command. It
 /// is a cheap test, and not exhaustive.
@@ -103,7 +103,7 @@ pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effect
             query(lexer, first, found)
         }
         b"set" => set(lexer),
-        b"reset" => Effects::SETTINGS | Effects::RESETS,
+        b"reset" => reset(lexer),
         b"discard" => discard(lexer),
         b"create" => create(lexer),
         b"declare" => declare(lexer, found),
@@ -149,7 +149,7 @@ fn query(lexer: Lexer<'_>, first: Token<'_>, found: Effects) -> Effects {
         last = token;
     }
     if updates && found.contains(SETTINGS_VIEW) {
-        effects |= Effects::SETTINGS;
+        effects |= Effects::SETTINGS | Effects::READING;
     }
     effects
 }
@@ -157,17 +157,21 @@ fn query(lexer: Lexer<'_>, first: Token<'_>, found: Effects) -> Effects {
 fn set(mut lexer: Lexer<'_>) -> Effects {
     let Some((scope, target)) = read_set(&mut lexer) else {
         // The name cannot be read: U&"..", or an error.
-        return Effects::SETTINGS | Effects::RESETS | Effects::SEED;
+        return Effects::SETTINGS | Effects::RESETS | Effects::SEED | Effects::READING;
+    };
+    let reading = match target.is_read_under() {
+        true => Effects::READING,
+        false => Effects::NONE,
     };
     let mut effects = match target {
         Target::Transaction | Target::Constraints => return Effects::NONE,
         Target::Setting(name) if scope == Scope::Transaction && &*name == SEED => {
             return Effects::LOCAL | Effects::SEED;
         }
-        _ if scope == Scope::Transaction => return Effects::LOCAL,
+        _ if scope == Scope::Transaction => return Effects::LOCAL | reading,
         Target::Characteristics => return Effects::SETTINGS,
         Target::Setting(name) if &*name == SEED => Effects::SETTINGS | Effects::SEED,
-        Target::Setting(_) => Effects::SETTINGS,
+        Target::Setting(_) => Effects::SETTINGS | reading,
     };
     // SET NAMES without a value resets.
     let mut last = None;
@@ -181,6 +185,13 @@ fn set(mut lexer: Lexer<'_>) -> Effects {
         effects |= Effects::RESETS;
     }
     effects
+}
+
+/// RESET of a setting, or of all.
+fn reset(mut lexer: Lexer<'_>) -> Effects {
+    let others = matches!(read_setting(&mut lexer), Some(target) if !target.is_read_under() && !target.is_all());
+    let reading = if others { Effects::NONE } else { Effects::READING };
+    Effects::SETTINGS | Effects::RESETS | reading
 }
 
 fn discard(mut lexer: Lexer<'_>) -> Effects {

@@ -41,6 +41,9 @@ pub enum PinReason {
 pub(crate) enum Cleanup {
     /// Nothing beyond what session pooling does anyway.
     Nothing,
+    /// DISCARD PLANS, where functions may have kept plans: constants in them may have been read under other settings
+    /// than those that the session has now.
+    Plans,
     /// RESET ALL, and a new seed for random(): the client has run code of unknown effect, and a probe has asked for
     /// everything else that the code may have left.
     Settings,

@@ -31,6 +31,8 @@ pub(crate) struct StateStats {
     pub(crate) discards: u64,
     /// Servers cleaned with RESET ALL after they had run code of unknown effect.
     pub(crate) resets: u64,
+    /// DISCARD PLANS on servers whose functions may have kept plans that were made under other settings.
+    pub(crate) plans_discarded: u64,
     /// Servers closed for a new one, because a client would have noticed the schema that other clients' temporary
     /// objects left.
     pub(crate) servers_replaced: u64,
@@ -75,6 +77,7 @@ impl StateStats {
             ("returns_to_startup", self.returns_to_startup),
             ("discards", self.discards),
             ("resets", self.resets),
+            ("plans_discarded", self.plans_discarded),
             ("servers_replaced", self.servers_replaced),
             ("listens_moved", self.listens_moved),
             ("notifications", self.notifications),

@@ -29,6 +29,8 @@ pub(crate) struct Catalog {
     pub(crate) hidden: Vec<Box<str>>,
     /// Names of all routines. A routine that a text calls and that is not among them was created after the reading.
     routines: HashSet<Box<[u8]>, RandomState>,
+    /// A reading has shown that no routine keeps plans whose constants depend on settings.
+    pub(crate) reads_no_constants: bool,
     /// Identifies this database, whatever address leads to it.
     pub(crate) identity: Option<Box<[u8]>>,
 }
@@ -50,6 +52,8 @@ pub(crate) struct Draft {
     runs: Vec<Run>,
     hidden: Vec<Box<str>>,
     routines: HashSet<Box<[u8]>, RandomState>,
+    /// Some routine keeps plans whose constants may depend on settings.
+    reads_constants: bool,
     identity: Option<Box<[u8]>>,
     source_bytes: usize,
     /// The database is larger than the limits: every statement counts as code.
@@ -110,6 +114,7 @@ impl Draft {
             b'r' => {
                 self.routines.insert(name.into());
                 let node = self.node(Kind::Routine, oid, name) as usize;
+                self.reads_constants |= of == 2;
                 self.nodes[node].in_c = matches!(of, 1 | 3);
                 self.nodes[node].read |= match of {
                     1 => Effects::NATIVE,
@@ -216,8 +221,10 @@ impl Draft {
         };
         let Some(source) = source else {
             self.nodes[who as usize].read |= pgweir_sql::UNREAD;
+            self.reads_constants = true;
             return true;
         };
+        self.reads_constants |= language != Language::Internal && pgweir_sql::reads_constants(source);
         self.source_bytes += source.len();
         if self.source_bytes > SOURCE_BYTES_MAX || self.runs.len() >= RUNS_MAX {
             self.too_much = true;
@@ -285,6 +292,7 @@ impl Draft {
                 names: KnownNames::everything(pgweir_sql::UNREAD),
                 hidden: self.hidden,
                 routines: self.routines,
+                reads_no_constants: false,
                 identity: self.identity,
             };
         }
@@ -313,6 +321,7 @@ impl Draft {
             names,
             hidden: self.hidden,
             routines: self.routines,
+            reads_no_constants: !self.reads_constants,
             identity: self.identity,
         }
     }
@@ -320,12 +329,13 @@ impl Draft {
 
 /// What a routine may do because it runs under a setting of its definition (ALTER FUNCTION .. SET). With `pg_temp` in
 /// search_path, CREATE TABLE makes a temporary table. Under another role or in another encoding, its text may mean
-/// something else.
+/// something else. What it calls keeps plans with constants that were read under its settings.
 fn effects_of_setting(name: &[u8]) -> Effects {
     match name {
         b"search_path" => Effects::TEMPORARY,
         b"role" | b"session_authorization" => Effects::CODE.union(Effects::SETTINGS),
         pgweir_sql::SEED => Effects::SEED,
+        _ if pgweir_sql::is_read_under(name) => Effects::READING,
         _ => pgweir_sql::UNREAD,
     }
 }

@@ -88,7 +88,7 @@ fn what_calls_a_function_of_postgresql_s_own_that_is_not_harmless_is_told() {
         &["1", "s", "select set_config(name, value, false)", "name,value,"],
         &["2", "s", "select set_ctx('a.' || $1, $2)", ""],
     ]);
-    let untold = Effects::SETTINGS | Effects::UNTOLD;
+    let untold = Effects::SETTINGS | Effects::UNTOLD | Effects::READING;
     assert_eq!(effects(&catalog, "table tenants"), untold);
     assert_eq!(effects(&catalog, "table pages"), pgweir_sql::UNREAD);
     // A name that the body does not show may be search_path.
@@ -99,7 +99,7 @@ fn what_calls_a_function_of_postgresql_s_own_that_is_not_harmless_is_told() {
     );
     assert_eq!(
         effects(&catalog, "select set_ctx('a.b', 'y')"),
-        Effects::SETTINGS | Effects::TEMPORARY | Effects::PASSES
+        Effects::SETTINGS | Effects::TEMPORARY | Effects::PASSES | Effects::READING
     );
     assert_eq!(effects(&catalog, "select in_extension()"), Effects::CODE);
     assert_eq!(effects(&catalog, "select 1 + 2"), Effects::NONE, "an operator in C");
@@ -292,4 +292,23 @@ fn a_long_chain_of_calls_is_followed() {
     }
     let catalog = draft.finish();
     assert_eq!(effects(&catalog, &format!("select f{}()", LONG - 1)), Effects::LISTEN);
+}
+
+#[test]
+fn routines_whose_plans_depend_on_settings_are_found() {
+    let reads = |rows: &[&[&str]]| !catalog(rows).reads_no_constants;
+    let source = |language, source| {
+        let rows: [&[&str]; 2] = [&["r", "1", "f", "0"], &["1", language, source, ""]];
+        reads(&rows)
+    };
+    assert!(source("p", "begin return '01/02/2024'::date; end"));
+    assert!(source("s", "select $$01/02/2024$$::date"));
+    assert!(!source("p", "begin new.changed = now(); return new; end"));
+    assert!(!source("i", "it's C"));
+    assert!(reads(&[&["r", "1", "in_perl", "2"]]), "code that is not read");
+    assert!(!reads(&[&["r", "1", "in_c", "1"]]) && !reads(&[]));
+    assert!(!Catalog::default().reads_no_constants, "nothing has been read");
+    // What it calls keeps plans that were made under its settings.
+    let catalog = catalog(&[&["r", "1", "under", "0"], &["s", "1", "DateStyle", "0"]]);
+    assert_eq!(effects(&catalog, "select under()"), Effects::READING);
 }

@@ -38,6 +38,11 @@ impl Known {
         !self.holds || !self.catalog.names.is_empty()
     }
 
+    /// Whether routines may keep plans whose constants depend on settings.
+    pub(crate) fn may_read_constants(&self) -> bool {
+        !self.holds || !self.catalog.reads_no_constants
+    }
+
     /// Whether this is what [`Known::new`] would give.
     pub(crate) fn is(&self, catalog: &Arc<Catalog>, holds: bool) -> bool {
         Arc::ptr_eq(&self.catalog, catalog) && self.holds == holds

@@ -101,6 +101,9 @@ impl Pooler {
             let seed = self.random.next_u32();
             return self.at(server_id).reset_settings(now, seed);
         }
+        if cleanup == Cleanup::Plans && self.at(server_id).functions_may_keep_plans() {
+            return self.at(server_id).discard_plans(now);
+        }
         let reset = used_by_clients && !is_console && (session || self.shared.settings.server_reset_query_always);
         if reset && self.shared.settings.server_reset_query.is_some() {
             self.at(server_id).reset(now);

@@ -36,8 +36,8 @@ const SCHEMA_WOULD_SHOW: &str = "its temporary schema would show";
 /// Asks whether the session has a schema for temporary objects.
 const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
-/// Resets the settings as DISCARD ALL does, and keeps everything else.
-const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL";
+/// Resets the settings as DISCARD ALL does, discards the plans that were made under others, and keeps everything else.
+const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DISCARD PLANS";
 
 /// Asks the same, and has the session's statistics reported now, as at its end.
 const REMAINS_AND_FLUSH: &str =
@@ -192,6 +192,7 @@ impl ServerSide<'_> {
         self.shared.state_stats.resets += 1;
         // The code may have prepared other statements under the names of those that the server holds.
         self.doubt_statements();
+        self.server.held.outdate_all();
         self.server.session.cleanup = Cleanup::Settings;
         self.internal_query(now, ServerPhase::Resetting, RESET_SETTINGS);
         self.server.session.probe = Some(Box::default());

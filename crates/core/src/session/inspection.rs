@@ -29,7 +29,8 @@ const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::STATEMENTS)
     .union(Effects::TEMPORARY_SCHEMA)
     .union(Effects::CURRENT_SETTING)
-    .union(Effects::LOCAL);
+    .union(Effects::LOCAL)
+    .union(Effects::READING);
 
 impl ServerSide<'_> {
     /// Does what must be done before a text with these effects runs, and returns the effects that a probe must ask

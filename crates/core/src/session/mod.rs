@@ -5,6 +5,7 @@ pub(crate) mod catalog_reading;
 pub(crate) mod catalogs;
 pub(crate) mod channels;
 pub(crate) mod definitions;
+pub(crate) mod function_plans;
 pub(crate) mod inspection;
 pub(crate) mod known_code;
 pub(crate) mod probe;

@@ -66,6 +66,7 @@ impl ServerSide<'_> {
             let array = array_literal(&hidden);
             self.probe_with(&settings, &[Some(&array)]);
         }
+        self.discard_plans_with_probe();
         if deferrable {
             self.commit_internal();
         }

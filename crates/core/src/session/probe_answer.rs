@@ -167,6 +167,8 @@ impl Exchange<'_> {
     fn probe_was_in_vain(&mut self, mut about: Suspicion, failed: &str) {
         let text = format!("{}: cannot tell the state of the session: {failed}", self.server_id);
         self.shared.log(LogLevel::Warning, text);
+        // It may have included DISCARD PLANS.
+        self.server.session.keeps_foreign_plans();
         let forgets = self.shared.is_weak(Weakness::ForgetsFailedProbe);
         about.probes_failed = about.probes_failed.saturating_add(1);
         if about.probes_failed < PROBES_FAILED_MAX && !forgets {

@@ -50,6 +50,7 @@ impl ServerSide<'_> {
                 }
             });
         }
+        self.discard_plans_before(&target);
         if deferrable {
             self.commit_internal();
         }
@@ -108,7 +109,13 @@ impl Reply<'_> {
         let (server, shapes) = (&mut *self.server, &mut self.shared.shapes);
         let known = |shape: &Shape| shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
         if !known(&server.session.shape) {
-            server.session.shape = shapes.change(&server.session.shape, [(name, Some(value), true)]);
+            let before = server.session.shape.clone();
+            server.session.shape = shapes.change(&before, [(name, Some(value), true)]);
+            // The server has read its configuration again.
+            let plans_alike = server.session.shape.plans_alike(&before);
+            if !plans_alike && server.has_served && server.session.restoration.is_none() {
+                server.session.keeps_foreign_plans();
+            }
         }
         if let Some(restoration) = server.session.restoration.as_mut().filter(|r| !known(&r.target)) {
             restoration.target = shapes.change(&restoration.target, [(name, Some(value), true)]);

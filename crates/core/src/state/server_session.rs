@@ -17,6 +17,9 @@ const CUSTOM_NAMES_MAX: usize = 1024;
 /// Effects that may set a setting, at least for the transaction.
 const MAY_SET_LOCALLY: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(Effects::CODE);
 
+/// Effects after which something of the session before must be known.
+const NOTED: Effects = Effects::LOCAL.union(Effects::READING);
+
 /// A server's session: its settings as the server reports them, and what clients may have left there.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ServerSession {
@@ -101,9 +104,26 @@ impl ServerSession {
     pub(crate) fn may_set(&mut self, effects: Effects) {
         self.settings_in_doubt |= effects.intersects(Effects::SETTINGS);
         self.local_in_doubt |= effects.intersects(MAY_SET_LOCALLY);
+        if effects.intersects(NOTED) {
+            self.notes(effects);
+        }
+    }
+
+    #[cold]
+    fn notes(&mut self, effects: Effects) {
         if effects.intersects(Effects::LOCAL) && self.before_local.is_none() {
             self.before_local = Some(self.shape.clone());
         }
+        if effects.intersects(Effects::READING) {
+            self.keeps_foreign_plans();
+        }
+    }
+
+    /// Functions may keep plans whose constants were read under other settings than the session has at the end of its
+    /// transaction: see [`crate::session::function_plans`].
+    #[cold]
+    pub(crate) fn keeps_foreign_plans(&mut self) {
+        self.cleanup = self.cleanup.max(Cleanup::Plans);
     }
 
     /// The server may run code that is not known. Its settings are reset before another client gets it.

@@ -146,6 +146,11 @@ impl Shape {
         &self.parse
     }
 
+    /// Whether functions whose plans were made under one of both have the same results under the other.
+    pub(crate) fn plans_alike(&self, other: &Shape) -> bool {
+        self.parse.plans_alike(&other.parse)
+    }
+
     /// Whether `pg_temp` is in the search_path: objects created without a schema may be temporary.
     #[inline]
     pub(crate) fn creates_temporary(&self) -> bool {

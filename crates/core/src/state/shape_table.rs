@@ -6,14 +6,18 @@ use foldhash::fast::RandomState;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Settings that change how the text of a statement is parsed.
-const CHANGE_PARSING: [&str; 11] = [
+/// Settings that change how the text of a statement is parsed, or what constants are made of it when it is planned
+/// (tests/e2e/test_attack_plans.py).
+const CHANGE_PARSING: [&str; 14] = [
     "array_nulls",
     "backslash_quote",
+    "bytea_output",
     "client_encoding",
     "DateStyle",
+    "extra_float_digits",
     "IntervalStyle",
     "lc_monetary",
+    "quote_all_identifiers",
     "search_path",
     "standard_conforming_strings",
     "TimeZone",

@@ -31,6 +31,8 @@ pub(crate) struct InternalStatements {
     pub(crate) probe_settings: Arc<Statement>,
     /// Discards the session's values of sequences.
     pub(crate) discard_sequences: Arc<Statement>,
+    /// Discards all plans, those of functions too.
+    pub(crate) discard_plans: Arc<Statement>,
     /// Every channel that the session listens to.
     pub(crate) listening_channels: Arc<Statement>,
     /// Routines of the database, and what runs them: see [`crate::statements::catalog_query`].
@@ -89,6 +91,7 @@ impl InternalStatements {
             // One parameter of type text[] (OID 1009).
             probe_settings: internal(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
             discard_sequences: internal(12, b"DISCARD SEQUENCES", &[0, 0]),
+            discard_plans: internal(13, b"DISCARD PLANS", &[0, 0]),
             listening_channels: internal(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
             catalog_objects: internal(9, crate::statements::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
             catalog_sources: internal(10, crate::statements::catalog_query::SOURCES.as_bytes(), &[0, 0]),

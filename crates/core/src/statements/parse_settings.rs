@@ -55,6 +55,13 @@ impl ParseSettings {
         self == other || self.0.iter().filter(is_constant).eq(other.0.iter().filter(is_constant))
     }
 
+    /// Whether functions whose plans were made under one of both have the same results under the other: see
+    /// [`crate::session::function_plans`].
+    pub(crate) fn plans_alike(&self, other: &ParseSettings) -> bool {
+        let of_plans = |(name, _): &&(Arc<str>, Arc<str>)| pgweir_sql::is_read_under(name.as_bytes());
+        self.is_surely(other) || self.0.iter().filter(of_plans).eq(other.0.iter().filter(of_plans))
+    }
+
     #[cfg(test)]
     pub(crate) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         ParseSettings(pairs.into_iter().map(|(n, v)| (n.into(), v.into())).collect())

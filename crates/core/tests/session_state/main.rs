@@ -4,6 +4,7 @@
 mod rig;
 
 mod deallocate_and_discard;
+mod function_plans;
 mod pins;
 mod prepared_elsewhere;
 mod probes;

@@ -54,7 +54,7 @@ pub(super) const MADE_COLUMNS: [&str; 2] = ["name", "setting"];
 const CATALOG: [&str; 2] = ["WITH RECURSIVE later AS (", "SELECT s.oid, s.language, "];
 
 /// Resets the settings of a session that has run code of unknown effect.
-const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL";
+const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DISCARD PLANS";
 
 /// The beginning of the text that seeds random(); the seed and [`REMAINS`] follow.
 const SEEDS: &str = "SELECT pg_catalog.setseed(";

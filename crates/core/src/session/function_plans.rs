@@ -1,0 +1,86 @@
+//! Plans that functions keep in the server process.
+//!
+//! A function in SQL or PL/pgSQL keeps the plans of its statements until the server process ends. Their constants were
+//! read when the function first ran: `'01/02/2024'::date` under the DateStyle of whoever called it first (see
+//! tests/e2e/test_attack_plans.py). On a direct connection that was the client itself. Here it may have been another
+//! client, whose settings must not decide what this one gets.
+//!
+//! So the plans on a server without a client were all made under the server's present settings, as far as constants
+//! depend on them ([`pgweir_sql::READ_UNDER`]):
+//!
+//! - a restoration that changes one of these settings ends with DISCARD PLANS;
+//! - DISCARD PLANS follows a transaction with a text that may have changed one of them, perhaps for the transaction only
+//!   ([`Cleanup::Plans`]): with the probe, if there is one, otherwise when the client gives the server back.
+//!
+//! Neither is done if the catalog shows that no routine of the database has such constants.
+//!
+//! DISCARD PLANS makes PostgreSQL analyse prepared statements again as well, under the settings of whoever uses them
+//! next. So the server's copies are prepared again before their next use, as after a temporary schema (see
+//! [`crate::preparing::replanning`]).
+//!
+//! A client that changes such a setting may get constants that were read under its own earlier settings until its
+//! transaction has ended, as if it had called the function before: docs/differences.md.
+
+use crate::base::pin_reason::Cleanup;
+use crate::base::time::Time;
+use crate::server_side::ServerSide;
+use crate::state::shape::Shape;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::entry::To;
+use crate::upstream::phase::ServerPhase;
+
+impl ServerSide<'_> {
+    /// Whether the server may keep plans of functions from client to client, and their constants depend on settings.
+    pub(crate) fn functions_may_keep_plans(&self) -> bool {
+        self.shared.settings.keeps_sessions
+            && self.pool.shares_sessions()
+            && self.server.nature.is_postgresql()
+            && self
+                .pool
+                .catalog
+                .as_ref()
+                .is_none_or(|known| known.may_read_constants())
+    }
+
+    /// In a segment that gives the server the settings of `target`: discards the plans that were made under others.
+    pub(crate) fn discard_plans_before(&mut self, target: &Shape) {
+        if !self.functions_may_keep_plans() || self.server.session.shape.plans_alike(target) {
+            return;
+        }
+        let statement = self.shared.internal.discard_plans.clone();
+        self.prepare(&statement);
+        self.asks(To::Skip, |r| {
+            r.bind(b"", statement.server_name(), &[]);
+            r.execute(b"");
+        });
+        self.plans_are_discarded();
+    }
+
+    /// Discards the plans that were made under other settings than the server's present ones, before another client
+    /// gets the server.
+    #[cold]
+    pub(crate) fn discard_plans(&mut self, now: Time) {
+        self.internal_query(now, ServerPhase::Resetting, "DISCARD PLANS");
+        self.plans_are_discarded();
+    }
+
+    /// The client's transaction has ended, and a probe asks for the settings that it has set. The client may go on at
+    /// once behind the probe, on the same server, and must not get what another client's call has left.
+    pub(crate) fn discard_plans_with_probe(&mut self) {
+        let session = &self.server.session;
+        if session.cleanup != Cleanup::Plans || self.server.link.is_none() || !self.functions_may_keep_plans() {
+            return;
+        }
+        self.server.session.cleanup = Cleanup::Nothing;
+        let statement = self.shared.internal.discard_plans.clone();
+        self.probe_with(&statement, &[]);
+        self.plans_are_discarded();
+    }
+
+    /// Prepared statements would be analysed again under the settings of whoever uses them.
+    fn plans_are_discarded(&mut self) {
+        self.shared.state_stats.plans_discarded += 1;
+        self.server.held.outdate_all();
+        self.server.held.unnamed = Unnamed::Foreign;
+    }
+}

@@ -1,0 +1,179 @@
+//! Settings under which constants are read, and texts that may change them.
+
+use crate::lexer::{Lexer, Token};
+use crate::set_config::{Argument, set_config_arguments};
+use crate::settings::{Place, Target, targets_in_code};
+
+/// Settings under which constants are read, in lower case: a literal is converted to its type when its statement is
+/// analysed, and functions that PostgreSQL takes for immutable are computed when it is planned. Functions keep such plans
+/// in the server process, until DISCARD PLANS. Left out are search_path and the role, for which PostgreSQL looks whenever
+/// it uses a plan, and the settings that matter only to the lexer, whose result no DISCARD PLANS discards.
+pub const READ_UNDER: [&str; 10] = [
+    "array_nulls",
+    "bytea_output",
+    "datestyle",
+    "extra_float_digits",
+    "intervalstyle",
+    "lc_monetary",
+    "quote_all_identifiers",
+    "timezone",
+    "transform_null_equals",
+    "xmloption",
+];
+
+impl Target {
+    /// Whether it is one of [`READ_UNDER`].
+    pub(crate) fn is_read_under(&self) -> bool {
+        matches!(self, Target::Setting(name) if is_read_under(name))
+    }
+
+    /// Whether it is the ALL of RESET ALL.
+    pub(crate) fn is_all(&self) -> bool {
+        matches!(self, Target::Setting(name) if **name == *b"all")
+    }
+}
+
+/// Whether this name, in any case, is one of [`READ_UNDER`].
+pub fn is_read_under(name: &[u8]) -> bool {
+    READ_UNDER
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Whether some `set_config()` of this text may change one of [`READ_UNDER`].
+pub(crate) fn configures_reading(text: &[u8]) -> bool {
+    set_config_arguments(text).any(|argument| match argument {
+        Argument::Literal(name) => is_read_under(&name),
+        Argument::Parameter(_) | Argument::Name(_) | Argument::Untold | Argument::Local => true,
+        Argument::LocalCustom => false,
+    })
+}
+
+/// Whether some SET or RESET of a piece of code may change one of [`READ_UNDER`].
+pub(crate) fn sets_reading(code: &[u8]) -> bool {
+    targets_in_code(code).any(|place| match place {
+        Place::Read(target) => target.is_read_under() || target.is_all(),
+        Place::Far => true,
+    })
+}
+
+/// Whether a function with this source may keep a plan whose result depends on [`READ_UNDER`]: it contains a literal, a
+/// comparison with NULL, XML, a number with binary fractions, or `quote_ident`.
+pub fn reads_constants(source: &[u8]) -> bool {
+    if source.contains(&b'\'') {
+        return true;
+    }
+    let mut last = Token::Byte(b';');
+    for token in Lexer::new(source) {
+        let compares_null = |one: &Token<'_>, other: &Token<'_>| one.is("null") && *other == Token::Byte(b'=');
+        match token {
+            Token::Text(_) | Token::Unterminated => return true,
+            Token::Word(word) if is_suspicious(word) => return true,
+            _ if compares_null(&token, &last) || compares_null(&last, &token) => return true,
+            _ => last = token,
+        }
+    }
+    false
+}
+
+/// Whether this word is a part of the name of an XML function, of a type with binary fractions, or of a function whose
+/// result depends on `quote_all_identifiers`.
+fn is_suspicious(word: &[u8]) -> bool {
+    let parts: [&[u8]; 5] = [b"xml", b"float", b"double", b"real", b"quote_ident"];
+    let begins = |part: &[u8]| word.windows(part.len()).any(|w| w.eq_ignore_ascii_case(part));
+    parts.into_iter().any(begins)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Effects, Language, effects, judge_body};
+
+    #[test]
+    fn texts_that_change_how_constants_are_read() {
+        for text in [
+            "set datestyle = 'ISO, DMY'",
+            "SET LOCAL DateStyle TO dmy",
+            "set time zone 'UTC'",
+            "set local time zone local",
+            "set xml option document",
+            "reset timezone",
+            "reset all",
+            "set u&\"d!0061testyle\" uescape '!' = dmy",
+            "begin; set local intervalstyle = iso_8601; commit",
+            "select set_config('TimeZone', 'UTC', true)",
+            "select set_config($1, $2, true)",
+            "select set_config('date' || 'style', 'ISO', true)",
+            "select set_config(k, v, false) from t",
+            "update pg_settings set setting = 'x' where name = 'DateStyle'",
+            "do $$begin set local bytea_output = escape; end$$",
+            "do $$begin execute 'set local ' || x; end$$",
+            "explain analyze select set_config('timezone', 'UTC', true)",
+        ] {
+            assert!(effects(text.as_bytes()).intersects(Effects::READING), "{text}");
+        }
+        for text in [
+            "set local statement_timeout = 5",
+            "set search_path = a",
+            "set local app.datestyle = 'x'",
+            "set role bob",
+            "reset role",
+            "set transaction read only",
+            "set session characteristics as transaction read only",
+            "discard all",
+            "select set_config('app.tenant', $1, true), 'datestyle'",
+            "select current_setting('datestyle')",
+            "do $$begin perform set_config('app.x', 'y', true); end$$",
+            "call p()",
+            "show timezone",
+        ] {
+            assert!(!effects(text.as_bytes()).intersects(Effects::READING), "{text}");
+        }
+    }
+
+    #[test]
+    fn bodies_that_change_how_constants_are_read() {
+        let judge = |language, body: &str| judge_body(language, body.as_bytes(), &[b"a"]).effects;
+        for body in [
+            "begin set local timezone = 'UTC'; end",
+            "begin if true then set datestyle to dmy; end if; end",
+            "begin perform set_config('timezone', 'UTC', true); end",
+            "begin perform set_config(a, 'UTC', true); end",
+            "begin reset all; end",
+            "begin execute a; end",
+        ] {
+            assert!(judge(Language::Plpgsql, body).intersects(Effects::READING), "{body}");
+        }
+        assert!(judge(Language::Sql, "select set_config('timezone', a, true)").intersects(Effects::READING));
+        assert!(judge(Language::Sql, "set local timezone = 'UTC'").intersects(Effects::READING));
+        for body in [
+            "begin update t set timezone_of = 1; end",
+            "begin perform set_config('app.x', a, true); return 1; end",
+            "begin set local statement_timeout = 0; end",
+        ] {
+            assert!(!judge(Language::Plpgsql, body).intersects(Effects::READING), "{body}");
+        }
+    }
+
+    #[test]
+    fn sources_with_constants() {
+        for source in [
+            "select 'a'",
+            "begin x := $q$a$q$; end",
+            "select a = null",
+            "select NULL  = a",
+            "select xmlparse(document $1)",
+            "select (1::float8 / 3)::text",
+            "select quote_ident(chr(97))",
+        ] {
+            assert!(reads_constants(source.as_bytes()), "{source}");
+        }
+        for source in [
+            "begin new.changed = now(); return new; end",
+            "select $1 + 1 where a is null",
+            "begin if a is not null then return b; end if; end",
+        ] {
+            assert!(!reads_constants(source.as_bytes()), "{source}");
+        }
+    }
+}

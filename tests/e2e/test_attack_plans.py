@@ -1,0 +1,276 @@
+"""Attacks by plans: functions keep their plans in the server process, and a plan keeps constants as they were read when
+it was made, under the settings of whoever called the function first.
+
+Every attack runs against a pool of one server. The attacker calls the code under its own settings. The victim calls it
+on the same server, and must get what a direct connection with the victim's settings gets.
+"""
+
+import pytest
+
+from harness import wire
+from harness.attacks import one_server
+from harness.pooler import kind
+
+pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
+
+READS = """select to_char('01/02/2024'::date, 'YYYY-MM-DD') || ' '
+    || extract(epoch from '2024-01-01 00:00'::timestamptz) || ' '
+    || extract(epoch from '-1 2:03:04'::interval) || ' '
+    || array_length('{null,1}'::text[], 1) || ' ' || coalesce(('{null,1}'::text[])[1], '-') || ' '
+    || quote_ident('a') || ' ' || '\\x41'::bytea::text || ' ' || (0.1::float8 / 3)::text
+    || (select count(*) from (select 1 as a) t where (a = null) is null)"""
+
+SCHEMA = f"""
+create function ap_date() returns text language plpgsql
+    as $f$declare found text; begin select to_char('01/02/2024'::date, 'YYYY-MM-DD') into found; return found; end$f$;
+create function ap_all() returns text language plpgsql
+    as $f$declare found text; begin {READS} into found; return found; end$f$;
+create function ap_simple() returns text language plpgsql
+    as $f$begin return extract(epoch from timestamptz '2024-01-01 00:00') || ' ' || (date '01/02/2024' - date '2024-01-01');
+    end$f$;
+create function ap_loop() returns text language plpgsql
+    as $f$declare r record; begin
+        for r in select to_char('01/02/2024'::date, 'YYYY-MM-DD') as found loop return r.found; end loop; end$f$;
+create function ap_sql() returns text language sql volatile as $f$select 1; {READS}$f$;
+create function ap_outer() returns text language plpgsql as $f$begin return ap_date() || ap_sql(); end$f$;
+create table ap_fired (a int, found text);
+create function ap_fires() returns trigger language plpgsql
+    as $f$begin select to_char('01/02/2024'::date, 'YYYY-MM-DD') into new.found; return new; end$f$;
+create trigger ap_trigger before insert on ap_fired for each row execute function ap_fires();
+create procedure ap_procedure(inout answer text) language plpgsql
+    as $f$begin select to_char('01/02/2024'::date, 'YYYY-MM-DD') into answer; end$f$;
+create view ap_view as select ap_date() as found, to_char('01/02/2024'::date, 'YYYY-MM-DD') as stored;
+create table ap_defaulted (a int, found text default ap_date());
+create function ap_is_summer(date) returns boolean language plpgsql
+    as $f$declare is_it boolean; begin select $1 > '01/02/2024' into is_it; return is_it; end$f$;
+create table ap_checked (a date check (ap_is_summer(a)));
+create domain ap_domain as date check (ap_is_summer(value));
+create table ap_indexed (a int);
+create function ap_key(int) returns text language plpgsql immutable
+    as $f$declare found text; begin select to_char('01/02/2024'::date, 'YYYY-MM-DD') into found; return found; end$f$;
+create index ap_index on ap_indexed (ap_key(a));
+create function ap_under_dmy() returns text language plpgsql set datestyle = 'ISO, DMY'
+    as $f$begin return ap_date(); end$f$;
+create function ap_goes_dmy() returns text language plpgsql
+    as $f$declare found text; begin
+        set local datestyle = 'ISO, DMY'; found := ap_date(); set local datestyle = 'ISO, MDY'; return found; end$f$;
+create function ap_goes(text) returns text language plpgsql
+    as $f$declare was text := current_setting('datestyle'); found text; begin
+        perform set_config('datestyle', $1, true); found := ap_date();
+        perform set_config('datestyle', was, true); return found; end$f$;
+create function ap_sets(text, text) returns text language sql as 'select set_config($1, $2, true)';
+"""
+
+# One client's settings; the other's are the server's.
+DMY = ["set datestyle = 'ISO, DMY'"]
+OTHERS = {
+    "datestyle": DMY,
+    "timezone": ["set time zone 'Asia/Tokyo'"],
+    "intervalstyle": ["set intervalstyle = 'sql_standard'"],
+    "array_nulls": ["set array_nulls = off"],
+    "transform_null_equals": ["set transform_null_equals = on"],
+    "quote_all_identifiers": ["set quote_all_identifiers = on"],
+    "bytea_output": ["set bytea_output = 'escape'"],
+    "extra_float_digits": ["set extra_float_digits = -10"],
+}
+
+# What both clients call; what it returns is compared.
+CALLS = {
+    "plpgsql": ["select ap_date()"],
+    "everything": ["select ap_all()"],
+    "simple-expression": ["select ap_simple()"],
+    "loop": ["select ap_loop()"],
+    "sql": ["select ap_sql()"],
+    "nested": ["select ap_outer()"],
+    "trigger": ["insert into ap_fired values (1) returning found"],
+    "procedure": ["call ap_procedure('')"],
+    "do": ["do $$begin perform set_config('ap.x', ap_date(), false); end$$", "select current_setting('ap.x')"],
+    "view": ["select found, stored from ap_view"],
+    "default": ["insert into ap_defaulted (a) values (1) returning found"],
+    "check": ["insert into ap_checked values ('2024-01-15') returning a"],
+    "domain": ["select '2024-01-15'::ap_domain"],
+    "index": ["insert into ap_indexed values (1)", "select ap_key(1)"],
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(pg):
+    """The cluster with the functions."""
+    pg.psql("create database ap")
+    pg.psql(SCHEMA, dbname="ap")
+    yield pg
+    pg.psql("drop database ap with (force)")
+
+
+def connect(pooler, **options):
+    return pooler.connect(user="postgres", database="ap", options=options)
+
+
+def calls(client, texts) -> list:
+    """What the texts return; of an error, its code."""
+    found = []
+    for text in texts:
+        reply = client.query(text)
+        error = wire.first_error(reply)
+        found.append(error.fields["C"] if error else wire.rows_of(reply))
+    return found
+
+
+def by_itself(cluster, texts) -> list:
+    """What the texts return in a session of their own."""
+    with wire.Connection(port=cluster.port, user="postgres", database="ap") as direct:
+        return calls(direct, texts)
+
+
+def found_after(pooler, acts, texts, repeats=2) -> list:
+    """What the victim's texts return after the attacker's acts, on the same server, each time."""
+    with connect(pooler) as attacker, connect(pooler) as victim:
+        pid = attacker.value("select pg_backend_pid()")
+        found = []
+        for _ in range(repeats):
+            for act in acts:
+                error = wire.first_error(attacker.query(act))
+                assert not error or error.fields["C"] == "23514", error.fields
+            found.append(calls(victim, texts))
+        assert victim.value("select pg_backend_pid()") == pid, "there is one server"
+        return found
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_the_victim_calls_was_called_under_another_date_style(prepared, make_pooler, name):
+    own = by_itself(prepared, CALLS[name])
+    found = found_after(one_server(make_pooler, prepared), DMY + CALLS[name], CALLS[name])
+    assert found == [own, own]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_the_victim_calls_was_called_under_the_server_s_date_style(prepared, make_pooler, name):
+    """The other way round: the attacker has no settings, and the victim has."""
+    own = by_itself(prepared, DMY + CALLS[name])
+    found = found_after(one_server(make_pooler, prepared), CALLS[name], DMY + CALLS[name])
+    assert found == [own, own]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("call", ["select ap_all()", "select ap_sql()"])
+def test_each_setting_that_a_constant_is_read_under(prepared, make_pooler, name, call):
+    pooler = one_server(make_pooler, prepared)
+    own, others = by_itself(prepared, [call]), by_itself(prepared, [*OTHERS[name], call])[-1:]
+    assert own != others, "the attack needs its effect"
+    assert found_after(pooler, [*OTHERS[name], call], [call]) == [own, own]
+
+
+# The attacker's settings are those of the server again when the victim gets it.
+BRIEFLY = {
+    "set-local": ["begin", *[t.replace("set ", "set local ") for t in DMY], "select ap_date()", "commit"],
+    "one-query": ["begin; set local datestyle = 'ISO, DMY'; select ap_date(); commit"],
+    "implicit-block": ["select 1; set local datestyle = 'ISO, DMY'; select ap_date()"],
+    "set-and-reset": ["set datestyle = 'ISO, DMY'; select ap_date(); reset datestyle"],
+    "rolled-back": ["begin; set datestyle = 'ISO, DMY'; select ap_date(); rollback"],
+    "set-config": ["select set_config('datestyle', 'ISO, DMY', true), ap_date()"],
+    "computed-name": ["select set_config('date' || 'style', 'ISO, DMY', true), ap_date()"],
+    "name-from-a-table": ["select set_config(k, v, true), ap_date() from (values ('DateStyle', 'ISO, DMY')) t(k, v)"],
+    "view-of-settings": ["begin; update pg_settings set setting = 'ISO, DMY' where name = 'DateStyle'; "
+                         "select ap_date(); rollback"],
+    "do": ["do $$begin set local datestyle = 'ISO, DMY'; perform ap_date(); end$$"],
+    "setting-of-the-function": ["select ap_under_dmy()"],
+    "function-that-sets": ["select ap_goes_dmy()"],
+    "function-that-calls-set-config": ["select ap_goes('ISO, DMY')"],
+    "function-that-is-told": ["select ap_sets('datestyle', 'ISO, DMY'), ap_date()"],
+    "execute": ["prepare ap_p(text) as select set_config('datestyle', $1, true), ap_date()",
+                "execute ap_p('ISO, DMY')", "deallocate ap_p"],
+    "block-by-block": ["begin", "set local datestyle = 'ISO, DMY'", "savepoint a", "select ap_date()",
+                       "rollback to a", "rollback"],
+}
+
+
+@pytest.mark.parametrize("name", BRIEFLY)
+def test_the_attacker_has_another_date_style_for_a_moment_only(prepared, make_pooler, name):
+    own = by_itself(prepared, ["select ap_date()"])
+    assert own == [[("2024-01-02",)]]
+    assert found_after(one_server(make_pooler, prepared), BRIEFLY[name], ["select ap_date()"]) == [own, own]
+
+
+@pytest.mark.parametrize("parameters", [("datestyle", "ISO, DMY"), ("DateStyle", "SQL, DMY")])
+def test_the_name_of_the_setting_is_a_parameter(prepared, make_pooler, parameters):
+    pooler = one_server(make_pooler, prepared)
+    with connect(pooler) as attacker, connect(pooler) as victim:
+        for _ in range(2):
+            attacker.send(wire.parse("s", "select set_config($1, $2, true), ap_date()"),
+                          wire.bind("", "s", parameters), wire.execute(), wire.close("S", "s"), wire.sync())
+            assert not wire.first_error(attacker.read_ready())
+            assert victim.value("select ap_date()") == "2024-01-02"
+
+
+@pytest.mark.parametrize("text", [
+    "begin; set local datestyle = 'ISO, DMY'; select ap_date()",
+    # Whoever runs this keeps the server.
+    """do $$begin execute 'set local date' || 'style = ''ISO, DMY'''; perform ap_date(); end$$""",
+])
+def test_the_attacker_leaves(prepared, make_pooler, text):
+    pooler = one_server(make_pooler, prepared)
+    with connect(pooler) as attacker:
+        assert not wire.first_error(attacker.query(text))
+        attacker.drop()
+    with connect(pooler) as victim:
+        assert victim.value("select ap_date()") == "2024-01-02"
+
+
+def test_a_function_call_of_a_function_that_sets(prepared, make_pooler):
+    """Whoever calls a function by its number keeps the server."""
+    pooler = one_server(make_pooler, prepared)
+    with connect(pooler) as attacker:
+        attacker.send(wire.function_call(int(attacker.value("select 'ap_goes_dmy'::regproc::oid"))))
+        assert not wire.first_error(attacker.read_ready())
+    with connect(pooler) as victim:
+        assert victim.value("select ap_date()") == "2024-01-02"
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_prepared_statement_is_used_under_other_settings(prepared, make_pooler, name):
+    """Both prepare the same text. What it returns was computed when the server made its plan."""
+    pooler = one_server(make_pooler, prepared)
+    own = by_itself(prepared, [READS])
+    with connect(pooler) as attacker, connect(pooler) as victim:
+        attacker.query(OTHERS[name][0])
+        found = []
+        for client in (attacker, victim):
+            client.send(wire.parse("s", READS), wire.sync())
+            client.read_ready()
+        for client in (attacker, victim) * 2:
+            client.send(wire.bind("", "s"), wire.execute(), wire.sync())
+            found.append([wire.rows_of(client.read_ready())])
+        assert found[0] != own, "the attack needs its effect"
+        assert found == [found[0], own] * 2
+
+
+def test_settings_of_startup_packets(prepared, make_pooler):
+    """Each client has its own settings from the beginning, and the two take turns."""
+    pooler = one_server(make_pooler, prepared)
+    with connect(pooler, DateStyle="ISO, DMY") as one, connect(pooler, DateStyle="ISO, MDY") as two:
+        for _ in range(3):
+            assert one.value("select ap_date()") == "2024-02-01"
+            assert two.value("select ap_date()") == "2024-01-02"
+        assert len({c.value("select pg_backend_pid()") for c in (one, two)}) == 1, "there is one server"
+
+
+def test_prepared_statements_keep_the_constants_of_their_parse(prepared, make_pooler):
+    """The server's plans are made again, under the settings of another client: no statement is read anew there."""
+    pooler = one_server(make_pooler, prepared)
+    text = "select to_char('01/02/2024'::date, 'YYYY-MM-DD'), ap_date()"
+    with connect(pooler) as one, connect(pooler) as two:
+        two.query(DMY[0])
+        for client in (one, two):
+            client.send(wire.parse("s", text), wire.sync())
+            client.read_ready()
+        one.query("set datestyle = 'SQL, DMY'")
+        for _ in range(2):
+            for client, constant in ((one, "2024-01-02"), (two, "2024-02-01")):
+                client.send(wire.bind("", "s"), wire.execute(), wire.sync())
+                assert wire.rows_of(client.read_ready())[0] == (constant, "2024-02-01")
+            assert connect_and_call(pooler) == "2024-01-02"
+
+
+def connect_and_call(pooler) -> str:
+    with connect(pooler) as victim:
+        return victim.value("select ap_date()")
