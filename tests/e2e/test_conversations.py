@@ -1,0 +1,120 @@
+"""Random conversations about prepared statements, message by message: the same answers direct and pooled.
+
+Every run takes seeds that nobody has run. A failure prints its seed, with the conversation made smaller.
+
+    PGWEIR_CONVERSATIONS_SEED=17 tests/e2e/run -k conversations       # this one again
+    PGWEIR_CONVERSATIONS_FROM=4711 tests/e2e/run -k conversations     # from that one on
+    PGWEIR_CONVERSATIONS_SECONDS=600 tests/e2e/run -k conversations   # so long for each test
+"""
+
+import os
+import time
+
+import psycopg
+import pytest
+
+import test_differential as differential
+from conftest import shared_cluster
+from harness import conversation_runner as runner
+from harness import wire
+from harness.conversations import OTHER, SETUP, conversation
+from harness.pooler import kind
+from harness.scramblers import scramblers
+
+SECONDS = float(os.environ.get("PGWEIR_CONVERSATIONS_SECONDS", "4"))
+SEED = os.environ.get("PGWEIR_CONVERSATIONS_SEED")
+FROM = os.environ.get("PGWEIR_CONVERSATIONS_FROM")
+
+# How long a failure is made smaller.
+SHRINK_SECONDS_MAX = 30
+
+DATABASE = "conversations"
+
+# The server's version, the size of the pool, whether the least suitable server is handed out.
+SCENES = ((15, 1, "adversarial"), (15, 2, None), (18, 1, None), (18, 2, "adversarial"))
+
+
+_prepared = set()
+
+
+def prepared_cluster(version):
+    """The shared cluster, with the conversations' database in it."""
+    cluster = shared_cluster(version)
+    if version not in _prepared:
+        cluster.psql(f"create database {DATABASE}")
+        # As a default, so that RESET and DISCARD ALL do not take the tables away.
+        cluster.psql(f"alter database {DATABASE} set search_path = one")
+        for role in ("session_alice", "session_bob"):
+            cluster.psql(f"do $$begin create role {role}; exception when duplicate_object then null; end$$")
+        _prepared.add(version)
+    return cluster
+
+
+def seeds(until):
+    """Seeds until that time; the one asked for, and no other."""
+    if SEED is not None:
+        yield int(SEED)
+        return
+    seed = int(FROM) if FROM is not None else time.time_ns() // 1000 % 10**10
+    while time.monotonic() < until:
+        yield seed
+        seed += 1
+
+
+class Comparison:
+    """Runs conversations direct and through one pooler."""
+
+    def __init__(self, cluster, pooler):
+        self.cluster, self.pooler = cluster, pooler
+        self.maker = self.direct()
+
+    def direct(self, _number=0):
+        return wire.Connection(port=self.cluster.port, database=DATABASE)
+
+    def pooled(self, number=0):
+        return self.pooler.connect(database=DATABASE) if number != OTHER or self.others_pooled else self.direct()
+
+    def answers(self, connect, steps):
+        made = self.maker.query(SETUP)
+        assert not wire.error_codes(made), [wire.text(m) for m in made]
+        return runner.run(connect, steps, lambda m, tables: runner.line_of(m, tables, differential.comparable))
+
+    def difference(self, seed, steps):
+        # The client that does DDL is one of the pooler's, or is not.
+        self.others_pooled = seed % 2 == 0
+        expected = self.answers(self.direct, steps)
+        return runner.difference(self.answers(self.pooled, steps), expected)
+
+
+@pytest.mark.skipif(kind() == "pgbouncer", reason="PgBouncer does not keep sessions")
+@pytest.mark.parametrize("scene", SCENES, ids=lambda s: f"pg{s[0]}-pool{s[1]}")
+def test_conversations(make_pooler, scene):
+    """Names that one way to prepare has given and another uses; what errors, DDL and other servers do to them."""
+    version, size, link = scene
+    cluster = prepared_cluster(version)
+    settings = {"default_pool_size": size, "reserve_pool_size": 3, "reserve_pool_timeout": 1, "link": link}
+    pooler = make_pooler(cluster, settings=settings)
+    comparison = Comparison(cluster, pooler)
+
+    def neighbour():
+        return psycopg.connect(pooler.dsn(dbname=DATABASE), autocommit=True, prepare_threshold=None)
+
+    def differs(steps):
+        return comparison.difference(seed, steps)
+
+    count = 0
+    with comparison.maker, scramblers(neighbour, count=1), runner.name_scrambler(lambda: pooler.connect(database=DATABASE), 1):
+        for seed in seeds(time.monotonic() + SECONDS):
+            steps = conversation(seed)
+            if size == 1:
+                # One client, who may keep the only server, and the one that does DDL.
+                steps = [(number, messages) for number, messages in steps if number != 1]
+            count += 1
+            found = differs(steps)
+            if found:
+                # What is rare may not show again: then the whole conversation is the answer.
+                end = time.monotonic() + SHRINK_SECONDS_MAX
+                steps = runner.shrunk(steps, lambda fewer: time.monotonic() < end and differs(fewer))
+                shown = "\n".join(runner.words(*step) for step in steps)
+                pytest.fail(f"PGWEIR_CONVERSATIONS_SEED={seed}\n{shown}\n{differs(steps)}\n---- as first found:\n{found}")
+    assert count > 0
