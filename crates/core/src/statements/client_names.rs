@@ -2,7 +2,7 @@
 
 use crate::statements::held::Moment;
 use crate::statements::parameter_types::Types;
-use crate::statements::prepared::{Kind, Statement};
+use crate::statements::prepared::{Kind, NAME_BYTES_MAX, Statement, kept};
 use crate::statements::rows::Rows;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -74,9 +74,6 @@ pub(crate) struct Names {
     changes: u64,
 }
 
-/// The longest name that SQL keeps, bytes: NAMEDATALEN - 1.
-const NAME_BYTES_MAX: usize = 63;
-
 /// Whether every text that names the statement contains the name itself, possibly in another case of ASCII letters.
 fn is_spelled_plainly(name: &[u8]) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(|b| b.is_ascii() && !matches!(b, b'"' | b'\\'))
@@ -85,7 +82,10 @@ fn is_spelled_plainly(name: &[u8]) -> bool {
 impl Names {
     #[inline]
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Meaning> {
-        self.names.get(name)
+        match self.names.get(name) {
+            None if name.len() > NAME_BYTES_MAX => self.names.get(kept(name)),
+            found => found,
+        }
     }
 
     /// Whether one of them begins a transaction block.
@@ -106,7 +106,7 @@ impl Names {
 
     pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut Meaning> {
         self.changes += 1;
-        self.names.get_mut(name)
+        self.names.get_mut(kept(name))
     }
 
     /// A name of the statement with this id. If there are several, the first in alphabetical order, so that the result
@@ -121,6 +121,7 @@ impl Names {
     /// Gives a name its meaning, or none; returns what it meant before.
     pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Meaning>) -> Option<Meaning> {
         self.changes += 1;
+        let name = kept(name);
         let odd = usize::from(!is_spelled_plainly(name));
         let by_sql = |m: &Option<Meaning>| m.as_ref().map(|m| usize::from(m.statement.kind == Kind::Sql));
         let begins = |m: &Option<Meaning>| usize::from(m.as_ref().is_some_and(|m| m.statement.begins_block()));
@@ -231,7 +232,25 @@ mod tests {
         assert!(!mentions("execute s11", b"s1"));
         assert!(!mentions("execute _s1", b"s1"));
         assert!(mentions("execute 'it\"s' \"x y\"", b"x y"));
+    }
+
+    #[test]
+    fn a_long_name_is_known_by_its_first_63_bytes() {
+        let mut names = Names::default();
+        let mut table = StatementTable::new(SecretNames::new([0; 32]));
+        let statement = table.intern(b"select 1", &[0, 0], &ParseSettings::default());
         let long = "x".repeat(80);
-        assert!(mentions(&format!("execute {}", &long[..63]), long.as_bytes()));
+        names.set(long.as_bytes(), Some(Meaning::new(statement, Moment(1))));
+        for end in [63, 64, 80] {
+            assert!(names.get(&long.as_bytes()[..end]).is_some());
+            assert!(names.get_mut(&long.as_bytes()[..end]).is_some());
+        }
+        assert!(names.get(&long.as_bytes()[..62]).is_none());
+        assert_eq!(
+            names.mentioned_in(format!("execute {long}").as_bytes()),
+            [Box::from(&long.as_bytes()[..63])]
+        );
+        assert!(names.set(&long.as_bytes()[..63], None).is_some());
+        assert_eq!(names.len(), 0);
     }
 }

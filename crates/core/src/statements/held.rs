@@ -9,7 +9,7 @@ mod doubt;
 
 use crate::base::ids::ClientId;
 use crate::statements::parameter_types::Types;
-use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
+use crate::statements::prepared::{INTERNAL_ID_MAX, Statement, kept};
 use crate::statements::rows::Rows;
 use crate::statements::unnamed::Unnamed;
 use foldhash::fast::RandomState;
@@ -262,7 +262,7 @@ impl Held {
 
     /// The statement that the server holds under this name of a client's.
     pub(crate) fn client_named(&self, name: &[u8]) -> Option<Arc<Statement>> {
-        let copy = self.client_named.get(name).and_then(|id| self.copies.peek(id));
+        let copy = self.client_named.get(kept(name)).and_then(|id| self.copies.peek(id));
         copy.map(|c| c.statement.clone())
     }
 

@@ -17,6 +17,14 @@ pub(crate) const UNREAD: pgweir_sql::Effects = pgweir_sql::UNREAD
 /// Statements that return rows only by a RETURNING clause.
 const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];
 
+/// The longest name that PostgreSQL keeps, bytes: NAMEDATALEN - 1.
+pub(crate) const NAME_BYTES_MAX: usize = 63;
+
+/// What PostgreSQL keeps of a statement's name in a message: its first bytes, even if they end within a character.
+pub(crate) fn kept(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(NAME_BYTES_MAX)]
+}
+
 /// Ids up to this are those of internal statements; they do not count in `max_prepared_statements`.
 pub(crate) const INTERNAL_ID_MAX: u64 = 15;
 

@@ -4,7 +4,7 @@
 use crate::base::secret_names::SecretNames;
 use crate::statements::held::Moment;
 use crate::statements::parse_settings::ParseSettings;
-use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement};
+use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement, kept};
 use foldhash::fast::RandomState;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -125,6 +125,7 @@ impl StatementTable {
         settings: &ParseSettings,
         is_private: bool,
     ) -> Arc<Statement> {
+        let name = kept(name);
         if is_private {
             return Arc::new(self.make(query, types, settings, true).known_as(kind, name));
         }
