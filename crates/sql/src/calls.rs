@@ -200,7 +200,7 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
     let mut dotted = false;
     while let Some(token) = lexer.next() {
         match token {
-            Token::Word(_) | Token::Quoted(_) | Token::UnicodeQuoted => {
+            Token::Word(_) | Token::Quoted(_) | Token::UnicodeQuoted(_) => {
                 if last == Token::Byte(b'.') && runs_as_column(token) {
                     look(
                         true,
@@ -260,7 +260,7 @@ fn runs_as_column(name: Token<'_>) -> bool {
     };
     match name {
         Token::Word(name) | Token::Quoted(name) => is(name),
-        Token::UnicodeQuoted => true,
+        Token::UnicodeQuoted(_) => true,
         _ => false,
     }
 }
@@ -271,7 +271,7 @@ pub(crate) const ONE_ARGUMENT: [&str; 3] = ["ts_stat", "gin_clean_pending_list",
 
 /// `None` for a word of the grammar and a harmless function; otherwise whether the name is doubtful, and the name.
 fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Box<[u8]>>)> {
-    if name == Token::UnicodeQuoted || schema == Some(Token::UnicodeQuoted) {
+    if matches!(name, Token::UnicodeQuoted(_)) || matches!(schema, Some(Token::UnicodeQuoted(_))) {
         return Some((true, None));
     }
     let own_schema = schema.and_then(|s| s.identifier());
@@ -298,7 +298,7 @@ fn front_of(last: Token<'_>, before_last: Token<'_>, creates: bool) -> Front {
         Token::Byte(b',') => Front::Comma,
         // A cast to a type with modifiers, or an alias.
         Token::Byte(b':') if before_last == Token::Byte(b':') => Front::Naming,
-        Token::Byte(b')' | b']') | Token::Quoted(_) | Token::UnicodeQuoted => Front::Naming,
+        Token::Byte(b')' | b']') | Token::Quoted(_) | Token::UnicodeQuoted(_) => Front::Naming,
         Token::Word(word) => {
             let is = |words: &[&str]| words.iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes()));
             if is(&NAMING) || creates && is(&NAMING_IN_CREATE) || !look_up(word).is_key_word() && !is(&CODE_WORDS) {

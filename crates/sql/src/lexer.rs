@@ -19,8 +19,8 @@ pub(crate) enum Token<'a> {
     Word(&'a [u8]),
     /// A `"quoted"` identifier: the bytes between the quotes; doubled quotes are still doubled.
     Quoted(&'a [u8]),
-    /// `U&"..."`, whose letters may be written as escapes.
-    UnicodeQuoted,
+    /// `U&"..."`, whose letters may be written as escapes: the bytes between the quotes, unchanged.
+    UnicodeQuoted(&'a [u8]),
     /// A string constant of any kind: the bytes between its delimiters, unchanged.
     Text(&'a [u8]),
     /// `$1`
@@ -49,6 +49,17 @@ impl Token<'_> {
         };
         cut(&mut name);
         Some(name.into())
+    }
+
+    /// As [`Token::identifier`], also for `U&"..."` if its escapes stand for ASCII: what other letters become depends on
+    /// the server's encoding. The caller makes sure that no UESCAPE follows.
+    pub(crate) fn spelled_identifier(&self) -> Option<Box<[u8]>> {
+        let Token::UnicodeQuoted(raw) = self else {
+            return self.identifier();
+        };
+        let mut name = unescape(&unquote(raw))?;
+        cut(&mut name);
+        (!name.is_empty()).then(|| name.into())
     }
 }
 
@@ -143,7 +154,7 @@ impl<'a> Lexer<'a> {
             (b"u" | b"U", [b'&', b'"', ..]) => {
                 self.at += 1;
                 match self.quoted() {
-                    Token::Quoted(_) => Token::UnicodeQuoted,
+                    Token::Quoted(raw) => Token::UnicodeQuoted(raw),
                     other => other,
                 }
             }
@@ -286,6 +297,35 @@ fn unquote(raw: &[u8]) -> Vec<u8> {
         };
     }
     name
+}
+
+/// Reads the escapes of `U&"..."`: `\\`, `\XXXX` and `\+XXXXXX`. `None` if one is malformed or not ASCII.
+fn unescape(raw: &[u8]) -> Option<Vec<u8>> {
+    let mut name = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let [first, more @ ..] = rest {
+        rest = more;
+        if *first != b'\\' {
+            name.push(*first);
+            continue;
+        }
+        let (digits, after) = match more {
+            [b'\\', after @ ..] => {
+                name.push(b'\\');
+                rest = after;
+                continue;
+            }
+            [b'+', more @ ..] => more.split_at_checked(6)?,
+            _ => more.split_at_checked(4)?,
+        };
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let letter = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        name.push(u8::try_from(letter).ok().filter(|b| matches!(b, 1..=0x7f))?);
+        rest = after;
+    }
+    Some(name)
 }
 
 /// Cuts an identifier as the server does; if it is UTF-8, between characters.

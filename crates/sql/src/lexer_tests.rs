@@ -15,7 +15,7 @@ fn strings_of_every_kind_are_one_token() {
     assert_eq!(tokens(r"E'a\\'';'"), [text(r"a\\'';")]);
     assert_eq!(tokens("x'1f' B'01'"), [text("1f"), text("01")]);
     assert_eq!(tokens("n'x'"), [Token::Word(b"n"), text("x")]);
-    assert_eq!(tokens("u&'x' U&\"y\""), [text("x"), Token::UnicodeQuoted]);
+    assert_eq!(tokens("u&'x' U&\"y\""), [text("x"), Token::UnicodeQuoted(b"y")]);
     assert_eq!(tokens("$$a'b;$$ $x$ $$ $xx$ $x$"), [text("a'b;"), text(" $$ $xx$ ")]);
     assert_eq!(tokens("$é1$;$é1$"), [text(";")]);
 }

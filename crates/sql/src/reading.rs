@@ -32,7 +32,7 @@ pub fn class_of_read(text: &[u8]) -> Option<u64> {
             Token::Parameter(number) => class.bytes(b'$', &number.to_be_bytes()),
             Token::Byte(b';') => return ends_behind(lexer).then_some(class.0),
             Token::Byte(byte) => class.byte(byte),
-            Token::UnicodeQuoted | Token::Unterminated => return None,
+            Token::UnicodeQuoted(_) | Token::Unterminated => return None,
         }
     }
     (!lexer.is_ambiguous()).then_some(class.0)
@@ -52,7 +52,7 @@ pub fn cost_class(text: &[u8]) -> u64 {
             Some(Token::Text(_) | Token::Number) => class.byte(b'?'),
             Some(Token::Parameter(_)) => class.byte(b'$'),
             Some(Token::Byte(byte)) => class.byte(byte),
-            Some(Token::UnicodeQuoted | Token::Unterminated) | None => break,
+            Some(Token::UnicodeQuoted(_) | Token::Unterminated) | None => break,
         }
     }
     class.0

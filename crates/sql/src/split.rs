@@ -33,20 +33,22 @@ pub fn commits_prepared(text: &[u8]) -> bool {
 }
 
 fn any_begins(text: &[u8], words: [&str; 2]) -> bool {
-    let begins = |statement: &[u8]| {
-        let mut lexer = Lexer::new(statement);
-        words
-            .iter()
-            .all(|word| lexer.next().is_some_and(|token| token.is(word)))
-    };
-    statements(text).is_none_or(|all| all.iter().any(|s| begins(s)))
+    statements(text).is_none_or(|all| all.iter().any(|s| begins(s, &words)))
 }
 
-/// The prepared statements that a text deallocates one by one, in order.
+fn begins(statement: &[u8], words: &[&str]) -> bool {
+    let mut lexer = Lexer::new(statement);
+    words
+        .iter()
+        .all(|word| lexer.next().is_some_and(|token| token.is(word)))
+}
+
+/// The prepared statements that a text deallocates one by one, in order. A name that cannot be read is empty.
 pub fn deallocated<C: FromIterator<Box<[u8]>>>(text: &[u8]) -> C {
     let name = |statement: &[u8]| match classify(statement) {
         Statement::Deallocate(name) => Some(name),
-        _ => None,
+        Statement::DeallocateAll => None,
+        _ => begins(statement, &["deallocate"]).then(Box::default),
     };
     Statements::new(text, false).filter_map(name).collect()
 }

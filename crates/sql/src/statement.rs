@@ -155,7 +155,10 @@ fn classify_verb(verb: &[u8], mut lexer: Lexer<'_>) -> Statement {
             if lexer.accept("all") {
                 return end(lexer, Statement::DeallocateAll);
             }
-            named(lexer, Statement::Deallocate)
+            match lexer.next().and_then(|token| token.spelled_identifier()) {
+                Some(name) => end(lexer, Statement::Deallocate(name)),
+                None => Statement::Other,
+            }
         }
         b"set" => set(lexer),
         b"reset" if lexer.accept("all") => end(lexer, Statement::ResetAll),
@@ -209,7 +212,12 @@ fn rollback(mut lexer: Lexer<'_>) -> Statement {
 /// reserved; then it is not skipped.
 fn optional(lexer: &mut Lexer<'_>, word: &str) {
     let before = lexer.clone();
-    if lexer.accept(word) && !matches!(lexer.peek(), Some(Token::Word(_) | Token::Quoted(_))) {
+    if lexer.accept(word)
+        && !matches!(
+            lexer.peek(),
+            Some(Token::Word(_) | Token::Quoted(_) | Token::UnicodeQuoted(_))
+        )
+    {
         *lexer = before;
     }
 }
@@ -247,9 +255,15 @@ fn set(mut lexer: Lexer<'_>) -> Statement {
     }
 }
 
+/// The name of a prepared statement, which is not followed by UESCAPE.
+fn spelled_name(lexer: &mut Lexer<'_>) -> Option<Box<[u8]>> {
+    let name = lexer.next()?.spelled_identifier();
+    name.filter(|_| !lexer.peek().is_some_and(|token| token.is("uescape")))
+}
+
 /// PREPARE name [ ( types ) ] AS statement.
 fn prepare(text: &[u8], mut lexer: Lexer<'_>) -> Statement {
-    let name = lexer.next().and_then(|token| token.identifier());
+    let name = spelled_name(&mut lexer);
     // PREPARE TRANSACTION 'name' prepares no statement; a statement may itself be called "transaction".
     match (name, lexer.peek()) {
         (_, Some(Token::Text(_))) => Statement::Other,
@@ -260,7 +274,7 @@ fn prepare(text: &[u8], mut lexer: Lexer<'_>) -> Statement {
 
 /// EXECUTE name [ ( parameters ) ].
 fn execute(text: &[u8], mut lexer: Lexer<'_>) -> Statement {
-    match lexer.next().and_then(|token| token.identifier()) {
+    match spelled_name(&mut lexer) {
         Some(name) if is_one_statement(text) => Statement::Execute(name),
         _ => Statement::Other,
     }

@@ -56,7 +56,12 @@ fn what_only_looks_like_one_is_other() {
         "deallocate",
         "deallocate \"\"",
         "deallocate a b",
-        "deallocate U&\"x\"",
+        "deallocate U&\"\\00e4\"",
+        "deallocate U&\"\\00\"",
+        "deallocate U&\"\"",
+        "deallocate U&\"!0061\" uescape '!'",
+        "prepare U&\"!0061\" uescape '!' as select 1",
+        "execute U&\"!0061\" uescape '!'",
         "/* open begin",
         "begin $1",
     ] {
@@ -73,6 +78,8 @@ fn deallocate_names_fold_as_in_the_catalog() {
     assert_eq!(name("DEALLOCATE Foo"), "foo");
     assert_eq!(name("deallocate prepare \"Foo \"\"x\"\"\";"), "Foo \"x\"");
     assert_eq!(name("deallocate prepare"), "prepare");
+    assert_eq!(name("deallocate U&\"S1\""), "S1");
+    assert_eq!(name("deallocate prepare u&\"\\0041\\+000062\\\\\"\"é\";"), "Ab\\\"é");
     assert_eq!(name("deallocate prepare prepare"), "prepare");
     assert_eq!(name("deallocate \"all\""), "all");
     assert_eq!(name(&format!("deallocate {}", "x".repeat(80))).len(), 63);
