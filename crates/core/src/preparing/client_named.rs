@@ -107,9 +107,13 @@ impl Exchange<'_> {
     /// Whether a text must wait before names are lent for it. Lent names are prepared in internal segments. Behind an
     /// unanswered segment of the client's, such a segment could run in a failed transaction, or be taken for the data
     /// of a copy. Names that are lent behind a savepoint also wait until the BEGIN of the transaction block has been
-    /// answered.
+    /// answered. A text that reads `pg_prepared_statements` waits for what becomes of the statements that an unanswered
+    /// segment closes: if the segment fails before, they are still there and must be closed again.
     pub(crate) fn waits_to_lend(&mut self, effects: Effects, text: &[u8]) -> Option<Step> {
         let server = &*self.server;
+        if effects.intersects(Effects::STATEMENTS) && server.conversation.queue.client_segment_outstanding() {
+            return Some(self.waits_for_replies());
+        }
         let begins = server.conversation.is_beginning();
         let waits = match begins {
             true => only_may_use(effects),

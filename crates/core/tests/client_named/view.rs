@@ -1,6 +1,7 @@
 //! pg_prepared_statements shows the client's names.
 
 use crate::one_server::{asks, one_server, prepares};
+use crate::rig::error;
 use pgweir_wire::TransactionStatus::Idle;
 
 #[test]
@@ -49,4 +50,31 @@ fn the_view_does_not_show_what_made_a_parse_fail() {
     assert_eq!(rig.server_of(a), None);
     let told = asks(&mut rig, b, "table pg_prepared_statements", "SELECT 0");
     assert!(told.iter().any(|l| l == "Close Spgweir_b"), "{told:?}");
+}
+
+/// Guards against internal names in the view: a segment closes the internal statements for a text that reads the view,
+/// and fails before, so that they are still there when the next text reads it.
+#[test]
+fn the_view_waits_for_what_becomes_of_closed_statements() {
+    let (mut rig, a, b) = one_server();
+    prepares(&mut rig, b, b"other", b"select 'b'");
+    prepares(&mut rig, a, b"reads", b"table pg_prepared_statements");
+    rig.says(a, |w| {
+        w.bind_text(b"missing", &[]);
+        w.bind_text(b"reads", &[]);
+        w.sync();
+        w.query(b"table pg_prepared_statements");
+    });
+    let server = rig.server_of(a).unwrap();
+    let told = rig.told(server);
+    assert!(told.iter().any(|l| l.starts_with("Close Spgweir_")), "{told:?}");
+    assert!(!told.iter().any(|l| l.starts_with("Query")), "{told:?}");
+    let missing = error("26000", "prepared statement \"missing\" does not exist");
+    rig.says(server, |w| {
+        w.error(&missing);
+        w.ready_for_query(Idle);
+    });
+    let told = rig.told(server);
+    assert!(told.iter().any(|l| l.starts_with("Close Spgweir_")), "{told:?}");
+    assert!(told.iter().any(|l| l.starts_with("Query")), "{told:?}");
 }
