@@ -197,10 +197,13 @@ impl Exchange<'_> {
             .statement
             .settings
             .reads_alike(client.session.shape.parse_settings());
-        if let Some(known) = meaning.as_client_named().filter(|named| !alone || named.is_private) {
+        let of = &meaning.statement;
+        // A statement that was lent before the server had told its types leaves them open: it must not infer others later.
+        let keeps_types = |named: &Statement| of.kind == Kind::Sql || *named.types == *meaning.types();
+        let fits = |named: &&Arc<Statement>| (!alone || named.is_private) && keeps_types(named);
+        if let Some(known) = meaning.as_client_named().filter(fits) {
             return Some((known.clone(), since));
         }
-        let of = &meaning.statement;
         let kind = if of.is_client_named() {
             of.kind
         } else {
