@@ -106,6 +106,18 @@ FOUND = {
         (0, [("P", "view", VIEW, ()), ("S",)]),
         (0, [("B", "", "missing", (), (), ()), ("B", "", "view", (), (), ()), ("S",), ("Q", VIEW)]),
     ],
+    # A message that was looked at again for ever.
+    "name-like-an-internal-one": [
+        (0, [("P", "pgweir_s1", "select 1", ()), ("P", "view", VIEW, ()), ("D", "S", "view"), ("S",)]),
+        (0, [("Q", "select 1; execute pgweir_s1")]),
+        (0, [("B", "", "view", (), (), ()), ("E", "", 0), ("S",)]),
+        (0, [("B", "", "view", (), (), ()), ("D", "P", ""), ("E", "", 0), ("S",)]),
+    ],
+    "two-names-like-internal-ones": [
+        (0, [("P", "pgweir_s1", "select 1", ()), ("P", "pgweir_1", "select 2", ()), ("P", "view", VIEW, ()), ("S",)]),
+        (0, [("B", "", "view", (), (), ()), ("E", "", 0), ("S",)]),
+        (0, [("B", "", "view", (), (), ()), ("E", "", 0), ("S",)]),
+    ],
     # DEALLOCATE of a name in escapes.
     "escapes": [
         (0, [("P", "S1", "select 1", ()), ("S",)]),

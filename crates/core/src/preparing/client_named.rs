@@ -14,6 +14,7 @@
 
 use crate::base::message::Step;
 use crate::base::pin_reason::PinReason;
+use crate::base::secret_names::could_be_internal;
 use crate::exchange::Exchange;
 use crate::preparing::lending::only_may_use;
 use crate::server_side::ServerSide;
@@ -91,7 +92,17 @@ impl Exchange<'_> {
     pub(crate) fn lend_names(&mut self, effects: Effects, text: &[u8]) -> Mentioned {
         let mut mentioned = Mentioned::default();
         let guarded = self.to().lends_behind_savepoint(effects);
-        for (named, since) in self.client_named_in(effects, text) {
+        let all = self.client_named_in(effects, text);
+        // Once, and only for a name that the server is about to get: otherwise each of two such names would raise doubts
+        // about the other, and a message that waits would raise the same doubts whenever it is looked at again.
+        let held = &self.server.held;
+        let comes = |(named, since): &&(Arc<Statement>, Moment)| {
+            could_be_internal(named.server_name()) && !held.is_as_good_as(named.id, *since)
+        };
+        if let Some((named, _)) = all.iter().find(comes) {
+            self.to().client_name_comes(named.server_name());
+        }
+        for (named, since) in all {
             let effects = self.effects_of_names_in(&named);
             mentioned.effects |= SearchPath::adds_to(effects, &named.query, None);
             self.to().names_given(&named, text, &mut mentioned);

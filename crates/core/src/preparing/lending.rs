@@ -13,7 +13,6 @@ impl ServerSide<'_> {
     /// Prepares the statement on the server, unless the server holds a copy whose plan is not older than `since`.
     /// `guarded`: behind a savepoint.
     pub(super) fn lend(&mut self, named: &Arc<Statement>, since: Moment, guarded: bool) {
-        self.client_name_comes(named.server_name());
         let held = &mut self.server.held;
         if held.is_as_good_as(named.id, since) {
             held.touch(named.id);
