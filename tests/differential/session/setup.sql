@@ -1,6 +1,6 @@
 -- What the scripts of this folder find in their database. Made once for a cluster, by a superuser.
-create role session_alice;
-create role session_bob;
+do $$begin create role session_alice; exception when duplicate_object then null; end$$;
+do $$begin create role session_bob; exception when duplicate_object then null; end$$;
 grant session_alice to session_bob;
 create schema tenant_one;
 create schema "tenant ""two""";
