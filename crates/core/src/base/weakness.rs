@@ -54,6 +54,10 @@ pub enum Weakness {
     TellsOthersValues,
     /// A client gets a server before its message is complete.
     TakesServerEarly,
+    /// The setting `seed` counts as any other.
+    TrustsSeeds,
+    /// The plans of functions stay when the settings change under which their constants were read.
+    KeepsPlans,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -68,7 +72,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 23] = [
+    pub const ALL: [Weakness; 25] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -92,5 +96,7 @@ impl Weakness {
         Weakness::TrustsNames,
         Weakness::TellsOthersValues,
         Weakness::TakesServerEarly,
+        Weakness::TrustsSeeds,
+        Weakness::KeepsPlans,
     ];
 }

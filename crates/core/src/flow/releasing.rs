@@ -93,9 +93,8 @@ impl Pooler {
             return self.close_server(now, server_id, CloseReason::TracesLeft.text());
         }
         if cleanup == Cleanup::Discard {
-            self.shared.state_stats.discards += 1;
-            self.server_mut(server_id).held.temporary_objects(false);
-            return self.at(server_id).reset_session(now, "DISCARD ALL");
+            let seed = self.random.next_u32();
+            return self.at(server_id).discard_session(now, seed);
         }
         if cleanup == Cleanup::Settings && shares && !self.is_weak(Weakness::KeepsUnknownSettings) {
             let seed = self.random.next_u32();

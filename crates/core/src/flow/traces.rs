@@ -186,6 +186,15 @@ impl ServerSide<'_> {
         self.asks(To::Probe, |r| r.query(question.as_bytes()));
     }
 
+    /// The same behind a client whose session has been followed: random() gets a new seed, too, which DISCARD ALL does
+    /// not do.
+    pub(crate) fn discard_session(&mut self, now: Time, seed: u32) {
+        self.shared.state_stats.discards += 1;
+        self.server.held.temporary_objects(false);
+        self.internal_query(now, ServerPhase::Resetting, "DISCARD ALL");
+        self.seed_and_ask(seed);
+    }
+
     /// Resets what code of unknown effect may have left and no probe shows: custom settings of any name, and the seed
     /// of random(). `seed` chooses the next one.
     pub(crate) fn reset_settings(&mut self, now: Time, seed: u32) {
@@ -195,6 +204,11 @@ impl ServerSide<'_> {
         self.server.held.outdate_all();
         self.server.session.cleanup = Cleanup::Settings;
         self.internal_query(now, ServerPhase::Resetting, RESET_SETTINGS);
+        self.seed_and_ask(seed);
+    }
+
+    /// Gives random() a seed that no client knows, and asks for the traces that remain.
+    fn seed_and_ask(&mut self, seed: u32) {
         self.server.session.probe = Some(Box::default());
         let seed = f64::from(seed) / f64::from(u32::MAX);
         let question = format!("SELECT pg_catalog.setseed({seed:.10}); {REMAINS}");

@@ -23,8 +23,9 @@
 
 use crate::base::pin_reason::Cleanup;
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::server_side::ServerSide;
-use crate::state::shape::Shape;
+use crate::state::difference::Change;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
@@ -32,7 +33,8 @@ use crate::upstream::phase::ServerPhase;
 impl ServerSide<'_> {
     /// Whether the server may keep plans of functions from client to client, and their constants depend on settings.
     pub(crate) fn functions_may_keep_plans(&self) -> bool {
-        self.shared.settings.keeps_sessions
+        !self.shared.is_weak(Weakness::KeepsPlans)
+            && self.shared.settings.keeps_sessions
             && self.pool.shares_sessions()
             && self.server.nature.is_postgresql()
             && self
@@ -42,9 +44,10 @@ impl ServerSide<'_> {
                 .is_none_or(|known| known.may_read_constants())
     }
 
-    /// In a segment that gives the server the settings of `target`: discards the plans that were made under others.
-    pub(crate) fn discard_plans_before(&mut self, target: &Shape) {
-        if !self.functions_may_keep_plans() || self.server.session.shape.plans_alike(target) {
+    /// In a segment that changes these settings: discards the plans that were made under their former values.
+    pub(crate) fn discard_plans_behind(&mut self, set: &[Change]) {
+        let is_read_under = |(name, _): &Change| pgweir_sql::is_read_under(name.as_bytes());
+        if !self.functions_may_keep_plans() || !set.iter().any(is_read_under) {
             return;
         }
         let statement = self.shared.internal.discard_plans.clone();

@@ -50,7 +50,7 @@ impl ServerSide<'_> {
                 }
             });
         }
-        self.discard_plans_before(&target);
+        self.discard_plans_behind(set);
         if deferrable {
             self.commit_internal();
         }

@@ -127,6 +127,10 @@ impl Exchange<'_> {
         if self.shared.is_weak(Weakness::TrustsCode) {
             effects = effects.without(pgweir_sql::UNREAD);
         }
+        if self.shared.is_weak(Weakness::TrustsSeeds) {
+            effects = effects.without(Effects::SEED | Effects::MAY_SEED);
+            hidden.retain(|name| name.as_bytes() != pgweir_sql::SEED);
+        }
         if effects.is_empty() {
             return;
         }

@@ -18,7 +18,7 @@ fn what_discard_all_leaves_is_asked() {
             TEMPORARY,
         );
         rig.client_leaves(client);
-        assert_eq!(rig.told(server), ["Query DISCARD ALL", REMAINS]);
+        rig.is_told_to_discard(server);
         told_what_remains(&mut rig, server, remains);
         asks(&mut rig, other, "select pg_my_temp_schema()");
         // Only the pin showed that there were temporary objects.

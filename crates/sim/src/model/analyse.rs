@@ -110,7 +110,7 @@ fn columns_of(
             None
         }
         Statement::Ties => Some(TIES_COLUMNS.map(|name| column(name, Type::Bool)).to_vec()),
-        Statement::Remains => Some(REMAINS_COLUMNS.map(|name| column(name, Type::Bool)).to_vec()),
+        Statement::Remains { .. } => Some(REMAINS_COLUMNS.map(|name| column(name, Type::Bool)).to_vec()),
         Statement::Channels => Some(CHANNELS_COLUMNS.map(|name| column(name, Type::Text)).to_vec()),
         Statement::Made => Some(MADE_COLUMNS.map(|name| column(name, Type::Text)).to_vec()),
         Statement::CallChanging => Some(vec![column("changing", Type::Text)]),

@@ -1,4 +1,4 @@
-//! The one function of the database, which clients replace while others call it.
+//! The functions of the database: `changing()`, which clients replace while others call it, and `folded()`.
 
 use super::cursor::Rows;
 use super::statement::Statement;
@@ -29,6 +29,10 @@ const CALL_LATER: &str = "select pg_sleep(0.05); select changing()";
 /// The function's OID.
 const OID: &str = "16400";
 
+/// The OID and the source of `folded()`, which [`super::left_behind`] describes.
+const FOLDED_OID: &str = "16401";
+const FOLDED: &str = "begin if random() < 2 and '01/02/2024'::date > '2000-01-01' then return $1; end if; end";
+
 impl Code {
     const ALL: [Code; 3] = [Code::Harmless, Code::Told, Code::Untold];
 
@@ -51,18 +55,25 @@ impl Code {
 
     /// The row for the pooler's reading of all objects.
     pub(super) fn object() -> Rows {
-        row(["r", OID, "changing", "0"].map(Some))
+        rows([["r", OID, "changing", "0"], ["r", FOLDED_OID, "folded", "0"]].map(|row| row.map(Some)))
     }
 
     /// The row for the pooler's reading of all sources.
     pub(super) fn source_row(self) -> Rows {
-        row([Some(OID), Some("s"), Some(self.source()), Some("")])
+        rows([
+            [Some(OID), Some("s"), Some(self.source()), Some("")],
+            [Some(FOLDED_OID), Some("p"), Some(FOLDED), Some("")],
+        ])
     }
 }
 
-fn row<const N: usize>(values: [Option<&str>; N]) -> Rows {
+fn rows<const N: usize>(rows: [[Option<&str>; N]; 2]) -> Rows {
     let value = |v: Option<&str>| v.map_or(Value::Null, |v| Value::Text(v.into()));
-    Rows::Given([values.into_iter().map(value).collect()].into())
+    Rows::Given(
+        rows.into_iter()
+            .map(|row| row.into_iter().map(value).collect())
+            .collect(),
+    )
 }
 
 /// The statements of a text that defines or calls the function. Clients send no other spelling.

@@ -4,6 +4,7 @@ use super::code::Code;
 use super::error::ServerError;
 use super::expression::Expression;
 use super::function::Environment;
+use super::left_behind::LeftBehind;
 use super::objects::Locks;
 use super::session::Session;
 use super::settings::Settings;
@@ -62,6 +63,7 @@ struct Surroundings<'a> {
     settings: &'a mut Settings,
     locks: &'a mut Locks,
     drawn: &'a mut Option<i64>,
+    left: &'a mut LeftBehind,
     process_id: u32,
     warnings: Vec<ServerError>,
 }
@@ -76,6 +78,9 @@ impl Environment for Surroundings<'_> {
     }
 
     fn set_config(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<Value, ServerError> {
+        if self.left.set(name, value) {
+            return Ok(value.map_or(Value::Null, |v| Value::Text(v.into())));
+        }
         self.settings.set(name, value, local).map(Value::Text)
     }
 
@@ -106,6 +111,11 @@ impl Environment for Surroundings<'_> {
 
     fn set_drawn(&mut self, value: i64) {
         *self.drawn = Some(value);
+    }
+
+    fn fold(&mut self, text: &str) {
+        self.left.draw(text);
+        self.left.fold(text, self.settings);
     }
 }
 
@@ -152,6 +162,7 @@ impl Session {
             settings: &mut self.settings,
             locks: &mut self.locks,
             drawn: &mut self.drawn,
+            left: &mut self.left,
             process_id: self.key.process_id,
             warnings: Vec::new(),
         };

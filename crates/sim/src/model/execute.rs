@@ -61,7 +61,12 @@ impl Session {
                 is_show: false,
             }),
             Some(Statement::TiesOf { locks, but }) => rows_alone(Rows::Ties { locks, but }),
-            Some(Statement::Remains) => rows_alone(Rows::Remains),
+            Some(Statement::Remains { seeds }) => {
+                if seeds {
+                    self.left.seed_anew();
+                }
+                rows_alone(Rows::Remains)
+            }
             Some(Statement::MadeAnd(names)) => rows_alone(Rows::Made(names)),
             Some(Statement::CallChanging) => rows_alone(Rows::Changing(self.code(shared))),
             Some(Statement::Objects) => rows_alone(Code::object()),

@@ -45,6 +45,9 @@ impl Environment for NoEnvironment {
     fn set_drawn(&mut self, _: i64) {
         unreachable!("not folded")
     }
+    fn fold(&mut self, _: &str) {
+        unreachable!("not folded")
+    }
 }
 
 impl Expression {

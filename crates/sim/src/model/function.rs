@@ -18,6 +18,8 @@ pub(super) enum Function {
     UnlockAll,
     SetVal,
     CurrVal,
+    /// A function of the database that draws from random() and has a constant.
+    Folded,
 }
 
 impl Function {
@@ -35,6 +37,7 @@ impl Function {
             "pg_advisory_unlock_all" => Function::UnlockAll,
             "setval" => Function::SetVal,
             "currval" => Function::CurrVal,
+            "folded" => Function::Folded,
             _ => return None,
         })
     }
@@ -52,6 +55,7 @@ impl Function {
             Function::UnlockAll => (&[], Type::Void, 0),
             Function::SetVal => (&[Type::Text, Type::Int4], Type::Int8, 2),
             Function::CurrVal => (&[Type::Text], Type::Int8, 1),
+            Function::Folded => (&[Type::Text], Type::Text, 1),
         }
     }
 
@@ -112,6 +116,10 @@ impl Function {
                 Value::Int(*value)
             }
             (Function::CurrVal, _) => Value::Int(environment.drawn().ok_or_else(not_drawn)?),
+            (Function::Folded, [Value::Text(text)]) => {
+                environment.fold(text);
+                Value::Text(text.clone())
+            }
             _ => Value::Null,
         })
     }
@@ -151,4 +159,6 @@ pub(super) trait Environment {
     /// The session's latest value of the sequence.
     fn drawn(&self) -> Option<i64>;
     fn set_drawn(&mut self, value: i64);
+    /// Runs `folded()`.
+    fn fold(&mut self, text: &str);
 }

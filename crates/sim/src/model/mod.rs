@@ -23,6 +23,7 @@ mod expression;
 mod extended;
 mod function;
 mod function_call;
+mod left_behind;
 mod lexer;
 mod objects;
 mod output;

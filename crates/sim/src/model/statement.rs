@@ -128,7 +128,10 @@ pub(super) enum Statement {
     ResetSettings,
     /// See `views.rs`.
     Ties,
-    Remains,
+    Remains {
+        /// random() gets a new seed before.
+        seeds: bool,
+    },
     Made,
     Channels,
     /// `Ties` with its parameters: whether to look for locks, and which statements not to count.

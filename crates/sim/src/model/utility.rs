@@ -164,11 +164,13 @@ impl Session {
                 self.settings.reset_all();
                 self.discard_objects();
                 self.drawn = None;
+                self.left.forget_plans();
                 self.portals.clear();
                 "DISCARD ALL".into()
             }
             Statement::ResetSettings => {
                 self.settings.reset_all();
+                self.left.forget_plans();
                 "RESET".into()
             }
             Statement::Define(code) => {
@@ -181,6 +183,9 @@ impl Session {
                 }
                 if tag == "DISCARD SEQUENCES" {
                     self.drawn = None;
+                }
+                if tag == "DISCARD PLANS" {
+                    self.left.forget_plans();
                 }
                 tag.into()
             }
@@ -222,6 +227,13 @@ impl Session {
                 "25P01",
                 "SET LOCAL can only be used in transaction blocks",
             ));
+        }
+        let given = match value {
+            SetTo::Value(value) => Some(&**value),
+            SetTo::Default | SetTo::Reset => None,
+        };
+        if self.left.set(name, given) {
+            return Ok("SET");
         }
         match value {
             SetTo::Value(value) => self.settings.set(name, Some(value), local)?,

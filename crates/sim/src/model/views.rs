@@ -94,8 +94,8 @@ pub(super) fn question(text: &str) -> Option<Statement> {
         RESET_SETTINGS => Some(Statement::ResetSettings),
         _ if text.starts_with(CATALOG[0]) => Some(Statement::Objects),
         _ if text.starts_with(CATALOG[1]) => Some(Statement::Sources),
-        _ if text.starts_with(SEEDS) && text.ends_with(REMAINS) => Some(Statement::Remains),
-        REMAINS | REMAINS_FLUSHED => Some(Statement::Remains),
+        _ if text.starts_with(SEEDS) && text.ends_with(REMAINS) => Some(Statement::Remains { seeds: true }),
+        REMAINS | REMAINS_FLUSHED => Some(Statement::Remains { seeds: false }),
         MADE => Some(Statement::Made),
         CHANNELS => Some(Statement::Channels),
         NO_LIMITS => Some(Statement::Set {

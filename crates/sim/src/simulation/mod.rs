@@ -12,7 +12,9 @@
 //! - a cancel request reaches the server of the client that sent it, or a server without a client;
 //! - nothing happens on a connection after its end;
 //! - a client finds nothing of another session on its server (temporary tables, locks, held cursors, LISTEN, PREPARE),
-//!   and keeps its server only while something pins it.
+//!   and keeps its server only while something pins it;
+//! - a client draws nothing from random() that another client has seeded, and no function gives it constants that another
+//!   client has read under other settings.
 //!
 //! Besides well-behaved clients there may be some that send rubbish, flood, stop in the midst of a message and guess
 //! internal names; of their answers only the tokens are checked. Some pools have a connect_query, whose settings every

@@ -135,6 +135,9 @@ impl World {
         for ran in ran.unwrap_or_default() {
             self.check_settings(ran);
         }
+        if let Some(Some(wrong)) = self.postgres.with(process_id, |session, _| session.take_foreign()) {
+            self.fail(wrong);
+        }
         let Some(session) = self.postgres.with(process_id, |session, _| {
             (session.take_sent(), session.is_closed(), session.busy_until())
         }) else {

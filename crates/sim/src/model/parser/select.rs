@@ -153,6 +153,7 @@ fn name_of(item: &Expression, columns: &[&str]) -> String {
             Function::UnlockAll => "pg_advisory_unlock_all",
             Function::SetVal => "setval",
             Function::CurrVal => "currval",
+            Function::Folded => "folded",
         }
         .into(),
         Expression::Cast(inner, to) => match inner.as_ref() {

@@ -8,6 +8,7 @@ use super::catalog_locks::CatalogLocks;
 use super::copy::CopyIn;
 use super::defaults::RoleDefault;
 use super::error::ServerError;
+use super::left_behind::LeftBehind;
 use super::objects::{HeldCursor, Locks};
 use super::output::Output;
 use super::pace::Pace;
@@ -54,6 +55,7 @@ pub struct Session {
     pub(super) locks: Locks,
     /// Its latest value of the sequence, for currval().
     pub(super) drawn: Option<i64>,
+    pub(super) left: LeftBehind,
     /// The channels that it listens to.
     pub(super) channels: BTreeSet<String>,
     /// How many of the database's notifications it has read, while it listens.
@@ -106,6 +108,7 @@ impl Session {
             cursors: BTreeMap::new(),
             locks: Locks::default(),
             drawn: None,
+            left: LeftBehind::default(),
             channels: BTreeSet::new(),
             heard: 0,
             met_undefined: false,
@@ -166,6 +169,11 @@ impl Session {
     /// Statements that have begun to run since the last call.
     pub fn take_ran(&mut self) -> Vec<Ran> {
         std::mem::take(&mut self.ran)
+    }
+
+    /// What a client has got that another client has decided, since the last call.
+    pub fn take_foreign(&mut self) -> Option<String> {
+        self.left.take_foreign()
     }
 
     /// The bytes that were written since the last call, including those that wait for a Flush, a Sync or the end of a
@@ -311,7 +319,7 @@ impl Session {
             b'E' => self.portals.get(name(0)).map(|portal| &portal.prepared),
             _ => None,
         };
-        let asks = |s: &Statement| matches!(s, Statement::Ties | Statement::Made | Statement::Remains);
+        let asks = |s: &Statement| matches!(s, Statement::Ties | Statement::Made | Statement::Remains { .. });
         self.pausing.is_some() && prepared.and_then(|p| p.statement.as_ref()).is_some_and(asks)
     }
 

@@ -1,5 +1,6 @@
 //! What clients send.
 
+mod left_behind;
 mod messages;
 mod segments;
 mod session_statements;
@@ -59,6 +60,8 @@ pub struct Author {
     long_messages: u64,
     /// It draws values from a sequence, and asks for them.
     sequences: bool,
+    /// It does only what leaves something behind that no view shows.
+    leaves_behind: bool,
     /// It sends messages of a COPY when there is none.
     stray_copies: bool,
     /// The first of the keys that this session uses.
@@ -105,6 +108,7 @@ impl Author {
             defaults,
             long_messages: if topology.long_messages { 2 } else { 0 },
             sequences: topology.sequences,
+            leaves_behind: topology.leave_behind,
             stray_copies: topology.stray_copies,
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),
@@ -170,6 +174,9 @@ impl Author {
             self.may_be_tied = true;
             self.push(format!("Query \"{text}\""));
             return Flight::of(vec![self.take_bytes()]);
+        }
+        if self.leaves_behind {
+            return Flight::of(self.left_behind());
         }
         if self.long_messages > 0 && self.random.percent(25) {
             self.long_messages -= 1;

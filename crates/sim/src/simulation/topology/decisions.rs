@@ -88,6 +88,7 @@ impl Topology {
         topology.choose_queue(Random::new(seed ^ 0xfa19_0000));
         topology.choose_hostility(Random::new(seed ^ 0xc0de_0000), Random::new(seed ^ 0x4057_0000));
         topology.choose_sequences(Random::new(seed ^ 0x5e9e_0000));
+        topology.choose_left_behind(Random::new(seed ^ 0x1ef7_0000));
         topology
     }
 
@@ -95,6 +96,15 @@ impl Topology {
     fn choose_sequences(&mut self, mut r: Random) {
         self.sequences = self.reader_percent == 0 && r.percent(15);
         if self.sequences && r.percent(50) {
+            self.take_turns();
+        }
+    }
+
+    /// Clients that take turns on servers must not notice what others leave behind that no view shows.
+    fn choose_left_behind(&mut self, mut r: Random) {
+        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
+        if is_shared && self.hostile_percent == 0 && r.percent(6) {
+            self.leave_behind = true;
             self.take_turns();
         }
     }
@@ -193,6 +203,7 @@ impl Topology {
             long_messages: false,
             stray_copies: false,
             sequences: false,
+            leave_behind: false,
             reader_percent: 0,
             pipeline_depth: "1",
             fair_by: "client",

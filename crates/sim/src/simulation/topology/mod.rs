@@ -139,6 +139,8 @@ pub struct Topology {
     pub long_messages: bool,
     /// Clients draw values from a sequence, and ask for them.
     pub sequences: bool,
+    /// Clients only seed random(), and call a function that draws from it and keeps a plan, in time zones of their own.
+    pub leave_behind: bool,
     /// Clients now and then send messages of a COPY when there is none.
     pub stray_copies: bool,
     /// Sessions in a hundred that only read; the others of such a run leave nothing behind.
