@@ -101,6 +101,12 @@ FOUND = {
         (OTHER, [("Q", "alter table one.t alter a type bigint")]),
         (0, [("Q", VIEW)]),
     ],
+    # The types of a statement that were told when the client had sent its Close, which the server ignored.
+    "types-told-behind-a-close": [
+        (0, [("P", "typed", TYPED, ()), ("D", "P", "missing"), ("C", "S", "typed"), ("S",)]),
+        (OTHER, [("Q", "alter table one.t alter a type bigint")]),
+        (0, [("Q", VIEW)]),
+    ],
     # Internal statements in the view: a text in a segment that failed had them closed.
     "view-behind-a-failure": [
         (0, [("P", "view", VIEW, ()), ("S",)]),

@@ -111,3 +111,37 @@ fn clients_that_were_told_other_types_share_no_statement() {
         does_it(&mut rig, server, &told);
     }
 }
+
+/// Guards against types that are lost: they are told when the client has already closed the statement, and the server
+/// ignores that Close, because the segment has failed before.
+#[test]
+fn types_that_are_told_behind_a_close_in_a_failed_segment_count() {
+    // Closed, closed and prepared again, or not closed.
+    for (closes, again) in [(true, false), (true, true), (false, false)] {
+        let mut rig = Rig::new("default_pool_size = 2");
+        let (a, b) = (rig.client(), rig.client());
+        rig.says(a, |w| {
+            w.parse(b"s", TEXT, NO_TYPES);
+            w.describe(b'P', b"missing");
+            if closes {
+                w.close(b'S', b"s");
+            }
+            if again {
+                w.parse(b"s", TEXT, NO_TYPES);
+            }
+            w.sync();
+        });
+        let server = rig.server_of(a).expect("a server");
+        rig.told(server);
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.message(b't', |to| to.extend_from_slice(INT4));
+            w.empty(b'n');
+            w.error(&rig::error("34000", "portal \"missing\" does not exist"));
+            w.ready_for_query(Idle);
+        });
+        rig.says(b, |w| w.query(b"select pg_sleep(60)"));
+        let (_, told) = binds(&mut rig, a);
+        assert_eq!(parsed_types(&told), Some(INT4), "{closes} {again}");
+    }
+}

@@ -319,9 +319,7 @@ impl Reply<'_> {
         match entry.to {
             To::Forward => {
                 let name = entry.take_effect().and_then(|e| e.describes).map(|(name, _)| name);
-                let names = self.client().and_then(|client| client.statements.names.as_mut());
-                let meaning = name.zip(names).and_then(|(name, names)| names.get_mut(&name));
-                if let Some(meaning) = meaning.filter(|m| m.statement.id == entry.uses) {
+                if let Some(meaning) = name.and_then(|name| self.meaning_described(&name, entry.uses, asked)) {
                     meaning.told = Some(rows);
                     meaning.since = meaning.since.max(asked);
                 }

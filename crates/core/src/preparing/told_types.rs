@@ -4,6 +4,8 @@
 use crate::base::message::Message;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
+use crate::statements::client_names::Meaning;
+use crate::statements::held::Moment;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
@@ -46,12 +48,8 @@ impl Reply<'_> {
         let name = front.effect().and_then(|e| e.describes.as_ref());
         let name = name.map(|(name, _)| name.clone());
         server.held.learn_types(uses, asked, &types);
-        let Some((_, client)) = &mut self.client else {
-            return;
-        };
         if let Some(name) = name {
-            let meaning = client.statements.names.as_mut().and_then(|names| names.get_mut(&name));
-            if let Some(meaning) = meaning.filter(|m| m.statement.id == uses) {
+            if let Some(meaning) = self.meaning_described(&name, uses, asked) {
                 meaning.is_unparsed = false;
                 if meaning.statement.infers {
                     meaning.types.get_or_insert(types);
@@ -61,6 +59,9 @@ impl Reply<'_> {
         }
         // The unnamed statement: from now on it is the statement with these types, which is the one that this server
         // has.
+        let Some((_, client)) = &mut self.client else {
+            return;
+        };
         if let Some(unnamed) = client.statements.unnamed.as_mut().filter(|s| s.id == uses && s.infers) {
             *unnamed = if unnamed.is_private {
                 self.shared
@@ -71,10 +72,24 @@ impl Reply<'_> {
                     .statements
                     .intern(&unnamed.query, types.bytes(), &unnamed.settings)
             };
-            if server.held.unnamed == Unnamed::Statement(uses) {
-                server.held.unnamed = Unnamed::Statement(unnamed.id);
+            let held = &mut self.server.held;
+            if held.unnamed == Unnamed::Statement(uses) {
+                held.unnamed = Unnamed::Statement(unnamed.id);
             }
         }
+    }
+
+    /// What a name meant for the Describe at the front, which was sent at the moment `asked`. If a later message of the
+    /// client, such as a Close, has given the name another meaning or none, what is told still counts: the server may
+    /// ignore that message.
+    pub(crate) fn meaning_described(&mut self, name: &[u8], uses: u64, asked: Moment) -> Option<&mut Meaning> {
+        let (_, client) = self.client.as_mut()?;
+        let names = client.statements.names.as_mut();
+        let present = names.and_then(|names| names.get_mut(name));
+        present
+            .filter(|m| m.statement.id == uses && m.made <= asked)
+            .or_else(|| self.server.conversation.queue.meaning_given_up(name))
+            .filter(|m| m.statement.id == uses)
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod copy_in;
 pub(crate) mod entry;
 pub(crate) mod fifo;
 pub(crate) mod flights;
+pub(crate) mod given_up;
 pub(crate) mod nature;
 pub(crate) mod outstanding;
 pub(crate) mod phase;

@@ -152,14 +152,6 @@ impl ReplyQueue {
         self.entries.front()
     }
 
-    /// A client's name of the statement with this id, if an unanswered request ends that name.
-    pub(crate) fn name_given_up(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
-        let names = self.entries.iter().filter_map(|e| e.effect()?.name.as_ref());
-        names
-            .filter_map(|(name, before)| Some((&**name, &before.as_ref()?.statement)))
-            .find(|(_, s)| s.id == id)
-    }
-
     pub(crate) fn back(&self) -> Option<&Entry> {
         self.entries.last()
     }

@@ -68,6 +68,38 @@ fn a_client_is_not_sent_other_rows_than_it_was_told() {
     );
 }
 
+/// Guards against other rows than the client was told: the Describe is answered when the client has already closed the
+/// statement, and the server ignores that Close, because the segment has failed before.
+#[test]
+fn rows_that_are_told_behind_a_close_in_a_failed_segment_count() {
+    let mut rig = Rig::new("default_pool_size = 2");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| {
+        w.parse(b"s", TEXT, NO_TYPES);
+        w.describe(b'S', b"s");
+        w.bind_text(b"missing", &[]);
+        w.close(b'S', b"s");
+        w.sync();
+    });
+    let first = rig.server_of(a).unwrap();
+    rig.told(first);
+    let missing = crate::rig::error("26000", "prepared statement \"missing\" does not exist");
+    rig.says(first, |w| {
+        w.empty(b'1');
+        rows(w, &["a"]);
+        w.error(&missing);
+        w.ready_for_query(Idle);
+    });
+    rig.says(b, |w| w.query(b"select pg_sleep(9)"));
+    binds(&mut rig, a);
+    let second = rig.servers_log_in()[0];
+    assert_eq!(
+        rig.told(second),
+        ["Parse pgweir_10 select * from t", "Describe Spgweir_10", "Flush"],
+        "its rows are compared with those that were told"
+    );
+}
+
 /// A client has prepared the statement on one server and described its first portal there. Returns also another server
 /// that does not hold the statement; the first is busy.
 fn portal_described_elsewhere(describes: impl Fn(&mut Rig, ClientId)) -> (Rig, ClientId, ServerId) {
