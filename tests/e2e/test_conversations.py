@@ -112,6 +112,15 @@ FOUND = {
         (0, [("P", "view", VIEW, ()), ("S",)]),
         (0, [("B", "", "missing", (), (), ()), ("B", "", "view", (), (), ()), ("S",), ("Q", VIEW)]),
     ],
+    # The text of a Query was not read, because an earlier segment could have chosen another encoding.
+    "characters-beyond-ascii": [
+        (0, [("P", "näme", "select 1", ()), ("P", "S1", "select 2", ()), ("S",)]),
+        (0, [("P", "", "set search_path = one", ()), ("B", "", "", (), (), ()), ("B", "p1", "missing", (), (), ()), ("H",)]),
+        (0, [("S",), ("Q", f'{VIEW}; deallocate "näme"')]),
+        (0, [("P", "", "set search_path = one", ()), ("B", "", "", (), (), ()), ("B", "p1", "missing", (), (), ()), ("H",)]),
+        (0, [("S",), ("Q", "select 'näme'; execute \"S1\"")]),
+        (0, [("Q", "set search_path = one"), ("Q", f"{VIEW}; select 'näme'")]),
+    ],
     # A message that was looked at again for ever.
     "name-like-an-internal-one": [
         (0, [("P", "pgweir_s1", "select 1", ()), ("P", "view", VIEW, ()), ("D", "S", "view"), ("S",)]),

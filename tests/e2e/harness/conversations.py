@@ -292,13 +292,9 @@ class Talk:
         if dice.random() < 0.35:
             # QUERY_IN_PIPELINE: no Query among messages without a Sync. It finds no statement of Parse, and the server is
             # closed behind it, because PostgreSQL 18 then fails with XX000.
-            if self.open:
-                # SYNC_ALONE: a Query right behind the Sync of a segment that has failed before its last Flush may miss the
-                # client's statements and see internal ones (a defect that is not repaired).
-                self.open = False
-                return [("S",)]
+            ended, self.open = [("S",)] if self.open else [], False
             count = dice.choice((1, 1, 1, 2, 3))
-            return [("Q", "; ".join(self.sql(alone=count == 1) for _ in range(count)))]
+            return [*ended, ("Q", "; ".join(self.sql(alone=count == 1) for _ in range(count)))]
         out = [m for _ in range(dice.choice((1, 1, 2, 3))) for m in self.part()]
         last = dice.choice((("S",), ("S",), ("S",), ("H",)))
         self.open = last == ("H",)
@@ -308,7 +304,7 @@ class Talk:
         """One segment, or several in a pipeline; only one in a block, as it may have failed: differences.md, "In a failed
         transaction, Describe of a statement"."""
         out = self.segment()
-        while out != [("S",)] and not self.in_block and len(out) < 20 and self.dice.random() < 0.35:
+        while not self.in_block and len(out) < 20 and self.dice.random() < 0.35:
             out += self.segment()
         return out
 
@@ -342,5 +338,5 @@ def conversation(seed: int) -> list[tuple[int, list[tuple]]]:
             talk.in_block = talk.open = False
             steps.append((talk.number, [("S",), ("Q", dice.choice(("commit", "rollback")))]))
     for talk in talks:
-        steps += [(talk.number, [("S",)]), (talk.number, [("Q", "rollback"), ("Q", VIEW)])]
+        steps.append((talk.number, [("S",), ("Q", "rollback"), ("Q", VIEW)]))
     return steps

@@ -70,23 +70,6 @@ impl Exchange<'_> {
         self.shared.settings.keeps_sessions && self.pool.nature.is_postgresql()
     }
 
-    /// Whether a text contains bytes that look like ASCII and may be halves of characters: the client has an encoding
-    /// with such characters, or an unanswered statement in front of the text may choose one.
-    pub(crate) fn may_be_misread(&self, text: &[u8]) -> bool {
-        let session = &self.server.session;
-        let in_flight = !self.server.conversation.queue.is_empty();
-        let in_doubt = in_flight && (session.settings_in_doubt || session.local_in_doubt);
-        (in_doubt || self.client.session.shape.hides_ascii()) && pgweir_sql::may_hide_ascii(text)
-    }
-
-    /// Pins the client to its server if it parses a text that may be misread in this way: the pooler does not know what
-    /// the statement does when it is bound, on this server or another one.
-    pub(crate) fn minds_misread(&mut self, text: &[u8]) {
-        if self.keeps_session() && self.may_be_misread(text) {
-            self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());
-        }
-    }
-
     /// Inspects a text that is about to be passed on. Returns its effects, or the step if its message is not passed on
     /// yet. `text` is `None` if it is too long to be read.
     pub(crate) fn inspect_text(
@@ -95,8 +78,12 @@ impl Exchange<'_> {
         text: Option<&[u8]>,
         verdict: &pgweir_sql::Statement,
     ) -> Result<Effects, Step> {
+        let is_whole = text.is_some();
         let Some(text) = text.filter(|text| !self.may_be_misread(text)) else {
             if self.keeps_session() {
+                if is_whole && self.will_know_encoding() {
+                    return Err(self.waits_for_replies());
+                }
                 if let Some(step) = self.uses_sequences(UNREAD, message) {
                     return Err(step);
                 }

@@ -8,6 +8,7 @@ pub(crate) mod definitions;
 pub(crate) mod function_plans;
 pub(crate) mod inspection;
 pub(crate) mod known_code;
+pub(crate) mod misread;
 pub(crate) mod probe;
 pub(crate) mod probe_answer;
 pub(crate) mod probed_settings;

@@ -78,3 +78,40 @@ fn the_view_waits_for_what_becomes_of_closed_statements() {
     assert!(told.iter().any(|l| l.starts_with("Close Spgweir_")), "{told:?}");
     assert!(told.iter().any(|l| l.starts_with("Query")), "{told:?}");
 }
+
+/// Guards against internal names in the view, and the client's own missing from it: a text with characters beyond ASCII
+/// was not read behind a segment that could have chosen another encoding.
+#[test]
+fn the_view_waits_until_the_encoding_of_its_text_is_known() {
+    // No other client has used the server: otherwise the text waits to learn of sequences.
+    let (mut rig, a, _) = one_server();
+    prepares(&mut rig, a, b"s", b"select 1");
+    rig.says(a, |w| {
+        w.parse(b"", b"select set_config('datestyle', 'German', false)", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.bind_text(b"missing", &[]);
+        w.empty(b'H');
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.told(server);
+    let missing = error("26000", "prepared statement \"missing\" does not exist");
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.error(&missing);
+    });
+    rig.says(a, |w| {
+        w.sync();
+        w.query("table pg_prepared_statements; select 'näme'".as_bytes());
+    });
+    assert_eq!(rig.told(server), ["Sync"]);
+    rig.says(server, |w| w.ready_for_query(Idle));
+    let mut told = Vec::new();
+    while !told.iter().any(|l: &String| l.starts_with("Query")) {
+        told.extend(rig.serves(server, "SELECT 1"));
+    }
+    let query = told.iter().position(|l| l.starts_with("Query")).unwrap();
+    for wanted in ["Close Spgweir_10", "Parse s select 1"] {
+        assert!(told[..query].iter().any(|l| l == wanted), "{wanted} in {told:?}");
+    }
+}
