@@ -121,6 +121,14 @@ FOUND = {
         (0, [("S",), ("Q", "select 'näme'; execute \"S1\"")]),
         (0, [("Q", "set search_path = one"), ("Q", f"{VIEW}; select 'näme'")]),
     ],
+    # A statement that reads the view, by its name.
+    "view-by-name": [
+        (0, [("P", "s 2", "select 1", ()), ("S",)]),
+        (0, [("P", "näme", VIEW, ()), ("S",)]),
+        (0, [("P", "", 'execute "näme"', ()), ("B", "", "", (), (), ()), ("E", "", 0), ("S",)]),
+        (0, [("Q", 'execute "näme"')]),
+        (0, [("P", "", 'execute "näme"', ()), ("B", "", "", (), (), ()), ("E", "", 0), ("S",)]),
+    ],
     # A message that was looked at again for ever.
     "name-like-an-internal-one": [
         (0, [("P", "pgweir_s1", "select 1", ()), ("P", "view", VIEW, ()), ("D", "S", "view"), ("S",)]),

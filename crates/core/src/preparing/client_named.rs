@@ -162,6 +162,16 @@ impl Exchange<'_> {
             .collect()
     }
 
+    /// Adds [`Effects::STATEMENTS`] to the effects of a text that is about to run, if it names a statement that reads
+    /// `pg_prepared_statements`: such a statement, too, must find all of the client's names.
+    pub(crate) fn adds_reading_names(&self, effects: Effects, text: &[u8]) -> Effects {
+        let reads = |s: &Arc<Statement>| s.effects.intersects(Effects::STATEMENTS);
+        if effects.intersects(Effects::PREPARE) && self.statements_mentioned(effects, text).iter().any(reads) {
+            return effects | Effects::STATEMENTS;
+        }
+        effects
+    }
+
     /// The client's names that a text with these effects may use.
     fn names_in(&self, effects: Effects, text: &[u8]) -> Vec<StatementName> {
         let naming = effects.intersects(Effects::PREPARE | Effects::STATEMENTS);

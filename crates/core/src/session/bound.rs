@@ -26,6 +26,7 @@ impl Exchange<'_> {
             self.client.session.bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
         }
         let effects = self.effects_of_names_in(statement);
+        let effects = self.adds_reading_names(effects, &statement.query);
         if self.keeps_session()
             && let Some(step) = self.bound_must_wait(statement, effects, message)
         {

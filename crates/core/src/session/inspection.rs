@@ -205,6 +205,7 @@ impl Exchange<'_> {
             return Some(step);
         }
         let uses_names = uses_names(verdict);
+        let effects = self.adds_reading_names(effects, text);
         if uses_names && let Some(step) = self.waits_to_lend(effects, text) {
             return Some(step);
         }

@@ -115,3 +115,29 @@ fn the_view_waits_until_the_encoding_of_its_text_is_known() {
         assert!(told[..query].iter().any(|l| l == wanted), "{wanted} in {told:?}");
     }
 }
+
+/// Guards against statements that the view misses: an EXECUTE runs a statement that reads it.
+#[test]
+fn a_statement_that_reads_the_view_is_executed_with_all_names() {
+    let (mut rig, a, b) = one_server();
+    prepares(&mut rig, a, b"reads", b"table pg_prepared_statements");
+    prepares(&mut rig, a, b"s", b"select 1");
+    for by_query in [true, false] {
+        asks(&mut rig, b, "select 1", "SELECT 1");
+        rig.says(a, |w| match by_query {
+            true => w.query(b"execute reads"),
+            false => {
+                w.parse(b"", b"execute reads", &[0, 0]);
+                w.bind_text(b"", &[]);
+                w.execute();
+                w.sync();
+            }
+        });
+        let server = rig.server_of(a).unwrap();
+        let mut told = Vec::new();
+        while rig.server_of(a).is_some() {
+            told.extend(rig.serves(server, "SELECT 1"));
+        }
+        assert!(told.iter().any(|l| l == "Parse s select 1"), "{by_query} {told:?}");
+    }
+}
