@@ -129,6 +129,13 @@ FOUND = {
         (0, [("Q", 'execute "näme"')]),
         (0, [("P", "", 'execute "näme"', ()), ("B", "", "", (), (), ()), ("E", "", 0), ("S",)]),
     ],
+    # What sets settings for the Parse of a statement that reads the view.
+    "view-under-other-settings": [
+        (0, [("P", "", VIEW, ()), ("P", "view", VIEW, ()), ("P", "sets", "set datestyle = 'German'", ()), ("S",)]),
+        (0, [("B", "", "sets", (), (), ()), ("E", "", 0), ("S",)]),
+        (0, [("B", "", "", (), (), ()), ("E", "", 0), ("S",)]),
+        (0, [("B", "", "view", (), (), ()), ("E", "", 0), ("S",)]),
+    ],
     # A message that was looked at again for ever.
     "name-like-an-internal-one": [
         (0, [("P", "pgweir_s1", "select 1", ()), ("P", "view", VIEW, ()), ("D", "S", "view"), ("S",)]),

@@ -13,6 +13,7 @@ use crate::statements::parameter_types::Types;
 use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect, To};
+use pgweir_sql::Effects;
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
@@ -154,6 +155,9 @@ impl ServerSide<'_> {
             self.asks(To::Skip, |r| r.special(entry).parse(name, &statement.query, types));
         }
         self.set_back(&then);
+        if !then.is_empty() && statement.effects.intersects(Effects::PREPARE | Effects::STATEMENTS) {
+            self.hides_settings_statements();
+        }
         if apart {
             self.ends_apart(statement);
         }
@@ -232,6 +236,18 @@ impl ServerSide<'_> {
         for (name, _) in settings {
             let kept = self.kept_name(name);
             self.run_in_internal_portal(&statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
+        }
+    }
+
+    /// Closes the statements that set settings for a Parse: the statement that was parsed may read
+    /// `pg_prepared_statements`, and the other internal statements have been closed before.
+    #[cold]
+    fn hides_settings_statements(&mut self) {
+        for statement in [
+            self.shared.internal.set_for_parse.clone(),
+            self.shared.internal.set_back.clone(),
+        ] {
+            self.close_held(&statement);
         }
     }
 

@@ -1,7 +1,7 @@
 //! pg_prepared_statements shows the client's names.
 
 use crate::one_server::{asks, one_server, prepares};
-use crate::rig::error;
+use crate::rig::{NOTHING, error};
 use pgweir_wire::TransactionStatus::Idle;
 
 #[test]
@@ -139,5 +139,46 @@ fn a_statement_that_reads_the_view_is_executed_with_all_names() {
             told.extend(rig.serves(server, "SELECT 1"));
         }
         assert!(told.iter().any(|l| l == "Parse s select 1"), "{by_query} {told:?}");
+    }
+}
+
+/// Guards against internal names in the view: the statement that reads it was parsed under other settings, which
+/// internal statements set for its Parse on another server.
+#[test]
+fn the_view_does_not_show_what_sets_settings_for_a_parse() {
+    let (mut rig, a, b) = one_server();
+    rig.says(a, |w| {
+        w.parse(b"", b"table pg_prepared_statements", &[0, 0]);
+        w.parse(b"sets", b"set datestyle = 'ISO, DMY'", &[0, 0]);
+        w.bind_text(b"sets", &[]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SET");
+        w.parameter_status(b"DateStyle", b"ISO, DMY");
+        w.ready_for_query(Idle);
+    });
+    rig.answers_all_about(server, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
+    asks(&mut rig, b, "select 1", "SELECT 1");
+    rig.says(a, |w| {
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    let mut told = Vec::new();
+    while rig.server_of(a).is_some() {
+        told.extend(rig.serves(server, "SELECT 1"));
+    }
+    for internal in ["pgweir_e", "pgweir_f"] {
+        let last = |line: String| told.iter().rposition(|l| *l == line);
+        let used = last(format!("Bind pgweir_portal {internal}"));
+        assert!(used.is_some() && used < last(format!("Close S{internal}")), "{told:?}");
     }
 }
