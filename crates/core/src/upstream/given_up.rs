@@ -6,6 +6,9 @@ use crate::upstream::entry::Entry;
 use crate::upstream::reply_queue::ReplyQueue;
 use std::sync::Arc;
 
+/// How many unanswered requests are searched for the one that ends a name.
+const SEARCHED_MAX: usize = 64;
+
 impl ReplyQueue {
     /// A client's name of the statement with this id, if an unanswered request ends that name.
     pub(crate) fn name_given_up(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
@@ -16,12 +19,14 @@ impl ReplyQueue {
     }
 
     /// What a name means for the request at the front, if an unanswered request gives it another meaning or none. The
-    /// name gets this meaning back if that request fails.
+    /// name gets this meaning back if that request fails. Only the next requests are searched, so that a long pipeline
+    /// stays linear: what a Describe tells is forgotten if more requests are between it and the Close.
     pub(crate) fn meaning_given_up(&mut self, name: &[u8]) -> Option<&mut Meaning> {
         let is_it = |of: &[u8]| kept(of) == kept(name);
         let first = self
             .entries
             .iter_mut()
+            .take(SEARCHED_MAX)
             .filter_map(Entry::effect_mut)
             .find_map(|effect| {
                 if let Some((of, before)) = &mut effect.name
