@@ -61,6 +61,9 @@ ATTACKS = {
     "json": (["select set_config(key, value, false) from json_each_text('{\"af.x\": \"attacker\"}')"], MINE),
     "lower": (["select set_config(lower('AF.X'), 'attacker', false)"], MINE),
     "concatenated": (["select set_config('af' || '.' || 'x', 'attacker', false)"], MINE),
+    "between-empty-constants": (["select set_config('' || $$af$$ || chr(46) || $$x$$ || '', 'attacker', false)"], MINE),
+    "between-empty-constants-in-code": (
+        ["do $f$begin perform set_config('' || $$af$$ || chr(46) || $$x$$ || '', 'attacker', false); end$f$"], MINE),
     "cast": (["select set_config('af.x'::varchar(9), 'attacker', false)"], MINE),
     "parentheses": (["select set_config(('af.x'), 'attacker', false)"], MINE),
     "escapes": (["select set_config(e'af\\x2ex', 'attacker', false)"], MINE),

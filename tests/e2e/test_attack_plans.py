@@ -15,6 +15,7 @@ pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not
 
 READS = """select to_char('01/02/2024'::date, 'YYYY-MM-DD') || ' '
     || extract(epoch from '2024-01-01 00:00'::timestamptz) || ' '
+    || extract(epoch from '2024-01-01 00:00 IST'::timestamptz) || ' '
     || extract(epoch from '-1 2:03:04'::interval) || ' '
     || array_length('{null,1}'::text[], 1) || ' ' || coalesce(('{null,1}'::text[])[1], '-') || ' '
     || quote_ident('a') || ' ' || '\\x41'::bytea::text || ' ' || (0.1::float8 / 3)::text
@@ -66,6 +67,7 @@ DMY = ["set datestyle = 'ISO, DMY'"]
 OTHERS = {
     "datestyle": DMY,
     "timezone": ["set time zone 'Asia/Tokyo'"],
+    "timezone_abbreviations": ["set timezone_abbreviations = 'India'"],
     "intervalstyle": ["set intervalstyle = 'sql_standard'"],
     "array_nulls": ["set array_nulls = off"],
     "transform_null_equals": ["set transform_null_equals = on"],

@@ -46,10 +46,11 @@ ATTACKS = {
     "upper-case": ["select set_config('SEED', '0.5', true)"],
     "computed-session": ["select set_config('se' || 'ed', '0.5', false)"],
     "computed": ["select set_config('se' || 'ed', '0.5', true)"],
+    "between-empty-constants": ["select set_config('' || $$seed$$ || '', '0.5', true)"],
+    "json": ["select set_config('1.5' || '[\"seed\"]'::jsonb ->> 1, '0.5', true)"],
     "from-rows": ["select set_config(k, '0.5', true) from (values ('seed')) t(k)"],
     "execute": ["prepare p(text) as select set_config($1, '0.5', true)", "execute p('seed')"],
     "execute-literal": ["prepare p as select set_config('seed', '0.5', true)", "execute p"],
-    "pg-settings": ["update pg_settings set setting = '0.5' where name = 'seed'"],
     "generic": ["select sd_generic('seed', '0.5')"],
     "generic-computed": ["select sd_generic('se' || 'ed', '0.5')"],
     "literal-in-function": ["select sd_literal()"],
@@ -125,7 +126,16 @@ def test_a_startup_packet_seeds(prepared, known, make_pooler, startup):
     assert known not in draws_after(one_server(make_pooler, prepared), act, startup)
 
 
+def calls_setseed(client):
+    oid = int(client.value("select 'setseed'::regproc::oid"))
+    client.send(wire.function_call(oid, (b"0.5",)))
+    assert not wire.first_error(client.read_ready())
+
+
 SESSION_POOLING = [
+    calls_setseed,
+    # Long, and so not read.
+    lambda c: c.extended("select setseed(0.5) /* " + "x" * 70_000 + " */"),
     lambda c: c.query("select set_config('seed', '0.5', false)"),
     lambda c: c.query("begin; set local seed = 0.5; commit"),
     lambda c: c.query("select set_config('se' || 'ed', '0.5', false)"),

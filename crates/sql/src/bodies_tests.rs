@@ -61,7 +61,10 @@ fn plpgsql_is_read_statement_by_statement() {
                 "begin perform set_config(y, '1', true); end",
                 Effects::SETTINGS | Effects::MAY_SEED,
             ),
-            ("begin perform set_config('a.' || y, '1', true); end", Effects::SETTINGS),
+            (
+                "begin perform set_config('a.' || y, '1', true); end",
+                Effects::SETTINGS | Effects::MAY_SEED | Effects::READING,
+            ),
             (
                 "begin perform set_config('Seed', '1', true); end",
                 Effects::SETTINGS | Effects::SEED,

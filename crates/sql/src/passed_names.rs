@@ -37,7 +37,7 @@ pub(crate) fn passes(language: Language, body: &[u8], parameters: &[&[u8]], back
     for argument in set_config_arguments(body) {
         calls += 1;
         let place = match argument {
-            Argument::Literal(_) | Argument::Local | Argument::LocalCustom => continue,
+            Argument::Literal(_) | Argument::Local => continue,
             Argument::Untold => return None,
             Argument::Parameter(number) => usize::from(number).checked_sub(1)?,
             Argument::Name(name) => {

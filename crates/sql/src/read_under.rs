@@ -8,7 +8,7 @@ use crate::settings::{Place, Target, targets_in_code};
 /// analysed, and functions that PostgreSQL takes for immutable are computed when it is planned. Functions keep such plans
 /// in the server process, until DISCARD PLANS. Left out are search_path and the role, for which PostgreSQL looks whenever
 /// it uses a plan, and the settings that matter only to the lexer, whose result no DISCARD PLANS discards.
-pub const READ_UNDER: [&str; 10] = [
+pub const READ_UNDER: [&str; 12] = [
     "array_nulls",
     "bytea_output",
     "datestyle",
@@ -17,7 +17,9 @@ pub const READ_UNDER: [&str; 10] = [
     "lc_monetary",
     "quote_all_identifiers",
     "timezone",
+    "timezone_abbreviations",
     "transform_null_equals",
+    "xmlbinary",
     "xmloption",
 ];
 
@@ -45,7 +47,6 @@ pub(crate) fn configures_reading(text: &[u8]) -> bool {
     set_config_arguments(text).any(|argument| match argument {
         Argument::Literal(name) => is_read_under(&name),
         Argument::Parameter(_) | Argument::Name(_) | Argument::Untold | Argument::Local => true,
-        Argument::LocalCustom => false,
     })
 }
 
@@ -57,8 +58,41 @@ pub(crate) fn sets_reading(code: &[u8]) -> bool {
     })
 }
 
-/// Whether a function with this source may keep a plan whose result depends on [`READ_UNDER`]: it contains a literal, a
-/// comparison with NULL, XML, a number with binary fractions, or `quote_ident`.
+/// Functions and words of the grammar before a parenthesis that make no constant that depends on [`READ_UNDER`].
+const PLAIN_CALLS: [&str; 28] = [
+    "now",
+    "clock_timestamp",
+    "statement_timestamp",
+    "transaction_timestamp",
+    "count",
+    "sum",
+    "min",
+    "max",
+    "coalesce",
+    "nullif",
+    "greatest",
+    "least",
+    "exists",
+    "in",
+    "any",
+    "all",
+    "and",
+    "or",
+    "not",
+    "values",
+    "when",
+    "then",
+    "if",
+    "elsif",
+    "where",
+    "on",
+    "as",
+    "return",
+];
+
+/// Whether a function with this source may keep a plan whose result depends on [`READ_UNDER`]. It does not if it contains
+/// no literal, no cast, no concatenation, no comparison with NULL, no number with binary fractions, and calls only
+/// [`PLAIN_CALLS`]: PostgreSQL computes immutable functions when it makes the plan.
 pub fn reads_constants(source: &[u8]) -> bool {
     if source.contains(&b'\'') {
         return true;
@@ -66,9 +100,12 @@ pub fn reads_constants(source: &[u8]) -> bool {
     let mut last = Token::Byte(b';');
     for token in Lexer::new(source) {
         let compares_null = |one: &Token<'_>, other: &Token<'_>| one.is("null") && *other == Token::Byte(b'=');
+        let doubled = |byte| token == Token::Byte(byte) && last == token;
+        let is_call = token == Token::Byte(b'(') && is_called(last);
         match token {
             Token::Text(_) | Token::Unterminated => return true,
             Token::Word(word) if is_suspicious(word) => return true,
+            _ if is_call || doubled(b':') || doubled(b'|') => return true,
             _ if compares_null(&token, &last) || compares_null(&last, &token) => return true,
             _ => last = token,
         }
@@ -76,10 +113,19 @@ pub fn reads_constants(source: &[u8]) -> bool {
     false
 }
 
-/// Whether this word is a part of the name of an XML function, of a type with binary fractions, or of a function whose
-/// result depends on `quote_all_identifiers`.
+/// Whether the word before a parenthesis is a function that is not among [`PLAIN_CALLS`]. `= (null)` is a comparison with
+/// NULL.
+fn is_called(before: Token<'_>) -> bool {
+    match before {
+        Token::Word(_) => !PLAIN_CALLS.iter().any(|plain| before.is(plain)),
+        Token::Quoted(_) | Token::UnicodeQuoted(_) | Token::Byte(b'=') => true,
+        _ => false,
+    }
+}
+
+/// Whether this word is a part of the name of an XML function, of a cast, or of a type with binary fractions.
 fn is_suspicious(word: &[u8]) -> bool {
-    let parts: [&[u8]; 5] = [b"xml", b"float", b"double", b"real", b"quote_ident"];
+    let parts: [&[u8]; 5] = [b"xml", b"float", b"double", b"real", b"cast"];
     let begins = |part: &[u8]| word.windows(part.len()).any(|w| w.eq_ignore_ascii_case(part));
     parts.into_iter().any(begins)
 }
@@ -109,6 +155,8 @@ mod tests {
             "do $$begin set local bytea_output = escape; end$$",
             "do $$begin execute 'set local ' || x; end$$",
             "explain analyze select set_config('timezone', 'UTC', true)",
+            "explain analyze update pg_settings set setting = 'escape' where name = 'bytea_output'",
+            "set timezone_abbreviations = 'India'",
         ] {
             assert!(effects(text.as_bytes()).intersects(Effects::READING), "{text}");
         }
@@ -165,6 +213,12 @@ mod tests {
             "select xmlparse(document $1)",
             "select (1::float8 / 3)::text",
             "select quote_ident(chr(97))",
+            "select pi()::text",
+            "select concat(pi())",
+            "select a || b",
+            "begin x := sqrt(2); end",
+            "select a = (null)",
+            "select cast(1 as text)",
         ] {
             assert!(reads_constants(source.as_bytes()), "{source}");
         }

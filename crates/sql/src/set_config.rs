@@ -2,7 +2,7 @@
 
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
-use memchr::{memchr, memmem};
+use memchr::memmem;
 
 /// The setting that calls `setseed()` whenever it is set (recording E25). Neither ROLLBACK nor DISCARD ALL takes that back, and
 /// `pg_settings` does not show it.
@@ -21,8 +21,6 @@ pub(crate) enum Argument {
     Untold,
     /// Any expression or name, if the setting ends with its transaction: the third argument is `true`.
     Local,
-    /// The same, of a custom setting: a constant with a dot in it comes first.
-    LocalCustom,
 }
 
 /// The first argument must end within this many bytes after the function's name; otherwise it counts as unknown. So a
@@ -78,10 +76,8 @@ pub(crate) fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument
             _ => return None,
         }
         let local = is_local(lexer.clone());
-        let custom = is_custom(lexer.clone());
         let argument = argument(rest, &mut lexer);
         Some(match argument {
-            Argument::Untold if local && custom => Argument::LocalCustom,
             Argument::Untold | Argument::Name(_) if local => Argument::Local,
             argument => argument,
         })
@@ -107,17 +103,16 @@ pub(crate) fn argument<'a>(text: &'a [u8], lexer: &mut Lexer<'a>) -> Argument {
     let start = (*lexer).position();
     let argument = match lexer.next() {
         Some(Token::Parameter(number)) => Argument::Parameter(number),
-        // Within a constant, quotes are doubled: set_config(''a.b'', ..).
+        // Within a constant, quotes are doubled: set_config(''a.b'', ..). Otherwise an empty constant is the beginning of
+        // an expression: set_config('' || x || '', ..).
         Some(Token::Text([])) => {
             let name = &text[(*lexer).position()..];
-            let Some(end) = memchr(b'\'', name) else {
-                return Argument::Untold;
-            };
-            if !name[end..].starts_with(b"''") {
+            let length = name.iter().take_while(|b| is_part_of_name(**b)).count();
+            if length == 0 || !name[length..].starts_with(b"''") {
                 return Argument::Untold;
             }
-            let name = &name[..end];
-            *lexer = Lexer::new(&text[(*lexer).position() + end + 2..]);
+            let name = &name[..length];
+            *lexer = Lexer::new(&text[(*lexer).position() + length + 2..]);
             Argument::Literal(name.into())
         }
         // With escapes, the name may differ from its spelling.
@@ -150,13 +145,9 @@ pub(crate) fn argument<'a>(text: &'a [u8], lexer: &mut Lexer<'a>) -> Argument {
     }
 }
 
-/// Whether the first argument of a call begins with a constant that looks like a part of a custom setting's name, and
-/// `||`; its parenthesis has been read. In a value that is not text, such as JSON, a constant looks otherwise.
-fn is_custom(mut lexer: Lexer<'_>) -> bool {
-    let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.');
-    let begins = matches!(lexer.next(), Some(Token::Text(text)) if text.contains(&b'.') && text.iter().all(is_part));
-    let bar = Some(Token::Byte(b'|'));
-    begins && lexer.next() == bar && lexer.next() == bar && !lexer.is_ambiguous()
+/// Whether a byte may be a part of the name of a setting that is written without escapes.
+fn is_part_of_name(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$') || b >= 0x80
 }
 
 /// Whether the third argument of a call is the word TRUE; its parenthesis has been read.

@@ -107,7 +107,7 @@ pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effect
         b"discard" => discard(lexer),
         b"create" => create(lexer),
         b"declare" => declare(lexer, found),
-        b"explain" => explain(lexer),
+        b"explain" => explain(lexer, found),
         b"prepare" => prepare(lexer, found),
         b"execute" => Effects::PREPARE,
         b"deallocate" => Effects::PREPARE | Effects::ENDS,
@@ -240,7 +240,7 @@ fn declare(mut lexer: Lexer<'_>, found: Effects) -> Effects {
 }
 
 /// EXPLAIN runs its statement if ANALYZE is among its options.
-fn explain(lexer: Lexer<'_>) -> Effects {
+fn explain(lexer: Lexer<'_>, found: Effects) -> Effects {
     let mut effects = Effects::NONE;
     for token in lexer {
         if token.is("execute") {
@@ -250,6 +250,9 @@ fn explain(lexer: Lexer<'_>) -> Effects {
         } else if token.is("update") {
             // It may update pg_settings. To find out is not worth the cost.
             effects |= Effects::SETTINGS;
+            if found.contains(SETTINGS_VIEW) {
+                effects |= Effects::READING;
+            }
         }
     }
     effects

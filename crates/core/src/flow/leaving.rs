@@ -74,14 +74,14 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Runs server_reset_query.
-    pub(crate) fn reset(&mut self, now: Time) {
+    /// Runs server_reset_query; `seed` chooses what random() returns afterwards.
+    pub(crate) fn reset(&mut self, now: Time, seed: u32) {
         let Some(query) = self.shared.settings.server_reset_query.clone() else {
             return;
         };
         let keeps = self.shared.settings.keeps_sessions && self.server.nature.is_postgresql();
         if keeps && self.pool.settings.mode == PoolMode::Session {
-            self.reset_session(now, &query);
+            self.reset_session(now, &query, seed);
         } else {
             self.internal_query(now, ServerPhase::Resetting, &query);
         }

@@ -93,8 +93,10 @@ impl Pooler {
             return self.close_server(now, server_id, CloseReason::TracesLeft.text());
         }
         if cleanup == Cleanup::Discard {
+            self.shared.state_stats.discards += 1;
+            self.server_mut(server_id).held.temporary_objects(false);
             let seed = self.random.next_u32();
-            return self.at(server_id).discard_session(now, seed);
+            return self.at(server_id).reset_session(now, "DISCARD ALL", seed);
         }
         if cleanup == Cleanup::Settings && shares && !self.is_weak(Weakness::KeepsUnknownSettings) {
             let seed = self.random.next_u32();
@@ -105,7 +107,8 @@ impl Pooler {
         }
         let reset = used_by_clients && !is_console && (session || self.shared.settings.server_reset_query_always);
         if reset && self.shared.settings.server_reset_query.is_some() {
-            self.at(server_id).reset(now);
+            let seed = self.random.next_u32();
+            self.at(server_id).reset(now, seed);
         } else {
             self.server_is_free(now, server_id);
         }

@@ -177,21 +177,10 @@ impl Pooler {
 }
 
 impl ServerSide<'_> {
-    /// Resets the session of a server whose client has left, and asks for the traces that remain.
-    pub(crate) fn reset_session(&mut self, now: Time, query: &str) {
+    /// Resets the session of a server whose client has left, and asks for the traces that remain. random() gets a new
+    /// seed, which DISCARD ALL does not give it.
+    pub(crate) fn reset_session(&mut self, now: Time, query: &str, seed: u32) {
         self.internal_query(now, ServerPhase::Resetting, query);
-        let flushes = self.pool.settings.mode == PoolMode::Session && reports_when_told(self.server);
-        let question = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
-        self.server.session.probe = Some(Box::default());
-        self.asks(To::Probe, |r| r.query(question.as_bytes()));
-    }
-
-    /// The same behind a client whose session has been followed: random() gets a new seed, too, which DISCARD ALL does
-    /// not do.
-    pub(crate) fn discard_session(&mut self, now: Time, seed: u32) {
-        self.shared.state_stats.discards += 1;
-        self.server.held.temporary_objects(false);
-        self.internal_query(now, ServerPhase::Resetting, "DISCARD ALL");
         self.seed_and_ask(seed);
     }
 
@@ -209,9 +198,11 @@ impl ServerSide<'_> {
 
     /// Gives random() a seed that no client knows, and asks for the traces that remain.
     fn seed_and_ask(&mut self, seed: u32) {
-        self.server.session.probe = Some(Box::default());
+        let flushes = self.pool.settings.mode == PoolMode::Session && reports_when_told(self.server);
+        let remains = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
         let seed = f64::from(seed) / f64::from(u32::MAX);
-        let question = format!("SELECT pg_catalog.setseed({seed:.10}); {REMAINS}");
+        let question = format!("SELECT pg_catalog.setseed({seed:.10}); {remains}");
+        self.server.session.probe = Some(Box::default());
         self.asks(To::Probe, |r| r.query(question.as_bytes()));
     }
 

@@ -71,10 +71,13 @@ impl ServerSide<'_> {
     /// once behind the probe, on the same server, and must not get what another client's call has left.
     pub(crate) fn discard_plans_with_probe(&mut self) {
         let session = &self.server.session;
-        if session.cleanup != Cleanup::Plans || self.server.link.is_none() || !self.functions_may_keep_plans() {
+        if session.cleanup < Cleanup::Plans || self.server.link.is_none() || !self.functions_may_keep_plans() {
             return;
         }
-        self.server.session.cleanup = Cleanup::Nothing;
+        // Any other cleanup is still to be done when the client gives the server back.
+        if session.cleanup == Cleanup::Plans {
+            self.server.session.cleanup = Cleanup::Nothing;
+        }
         let statement = self.shared.internal.discard_plans.clone();
         self.probe_with(&statement, &[]);
         self.plans_are_discarded();

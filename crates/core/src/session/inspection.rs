@@ -170,10 +170,7 @@ impl Exchange<'_> {
 
     /// What matters to other clients in session pooling: traces that no reset removes, and definitions.
     fn note_in_session_pool(&mut self, effects: Effects, text: &[u8]) {
-        let names_setting = effects.intersects(Effects::SETTINGS) && !pgweir_sql::setting_parameters(text).is_empty();
-        // The values of parameters are not read.
-        let untold = if names_setting { Effects::UNTOLD } else { Effects::NONE };
-        self.to().note_traces(effects | untold);
+        self.to().note_traces(effects);
         if effects.intersects(Effects::DEFINES) {
             self.defines(text);
         }

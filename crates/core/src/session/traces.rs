@@ -10,8 +10,6 @@ use pgweir_sql::Effects;
 /// Effects that DISCARD ALL does not undo, nor any other statement.
 const LEAVE_TRACES: Effects = Effects::LOAD
     .union(Effects::SEED)
-    .union(Effects::MAY_SEED)
-    .union(Effects::UNTOLD)
     .union(Effects::SERVER_BOUND)
     .union(Effects::NATIVE);
 

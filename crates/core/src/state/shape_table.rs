@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Settings that change how the text of a statement is parsed, or what constants are made of it when it is planned
 /// (tests/e2e/test_attack_plans.py).
-const CHANGE_PARSING: [&str; 14] = [
+const CHANGE_PARSING: [&str; 16] = [
     "array_nulls",
     "backslash_quote",
     "bytea_output",
@@ -21,7 +21,9 @@ const CHANGE_PARSING: [&str; 14] = [
     "search_path",
     "standard_conforming_strings",
     "TimeZone",
+    "timezone_abbreviations",
     "transform_null_equals",
+    "xmlbinary",
     "xmloption",
 ];
 

@@ -194,7 +194,7 @@ UNION ALL SELECT 's', p.oid, pg_catalog.split_part(c.setting, '=', 1)::pg_catalo
     FROM pg_catalog.pg_proc p, LATERAL pg_catalog.unnest(p.proconfig) c(setting) WHERE p.oid >= 16384 AND c.setting ~* \
     '^(search_path=.*pg_temp|standard_conforming_strings=(?!on$)|(role|session_authorization|client_encoding|seed\
         |array_nulls|bytea_output|datestyle|extra_float_digits|intervalstyle|lc_monetary|quote_all_identifiers|timezone\
-        |transform_null_equals|xmloption)=)' \
+        |timezone_abbreviations|transform_null_equals|xmlbinary|xmloption)=)' \
 UNION ALL SELECT 'p', 0::pg_catalog.oid, NULL::pg_catalog.name, 0 WHERE EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s, \
         LATERAL pg_catalog.unnest(s.setconfig) c(setting) WHERE c.setting ~* '^search_path=.*pg_temp') \
     OR (SELECT g.reset_val FROM pg_catalog.pg_settings g WHERE g.name = 'search_path') ~* 'pg_temp' \

@@ -145,14 +145,19 @@ impl Rig {
 impl Rig {
     /// The server was told DISCARD ALL, a new seed for random(), and the question for a temporary schema.
     pub fn is_told_to_discard(&mut self, server: ServerId) {
+        self.is_told_to_discard_and(server, "");
+    }
+
+    /// The same, with these words behind the question.
+    pub fn is_told_to_discard_and(&mut self, server: ServerId, behind: &str) {
         let told = self.told(server);
         let [discards, asks] = &told[..] else {
             panic!("{told:?}")
         };
         assert_eq!(discards, "Query DISCARD ALL");
-        let question = "); SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
+        let question = format!("); SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0{behind}");
         assert!(
-            asks.starts_with("Query SELECT pg_catalog.setseed(0.") && asks.ends_with(question),
+            asks.starts_with("Query SELECT pg_catalog.setseed(0.") && asks.ends_with(&question),
             "{asks}"
         );
     }

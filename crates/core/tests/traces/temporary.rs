@@ -3,9 +3,6 @@
 use crate::rig::{EMPTIED, NOTHING, Rig, Session, TEMPORARY};
 use pgweir_core::{ClientId, ServerId};
 
-/// The question after DISCARD ALL in session pooling.
-pub const REMAINS: &str = "Query SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
-
 pub fn pool_of(size: u32) -> Rig {
     Rig::new(&format!("default_pool_size = {size}\ndeferred_begin = 1"))
 }

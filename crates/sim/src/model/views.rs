@@ -94,7 +94,13 @@ pub(super) fn question(text: &str) -> Option<Statement> {
         RESET_SETTINGS => Some(Statement::ResetSettings),
         _ if text.starts_with(CATALOG[0]) => Some(Statement::Objects),
         _ if text.starts_with(CATALOG[1]) => Some(Statement::Sources),
-        _ if text.starts_with(SEEDS) && text.ends_with(REMAINS) => Some(Statement::Remains { seeds: true }),
+        _ if text.starts_with(SEEDS)
+            && [REMAINS, REMAINS_FLUSHED]
+                .iter()
+                .any(|question| text.ends_with(question)) =>
+        {
+            Some(Statement::Remains { seeds: true })
+        }
         REMAINS | REMAINS_FLUSHED => Some(Statement::Remains { seeds: false }),
         MADE => Some(Statement::Made),
         CHANNELS => Some(Statement::Channels),

@@ -68,7 +68,22 @@ fn settings() {
             "select set_config('{\"a.b\":1}' || x ->> 'a.b', '0.5', true)",
             Effects::SETTINGS | Effects::UNTOLD,
         ),
-        ("select set_config('a.' || x, '0.5', true)", Effects::SETTINGS),
+        (
+            "select set_config('a.' || x, '0.5', true)",
+            Effects::SETTINGS | Effects::MAY_SEED,
+        ),
+        (
+            "select set_config('1.5' || '[\"seed\"]'::jsonb ->> 1, '0.5', true)",
+            Effects::SETTINGS | Effects::UNTOLD,
+        ),
+        (
+            "select set_config('' || $$seed$$ || '', '0.5', true)",
+            Effects::SETTINGS | Effects::MAY_SEED,
+        ),
+        (
+            "select set_config('' || $$app$$ || chr(46) || $$x$$ || '', '0.5', false)",
+            Effects::SETTINGS | Effects::UNTOLD,
+        ),
     ]);
     let all = effects(b"discard all");
     assert!(all.contains(both | Effects::ENDS | Effects::PREPARE | Effects::LISTEN));
