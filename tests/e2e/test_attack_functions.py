@@ -61,6 +61,11 @@ ATTACKS = {
     "json": (["select set_config(key, value, false) from json_each_text('{\"af.x\": \"attacker\"}')"], MINE),
     "lower": (["select set_config(lower('AF.X'), 'attacker', false)"], MINE),
     "concatenated": (["select set_config('af' || '.' || 'x', 'attacker', false)"], MINE),
+    "execute-behind-a-call": (["prepare p(text) as select set_config($1, 'attacker', false)",
+                               "select length('a.b'); execute p('af.x')"], MINE),
+    "execute-twice": (["prepare p(text) as select set_config($1, 'attacker', false)",
+                       "execute p('af.y'); execute p('af.x')"], MINE),
+    "execute-continued": (["prepare p(text) as select set_config($1, 'attacker', false)", "execute p('af.'\n'x')"], MINE),
     "between-empty-constants": (["select set_config('' || $$af$$ || chr(46) || $$x$$ || '', 'attacker', false)"], MINE),
     "between-empty-constants-in-code": (
         ["do $f$begin perform set_config('' || $$af$$ || chr(46) || $$x$$ || '', 'attacker', false); end$f$"], MINE),

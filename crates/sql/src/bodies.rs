@@ -197,9 +197,13 @@ fn dynamic_read(language: Language, body: &[u8], backslashes: bool) -> Option<Ef
                 .peek()
                 .is_some_and(|t| t == Token::Byte(b';') || ["into", "using", "loop"].iter().any(|word| t.is(word)));
             // With escapes or doubled quotes, the text may differ from its spelling.
-            let plain = !text.is_empty() && !text.contains(&b'\\') && !text.contains(&b'\'');
+            let is_block = words(text).any(|word| word.eq_ignore_ascii_case(b"do"));
+            let plain = !text.is_empty() && !text.contains(&b'\\') && !text.contains(&b'\'') && !is_block;
+            if !ends || !plain {
+                return None;
+            }
             let of_text = effects(text);
-            if !ends || !plain || of_text.contains(Effects::ALL) {
+            if of_text.contains(Effects::ALL) {
                 return None;
             }
             found |= of_text | Effects::CODE;
@@ -213,7 +217,12 @@ fn effects_of_plpgsql(body: &[u8]) -> Effects {
     let mut effects = found.public();
     for backslashes in readings(body) {
         let all_seen = each_command(body, backslashes, |statement| {
-            effects |= effects_of_verb(statement, backslashes, found);
+            // A DO within code is not followed, or the work would double with each level.
+            let is_block = Lexer::with_backslashes(statement, backslashes).accept("do");
+            effects |= match is_block {
+                true => calls::UNREAD,
+                false => effects_of_verb(statement, backslashes, found),
+            };
         });
         if !all_seen {
             effects |= calls::UNREAD;

@@ -9,6 +9,7 @@ use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names;
 use memchr::{memchr_iter, memmem, memrchr};
+use std::collections::BTreeSet;
 
 /// The effects of unread code. No server can tell afterwards which seed and which custom settings it has made.
 pub const UNREAD: Effects = Effects::CODE
@@ -56,7 +57,7 @@ const QUERIES: [&str; 8] = [
 /// parenthesis. The text contains no `U&"`. `false` proves nothing.
 pub(crate) fn surely_harmless(text: &[u8]) -> bool {
     memchr_iter(b'(', text).all(|at| {
-        let (before, lines) = without_space(&text[..at]);
+        let (before, mut lines) = without_space(&text[..at]);
         let harmless = match before.last() {
             Some(b'"') => behind_into(before),
             // The end of a comment, or white space that only some versions know.
@@ -68,7 +69,8 @@ pub(crate) fn surely_harmless(text: &[u8]) -> bool {
                     _ if known == Known::NOTHING => behind_into(before),
                     Some(b'.' | b'/' | 0x0b) => false,
                     Some(b' ' | b'\n' | b'\t' | b'\r' | 0x0c) => {
-                        let (rest, _) = without_space(rest);
+                        let (rest, more_lines) = without_space(rest);
+                        lines |= more_lines;
                         !matches!(rest.last(), Some(b'.' | b'/' | 0x0b))
                     }
                     _ => true,
@@ -338,15 +340,12 @@ fn is_query_s(mut lexer: Lexer<'_>) -> bool {
 }
 
 /// The names of the routines that a text surely calls, as the catalog holds them, each once.
-pub fn called(text: &[u8]) -> Vec<Box<[u8]>> {
-    let mut names = Vec::new();
+pub fn called(text: &[u8]) -> BTreeSet<Box<[u8]>> {
+    let mut names = BTreeSet::new();
     for backslashes in [false, true] {
         each_foreign(text, backslashes, |_, foreign| {
-            if foreign.is_call
-                && let Some(name) = foreign.name
-                && !names.contains(&name)
-            {
-                names.push(name);
+            if foreign.is_call {
+                names.extend(foreign.name);
             }
         });
     }

@@ -138,7 +138,9 @@ impl KnownNames {
             let known = self.words.get(&*word.to_ascii_lowercase());
             known.is_some_and(|mention| mention.read.intersects(Effects::PASSES))
         });
-        passed.untold |= calls == 0 || mentions.count() > calls || text.contains(&b'\\');
+        let has = |notation: &[u8]| memchr::memmem::find(text, notation).is_some();
+        let named = has(b"=>") || has(b":=");
+        passed.untold |= named || calls == 0 || mentions.count() > calls || text.contains(&b'\\');
         passed
     }
 
@@ -190,19 +192,14 @@ impl KnownNames {
             while at < text.len() && is_word_byte(text[at]) {
                 at += 1;
             }
-            let word = &text[start..at.min(start + WORD_BYTES_MAX)];
-            let first = usize::from(b.to_ascii_lowercase());
-            if self.lengths[first] & (1 << word.len()) != 0 {
-                let mut folded = [0; WORD_BYTES_MAX];
-                let folded = &mut folded[..word.len()];
-                folded.copy_from_slice(word);
-                folded.make_ascii_lowercase();
-                if let Some(mention) = self.words.get(&*folded) {
-                    found.read |= mention.read;
-                    found.written |= mention.written;
+            self.look_up(&text[start..at], &mut found);
+            if text[start..at].contains(&b'$') {
+                // The signs may be those of dollar quotes.
+                for part in text[start..at].split(|b| *b == b'$').filter(|part| !part.is_empty()) {
+                    self.look_up(part, &mut found);
                 }
             }
-            if first == usize::from(b'u') && word.len() == 1 && text[at..].starts_with(b"&\"") {
+            if matches!(b, b'u' | b'U') && at - start == 1 && text[at..].starts_with(b"&\"") {
                 // The letters are written as escapes, so the text may contain any name.
                 found.read |= self.all;
             }
@@ -213,6 +210,23 @@ impl KnownNames {
         }
         let writes = found.read.contains(WRITES);
         (if writes { found.read | found.written } else { found.read }).public()
+    }
+
+    /// Adds the effects of a word.
+    #[inline]
+    fn look_up(&self, word: &[u8], found: &mut Mention) {
+        let word = &word[..word.len().min(WORD_BYTES_MAX)];
+        if self.lengths[usize::from(word[0].to_ascii_lowercase())] & (1 << word.len()) == 0 {
+            return;
+        }
+        let mut folded = [0; WORD_BYTES_MAX];
+        let folded = &mut folded[..word.len()];
+        folded.copy_from_slice(word);
+        folded.make_ascii_lowercase();
+        if let Some(mention) = self.words.get(&*folded) {
+            found.read |= mention.read;
+            found.written |= mention.written;
+        }
     }
 }
 
@@ -261,9 +275,14 @@ fn is_word_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b == b'$'
 }
 
-/// The ASCII words of a text, as written, cut as identifiers are.
+/// The ASCII words of a text, as written, cut as identifiers are. The parts of a word with dollar signs are words, too:
+/// the signs may be those of dollar quotes.
 pub fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| !is_word_byte(*b))
+        .flat_map(|word| {
+            let parts = if word.contains(&b'$') { word } else { b"" };
+            std::iter::once(word).chain(parts.split(|b| *b == b'$'))
+        })
         .filter(|word| !word.is_empty())
         .map(|word| &word[..word.len().min(WORD_BYTES_MAX)])
 }

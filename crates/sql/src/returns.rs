@@ -1,5 +1,6 @@
 //! Settings that a text resets to their startup values.
 
+use crate::lexer::{Lexer, Token};
 use crate::{Effects, Statement};
 
 /// The settings that a statement resets to their startup values.
@@ -79,10 +80,8 @@ const CHANGES_MAX: usize = 64;
 
 /// Whether the last word of a SET is DEFAULT or LOCAL.
 fn ends_with_default(text: &[u8]) -> bool {
-    let text = text.trim_ascii_end();
-    let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
-    let word = text.rsplit(|b| !b.is_ascii_alphabetic()).next().unwrap_or_default();
-    word.eq_ignore_ascii_case(b"default") || word.eq_ignore_ascii_case(b"local")
+    let last = Lexer::new(text).filter(|token| *token != Token::Byte(b';')).last();
+    last.is_some_and(|token| token.is("default") || token.is("local"))
 }
 
 #[cfg(test)]
@@ -101,6 +100,13 @@ mod tests {
         );
         assert_eq!(of("set time zone local"), Some(Returns::One(b"timezone"[..].into())));
         assert_eq!(of("set timezone to 'default'"), None);
+        assert_eq!(of("set search_path = tenant_default"), None);
+        assert_eq!(of("set search_path = \"default\""), None);
+        assert_eq!(of("set search_path = b -- default"), None);
+        assert_eq!(
+            of("set timezone to default -- x"),
+            Some(Returns::One(b"timezone"[..].into()))
+        );
         assert_eq!(of("select 1"), None);
     }
 

@@ -36,18 +36,31 @@ impl SearchPath {
     pub fn of(text: &[u8]) -> Self {
         let lower = text.to_ascii_lowercase();
         let has = |word: &[u8]| memmem::find(&lower, word).is_some();
+        if has(b"pg_settings") && has(b"update") {
+            return SearchPath::Computed;
+        }
         let names_call = has(b"set_config");
         // If the name of a setting is not a constant, it may be this one.
         if !names_call && !has(b"search_path") && !has(b"schema") {
             return SearchPath::Shown;
         }
-        if memchr::memchr(b'\\', text).is_some() || has(b"u&") {
+        if memchr::memchr(b'\\', text).is_some() || has(b"u&") || has_continued_constant(text) {
             return SearchPath::Computed;
         }
         let name = b"set_config";
         let calls = memmem::find_iter(&lower, name).map(|at| value_of_call(&text[at + name.len()..]));
         calls.max().unwrap_or(SearchPath::Shown)
     }
+}
+
+/// Whether some constant goes on in another line: PostgreSQL joins the parts.
+fn has_continued_constant(text: &[u8]) -> bool {
+    let mut last = Token::Number;
+    Lexer::new(text).any(|token| {
+        let continues = matches!((last, token), (Token::Text(_), Token::Text(_)));
+        last = token;
+        continues
+    })
 }
 
 fn names_temporary(values: &[u8]) -> bool {
@@ -100,6 +113,12 @@ mod tests {
             ("set local search_path = e'pg\\x5ftemp'", Computed),
             ("set local search_path = U&\"pg!005ftemp\" uescape '!'", Computed),
             ("set schema 'pg\\137temp'", Computed),
+            ("set local search_path = 'pg_'\n'temp'", Computed),
+            ("set schema 'pg_' -- x\n 'temp'", Computed),
+            (
+                "update pg_settings set setting = 'pg_' || 'temp' where name = 'search_' || 'path'",
+                Computed,
+            ),
             ("select set_config('search_path', 'pg' || '_temp', true)", Computed),
             ("select set_config('SEARCH_PATH', $1 || '_temp', true)", Computed),
             ("select set_config('search' || '_path', 'x', true)", Computed),

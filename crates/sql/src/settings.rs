@@ -109,26 +109,44 @@ pub fn is_hidden(name: &str) -> bool {
 }
 
 /// The constants among the arguments of an EXECUTE that look like names of custom settings, in lower case; `None` if
-/// some argument is not a constant.
+/// the text is anything but one EXECUTE, or some argument is not a constant.
 pub fn constant_arguments(text: &[u8]) -> Option<Vec<Box<str>>> {
     let mut lexer = Lexer::new(text);
     let mut names = Vec::new();
-    lexer.by_ref().find(|token| *token == Token::Byte(b'('))?;
+    lexer.accept("execute").then_some(())?;
+    lexer.next()?.identifier()?;
+    if lexer.next()? != Token::Byte(b'(') {
+        return None;
+    }
     loop {
         lexer.skip_space();
         let start = lexer.position();
-        match lexer.next()? {
+        let mut token = lexer.next()?;
+        if token == Token::Byte(b'-') {
+            token = lexer.next().filter(|token| *token == Token::Number)?;
+        }
+        match token {
             Token::Text(value) => {
                 let plain = matches!(text[start], b'\'' | b'$') && !value.contains(&b'\\') && !value.contains(&b'\'');
                 let value = std::str::from_utf8(value).ok().filter(|_| plain)?;
                 add_hidden(&mut names, value.to_ascii_lowercase().as_bytes());
             }
-            Token::Number | Token::Byte(b',' | b'-') => {}
+            Token::Number => {}
             token if ["null", "true", "false"].iter().any(|word| token.is(word)) => {}
-            Token::Byte(b')') => return lexer.next().is_none_or(|t| t == Token::Byte(b';')).then_some(names),
+            _ => return None,
+        }
+        match lexer.next()? {
+            Token::Byte(b',') => {}
+            Token::Byte(b')') => break,
+            // Two constants behind each other are one.
             _ => return None,
         }
     }
+    let ends = match lexer.next() {
+        Some(Token::Byte(b';')) => lexer.next().is_none(),
+        other => other.is_none(),
+    };
+    ends.then_some(names)
 }
 
 /// Reads a SET after its verb, up to the value; `None` if no name can be read.

@@ -81,6 +81,16 @@ fn a_set_that_only_one_reading_of_a_string_shows_is_found() {
 
 #[test]
 fn constants_that_execute_gives_are_read() {
+    for text in [
+        "select length('a.b'); execute p('app.tenant')",
+        "execute p('app.one'); execute p('app.tenant')",
+        "execute p('app.'\n'tenant')",
+        "execute p('a.b') ; select 1",
+        "explain execute p('a.b')",
+        "execute p('a.b', f(1))",
+    ] {
+        assert_eq!(constant_arguments(text.as_bytes()), None, "{text}");
+    }
     let given = |text: &str| constant_arguments(text.as_bytes()).map(|names| names.join(" "));
     assert_eq!(
         given("execute p('App.X', 'attacker', -1.5, null);").as_deref(),

@@ -298,7 +298,6 @@ const SEEN: Effects = Effects::LISTEN
     .union(Effects::CURSORS)
     .union(Effects::TEMPORARY)
     .union(Effects::SETTINGS)
-    .union(Effects::DEFINES)
     .union(Effects::LOCKS);
 
 /// With one quote for each doubled one.

@@ -8,7 +8,7 @@ use crate::catalog::runs::{Kind, Node, Run, pass_on_effects};
 use foldhash::fast::RandomState;
 use pgweir_sql::{Effects, KnownNames, Language, SearchPath};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The most objects, and the most pairs of objects of which one runs the other. In a larger database every statement
 /// counts as code.
@@ -37,7 +37,7 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     /// Whether the catalog contains all these routines.
-    pub(crate) fn knows_all(&self, names: &[Box<[u8]>]) -> bool {
+    pub(crate) fn knows_all(&self, names: &BTreeSet<Box<[u8]>>) -> bool {
         names.iter().all(|name| self.routines.contains(name))
     }
 }

@@ -107,7 +107,9 @@ fn what_calls_a_function_of_postgresql_s_own_that_is_not_harmless_is_told() {
         catalog.names.passed_in(b"select set_ctx('a.b', 'y')").names,
         ["a.b".into()]
     );
-    assert!(catalog.knows_all(&[b"set_ctx"[..].into()]) && !catalog.knows_all(&[b"set_config"[..].into()]));
+    assert!(
+        catalog.knows_all(&[b"set_ctx"[..].into()].into()) && !catalog.knows_all(&[b"set_config"[..].into()].into())
+    );
     assert_eq!(catalog.identity.as_deref(), Some(&b"1795326815.3/5"[..]));
 }
 

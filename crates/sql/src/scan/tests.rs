@@ -305,3 +305,35 @@ fn a_function_called_begin_hides_nothing() {
         Effects::SETTINGS | Effects::DEFINES,
     )]);
 }
+
+/// Guards against work that doubles with each level, and against a stack that overflows.
+#[test]
+fn code_within_code_is_read_one_level_deep() {
+    for (opens, quotes) in [
+        ("do ", "'".repeat(4096)),
+        ("begin execute ", String::new()),
+        ("create function f() returns int language sql as ", "'".repeat(4096)),
+        (
+            "begin create function f() returns int language plpgsql as ",
+            String::new(),
+        ),
+    ] {
+        let levels = 2000;
+        let mut text = quotes;
+        for level in 0..levels {
+            text = format!("{opens}$a{level}${text}$a{level}$");
+        }
+        let text = format!("do $x${text}$x$");
+        assert!(effects(text.as_bytes()).contains(Effects::CODE), "{}", &text[..60]);
+    }
+}
+
+/// Guards against a word that is not seen because a dollar quote touches it.
+#[test]
+fn dollar_quotes_hide_no_word() {
+    let text = "do $x$begin execute $q$create view v as select 1$q$; end$x$";
+    assert!(effects(text.as_bytes()).contains(Effects::DEFINES));
+    let text =
+        "do $x$begin execute $q$create view v as select set_config($w$app.tenant$w$,$w$evil$w$,false)$q$; end$x$";
+    assert!(effects(text.as_bytes()).contains(Effects::DEFINES));
+}
