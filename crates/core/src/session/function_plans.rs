@@ -29,6 +29,7 @@ use crate::state::difference::Change;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
+use pgweir_sql::Effects;
 
 impl ServerSide<'_> {
     /// Whether the server may keep plans of functions from client to client, and their constants depend on settings.
@@ -72,6 +73,15 @@ impl ServerSide<'_> {
     pub(crate) fn discard_plans_with_probe(&mut self) {
         let session = &self.server.session;
         if session.cleanup < Cleanup::Plans || self.server.link.is_none() || !self.functions_may_keep_plans() {
+            return;
+        }
+        // A client whose text was not read keeps its server. Its statements must not be prepared again: the encoding in
+        // which they were parsed may not be known.
+        let about = session
+            .probe
+            .as_ref()
+            .map_or(Effects::NONE, |probe| probe.about.effects);
+        if session.cleanup > Cleanup::Plans && about.contains(pgweir_sql::UNREAD) {
             return;
         }
         // Any other cleanup is still to be done when the client gives the server back.
