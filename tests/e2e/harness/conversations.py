@@ -154,6 +154,10 @@ class Talk:
             # seen (differences.md, "A statement whose name begins with").
             name = self.dice.choice(NAMES)
         types = self.dice.choice(("", "", "int", "text", "mood")) if values else ""
+        if "a = $" in text and not types:
+            # SQL_TYPES: a server that prepares the statement again after ALTER TABLE infers other types (differences.md,
+            # "A PREPARE that gives no types").
+            types = "int"
         given = f" ({', '.join([types] * len(values))})" if types else ""
         if self.dice.random() < 0.08:
             self.names[NAME_OF_CODE] = (text, values)
