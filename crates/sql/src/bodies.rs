@@ -102,10 +102,11 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
         // An UPDATE within another statement of the body.
         effects |= Effects::SETTINGS | Effects::READING;
     }
-    if read_under::configures_reading(body) || read_under::sets_reading(body) {
+    if read_under::sets_reading(body) {
         effects |= Effects::READING;
     }
-    effects |= set_config::seeding(body);
+    // Whether the caller can tell the name of a setting is decided below.
+    effects |= set_config::effects(body).without(Effects::UNTOLD);
     if language != Language::SqlStandard {
         effects |= definitions::effects_of_body(body, calls);
     }

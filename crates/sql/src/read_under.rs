@@ -1,7 +1,6 @@
 //! Settings under which constants are read, and texts that may change them.
 
 use crate::lexer::{Lexer, Token};
-use crate::set_config::{Argument, set_config_arguments};
 use crate::settings::{Place, Target, targets_in_code};
 
 /// Settings under which constants are read, in lower case: a literal is converted to its type when its statement is
@@ -40,14 +39,6 @@ pub fn is_read_under(name: &[u8]) -> bool {
     READ_UNDER
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
-}
-
-/// Whether some `set_config()` of this text may change one of [`READ_UNDER`].
-pub(crate) fn configures_reading(text: &[u8]) -> bool {
-    set_config_arguments(text).any(|argument| match argument {
-        Argument::Literal(name) => is_read_under(&name),
-        Argument::Parameter(_) | Argument::Name(_) | Argument::Untold | Argument::Local => true,
-    })
 }
 
 /// Whether some SET or RESET of a piece of code may change one of [`READ_UNDER`].

@@ -6,7 +6,6 @@ use crate::effects::Effects;
 use crate::lexer::Lexer;
 use crate::names::{self, PG_TEMP, SETTINGS_VIEW, TEMP_WORD};
 use crate::prefilter::is_harmless;
-use crate::read_under;
 use crate::set_config;
 use crate::signals::is_signal;
 use crate::split::Statements;
@@ -86,13 +85,7 @@ fn effects_of_statements(text: &[u8]) -> Effects {
     let single = memchr::memchr(b';', text).is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
     let mut effects = Effects::NONE;
     if found.intersects(Effects::SETTINGS) {
-        effects |= set_config::seeding(text);
-        if set_config::is_untold(text) {
-            effects |= Effects::UNTOLD;
-        }
-        if read_under::configures_reading(text) {
-            effects |= Effects::READING;
-        }
+        effects |= set_config::effects(text);
     }
     let calls = calls::effects_of_both(text);
     effects |= calls;

@@ -2,10 +2,11 @@
 
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
+use crate::read_under::is_read_under;
 use memchr::memmem;
 
-/// The setting that calls `setseed()` whenever it is set (recording E25). Neither ROLLBACK nor DISCARD ALL takes that back, and
-/// `pg_settings` does not show it.
+/// The setting that calls `setseed()` whenever it is set (recording E25). Neither ROLLBACK nor DISCARD ALL takes that
+/// back, and `pg_settings` does not show it.
 pub const SEED: &[u8] = b"seed";
 
 /// The first argument of a `set_config()`.
@@ -39,22 +40,18 @@ pub fn setting_parameters(text: &[u8]) -> Vec<u16> {
     numbers
 }
 
-/// Whether some `set_config()` of this text changes a setting of the session, and its name is neither a constant nor a
-/// parameter.
-pub(crate) fn is_untold(text: &[u8]) -> bool {
-    set_config_arguments(text).any(|argument| matches!(argument, Argument::Untold | Argument::Name(_)))
-}
-
-/// How the `set_config()` of a text may seed `random()`.
-pub(crate) fn seeding(text: &[u8]) -> Effects {
-    set_config_arguments(text).fold(Effects::NONE, |effects, argument| {
-        effects
-            | match argument {
-                Argument::Literal(name) if name.eq_ignore_ascii_case(SEED) => Effects::SEED,
-                Argument::Local => Effects::MAY_SEED,
-                _ => Effects::NONE,
-            }
-    })
+/// What the calls of `set_config()` in this text may do beyond what their name shows: seed `random()`, change how
+/// constants are read, and set a setting of the session whose name is neither a constant nor a parameter.
+pub(crate) fn effects(text: &[u8]) -> Effects {
+    let of = |argument| match argument {
+        Argument::Literal(name) if name.eq_ignore_ascii_case(SEED) => Effects::SEED,
+        Argument::Literal(name) if is_read_under(&name) => Effects::READING,
+        Argument::Literal(_) => Effects::NONE,
+        Argument::Parameter(_) => Effects::READING,
+        Argument::Name(_) | Argument::Untold => Effects::READING | Effects::UNTOLD,
+        Argument::Local => Effects::READING | Effects::MAY_SEED,
+    };
+    set_config_arguments(text).fold(Effects::NONE, |effects, argument| effects | of(argument))
 }
 
 /// The first arguments of all `set_config()` in a text.
@@ -197,7 +194,7 @@ mod tests {
     /// Where backslashes escape, the third argument is another one.
     #[test]
     fn an_argument_that_only_one_reading_shows_does_not_make_the_setting_local() {
-        let untold = |text: &str| is_untold(text.as_bytes());
+        let untold = |text: &str| effects(text.as_bytes()).contains(Effects::UNTOLD);
         assert!(!untold("select set_config('a' || '.b', 'c', true)"));
         assert!(untold(r"select set_config('a' || '.b', 'c\', true) --', false)"));
     }
