@@ -18,7 +18,7 @@ use crate::pooler::Pooler;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{AfterCancel, ServerPhase};
 use hmac::{Hmac, KeyInit, Mac};
 use pgweir_wire::CancelKey;
 use pgweir_wire::write::ErrorText;
@@ -216,7 +216,8 @@ impl Pooler {
             return;
         };
         match server.phase {
-            ServerPhase::CancelPending => self.server_is_free(now, server_id),
+            ServerPhase::CancelPending(AfterCancel::CleanUp) => self.clean_up(now, server_id),
+            ServerPhase::CancelPending(AfterCancel::Free) => self.server_is_free(now, server_id),
             ServerPhase::Draining => self.drained(now, server_id),
             // Internal requests had to wait for the cancel.
             ServerPhase::Linked => {

@@ -15,7 +15,7 @@ use crate::reply::Reply;
 use crate::session::catalogs::may_read_now;
 use crate::state::pins::Pins;
 use crate::upstream::nature::Nature;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{AfterCancel, ServerPhase};
 use rand_core::RngCore;
 
 impl Reply<'_> {
@@ -60,6 +60,29 @@ impl Pooler {
         self.work_ends(now, server_id);
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         let client_id = server.link.take();
+        // What cleans the session must not be hit by a cancel of what its client did.
+        let must_wait = server.cancels.in_flight > 0;
+        if must_wait {
+            server.phase = ServerPhase::CancelPending(AfterCancel::CleanUp);
+            server.since = now;
+        }
+        if let Some((id, client)) = client_id.and_then(|id| Some((id, self.clients.get_mut(id.0)?))) {
+            client.link = None;
+            client.session.pins = Pins::default();
+            client.session.pinned = None;
+            client.request_time = now;
+            if client.channels.is_some() {
+                self.listen(now, |listening| listening.hear(id));
+            }
+        }
+        if !must_wait {
+            self.clean_up(now, server_id);
+        }
+    }
+
+    /// Cleans the session of a server without a client, if that is necessary, before another client may get it.
+    pub(crate) fn clean_up(&mut self, now: Time, server_id: ServerId) {
+        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
@@ -69,23 +92,12 @@ impl Pooler {
         } else {
             Cleanup::Nothing
         };
-        let mut listens = None;
-        if let Some(client) = client_id.and_then(|c| self.clients.get_mut(c.0)) {
-            client.link = None;
-            client.session.pins = Pins::default();
-            client.session.pinned = None;
-            client.request_time = now;
-            listens = client_id.filter(|_| client.channels.is_some());
-        }
         let leaves_traces = server.session.leaves_traces;
         let is_console = server.nature == Nature::Console;
         let session = pool.settings.mode == PoolMode::Session;
         let used_by_clients = pool.key.kind == PoolKind::Clients;
         let replication = pool.key.kind.is_replication();
         let shares = pool.shares_sessions() && !is_console;
-        if let Some(client_id) = listens {
-            self.listen(now, |listening| listening.hear(client_id));
-        }
         if replication {
             return self.close_server(now, server_id, "replication client was closed");
         }
@@ -125,7 +137,7 @@ impl Pooler {
         debug_assert!(server.link.is_none());
         let pool_id = server.pool;
         if server.cancels.in_flight > 0 {
-            server.phase = ServerPhase::CancelPending;
+            server.phase = ServerPhase::CancelPending(AfterCancel::Free);
             server.since = now;
             return;
         }

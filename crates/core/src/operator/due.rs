@@ -82,9 +82,8 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
             ServerDue::Close("server did not become idle in time")
         }
         ServerPhase::Draining => ServerDue::CancelAgain,
-        ServerPhase::Testing | ServerPhase::CancelPending | ServerPhase::Closing if takes_too_long => {
-            ServerDue::Close("test query timeout")
-        }
+        ServerPhase::Testing | ServerPhase::Closing if takes_too_long => ServerDue::Close("test query timeout"),
+        ServerPhase::CancelPending(_) if takes_too_long => ServerDue::Close("cancel request was not sent in time"),
         _ => ServerDue::Nothing,
     }
 }

@@ -32,8 +32,17 @@ pub(crate) enum ServerPhase {
     Reading,
     /// It was told to end, to make a place under a shared limit; it counts until its backend has ended.
     Closing,
-    /// Clean, but a cancel request is still on its way to it.
-    CancelPending,
+    /// Clean and without a client, but a cancel request is still on its way to it. It must not hit what comes next.
+    CancelPending(AfterCancel),
+}
+
+/// What happens to a server without a client once the cancel requests on their way to it have arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) enum AfterCancel {
+    /// Its session is cleaned, if that is necessary.
+    CleanUp,
+    /// It is clean: another client may get it.
+    Free,
 }
 
 /// How far the examination of a new server has come between its login and its first client.

@@ -3,6 +3,7 @@
 use crate::restorations::confirms;
 use crate::rig::{Rig, error};
 use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus;
 
 #[test]
 fn a_cancel_during_a_restoration_ends_the_request_and_spares_the_restoration() {
@@ -185,4 +186,32 @@ fn a_client_is_ended_by_the_process_id_it_was_told() {
     assert_eq!(rig.told(server), [""; 0]);
     assert!(rig.told(client)[0].contains("57P01"));
     assert!(rig.closed.contains(&client.into()));
+}
+
+/// Guards against a late cancel that makes the cleaning of the session fail, so that the connection is closed.
+#[test]
+fn the_cleaning_of_a_session_waits_for_the_end_of_a_cancel() {
+    let mut rig = Rig::one_server("pool_mode = session");
+    let (id, key) = rig.client_with_key();
+    rig.query(id, "select 1");
+    let server = rig.server_of(id).unwrap();
+    rig.told(server);
+    let by = rig.cancel_request(&key);
+    assert_eq!(rig.cancels.len(), 1);
+    rig.completes(server, "SELECT 1");
+    rig.client_leaves(id);
+    assert_eq!(rig.told(server), [""; 0], "the cancel may still come");
+    rig.cancel_arrives(server);
+    assert!(rig.is_closed(by));
+    rig.is_told_to_discard_and(server, " FROM pg_catalog.pg_stat_force_next_flush()");
+    rig.completes(server, "DISCARD ALL");
+    rig.says(server, |w| {
+        w.data_row(1, [Some(&b"f"[..])]);
+        w.command_complete("SELECT 1");
+        w.ready_for_query(TransactionStatus::Idle);
+    });
+    assert_eq!(rig.told(server), [""; 0], "it is cleaned once");
+    let next = rig.client();
+    rig.query(next, "select 2");
+    assert_eq!(rig.server_of(next), Some(server));
 }

@@ -165,7 +165,7 @@ impl View<'_> {
             | ServerPhase::Reading
             | ServerPhase::Closing => &mut counts.sv_tested,
             ServerPhase::Linked | ServerPhase::Draining | ServerPhase::Listening => &mut counts.sv_active,
-            ServerPhase::CancelPending => &mut counts.sv_being_canceled,
+            ServerPhase::CancelPending(_) => &mut counts.sv_being_canceled,
         }
     }
 

@@ -208,7 +208,7 @@ impl View<'_> {
             | ServerPhase::Reading
             | ServerPhase::Closing => "sv_tested",
             ServerPhase::Linked | ServerPhase::Draining | ServerPhase::Listening => "sv_active",
-            ServerPhase::CancelPending => "sv_being_canceled",
+            ServerPhase::CancelPending(_) => "sv_being_canceled",
         }
     }
 }
