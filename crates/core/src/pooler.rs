@@ -45,9 +45,6 @@ pub struct Surroundings {
     pub open_files_max: u64,
 }
 
-/// Why a connection ends if its client has closed it without Terminate.
-pub(crate) const CLIENT_VANISHED: &str = "client unexpected eof";
-
 /// SCRAM keys kept so that logging in to a server does not cost thousands of hashes each time.
 const SCRAM_KEYS_KEPT_MAX: usize = 1024;
 
@@ -229,7 +226,7 @@ impl Pooler {
 
     /// The client closed its connection, or the connection broke. Its id is no longer valid.
     pub fn handle_client_closed(&mut self, now: Time, client: ClientId) {
-        self.remove_client(now, client, CLIENT_VANISHED);
+        self.client_vanished(now, client);
     }
 
     /// More than [`crate::notify::channels::UNHEARD_BYTES_MAX`] bytes wait for a client to read them. A client that

@@ -40,7 +40,8 @@ pub(crate) struct PoolKey {
 /// Why the last attempt to open a server failed.
 #[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct LoginFailure {
-    pub(crate) sqlstate: String,
+    /// The SQLSTATE, if the server was reached.
+    pub(crate) sqlstate: Option<String>,
     pub(crate) message: String,
     /// The connection could not be opened, or the server said that a later attempt may succeed.
     pub(crate) temporary: bool,
@@ -50,7 +51,7 @@ impl LoginFailure {
     /// A later attempt may succeed.
     pub(crate) fn temporary(message: impl Into<String>) -> LoginFailure {
         LoginFailure {
-            sqlstate: String::new(),
+            sqlstate: None,
             message: message.into(),
             temporary: true,
         }

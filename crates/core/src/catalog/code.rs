@@ -5,6 +5,7 @@
 //! that it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
 
 use crate::catalog::runs::{Kind, Node, Run, pass_on_effects};
+use crate::upstream::entry::AnswerRows;
 use foldhash::fast::RandomState;
 use pgweir_sql::{Effects, KnownNames, Language, SearchPath};
 use std::borrow::Cow;
@@ -83,21 +84,21 @@ fn words_of(kind: Kind) -> &'static [&'static str] {
 
 impl Draft {
     /// Adds a row of one of the two statements of [`crate::statements::catalog_query`]; `false` if it is not valid.
-    pub(crate) fn add_row(&mut self, row: &[Option<&[u8]>]) -> bool {
-        match *row {
-            [Some([kind]), Some(oid), name, Some(of)] if !kind.is_ascii_digit() => match (oid_of(oid), oid_of(of)) {
-                (Some(oid), Some(of)) => self.add_object(*kind, oid, &unescaped(name.unwrap_or_default()), of),
-                _ => false,
-            },
-            [Some(oid), Some([language]), source, names] => match oid_of(oid) {
+    pub(crate) fn add_row(&mut self, rows: AnswerRows, row: &[Option<&[u8]>]) -> bool {
+        match (rows, row) {
+            (AnswerRows::CatalogObject, &[Some([kind]), Some(oid), name, Some(of)]) => {
+                match (oid_of(oid), oid_of(of)) {
+                    (Some(oid), Some(of)) => self.add_object(*kind, oid, &unescaped(name.unwrap_or_default()), of),
+                    _ => false,
+                }
+            }
+            (AnswerRows::CatalogSource, &[Some(oid), Some([language]), source, names]) => match oid_of(oid) {
                 Some(oid) => {
                     let names = unescaped(names.unwrap_or_default());
                     self.add_source(oid, *language, source.map(unescaped).as_deref(), &names)
                 }
                 None => false,
             },
-            // Two columns of a setting: its earlier and its present value.
-            [Some(name), _, _] => oid_of(name).is_none(),
             _ => false,
         }
     }

@@ -1,10 +1,14 @@
 use super::*;
 
+const OBJECT: AnswerRows = AnswerRows::CatalogObject;
+const SOURCE: AnswerRows = AnswerRows::CatalogSource;
+
 pub(super) fn catalog(rows: &[&[&str]]) -> Catalog {
     let mut draft = Draft::default();
     for row in rows {
         let row: Vec<Option<&[u8]>> = row.iter().map(|v| Some(v.as_bytes())).collect();
-        assert!(draft.add_row(&row), "{row:?}");
+        let is_source = row[0].is_some_and(|value| value[0].is_ascii_digit());
+        assert!(draft.add_row(if is_source { SOURCE } else { OBJECT }, &row), "{row:?}");
     }
     draft.finish()
 }
@@ -199,28 +203,25 @@ fn an_object_that_asks_for_the_last_value_of_a_sequence_is_like_currval() {
 #[test]
 fn a_source_too_long_to_come_is_code_and_too_much_source_makes_everything_code() {
     let mut draft = Draft::default();
-    assert!(draft.add_row(&[Some(b"r"), Some(b"1"), Some(b"long_one"), Some(b"0")]));
-    assert!(draft.add_row(&[Some(b"1"), Some(b"p"), None, None]));
+    assert!(draft.add_row(OBJECT, &[Some(b"r"), Some(b"1"), Some(b"long_one"), Some(b"0")]));
+    assert!(draft.add_row(SOURCE, &[Some(b"1"), Some(b"p"), None, None]));
     let catalog = draft.finish();
     assert_eq!(effects(&catalog, "select long_one()"), pgweir_sql::UNREAD);
     let mut draft = Draft::default();
-    assert!(draft.add_row(&[Some(b"r"), Some(b"1"), Some(b"x"), Some(b"0")]));
+    assert!(draft.add_row(OBJECT, &[Some(b"r"), Some(b"1"), Some(b"x"), Some(b"0")]));
     let source = vec![b' '; SOURCE_BYTES_MAX + 1];
-    assert!(draft.add_row(&[Some(b"1"), Some(b"s"), Some(&source), None]));
+    assert!(draft.add_row(SOURCE, &[Some(b"1"), Some(b"s"), Some(&source), None]));
     assert_eq!(effects(&draft.finish(), "select 1"), pgweir_sql::UNREAD);
 }
 
 #[test]
 fn rows_of_another_shape_are_refused() {
     let mut draft = Draft::default();
-    assert!(!draft.add_row(&[]));
-    assert!(!draft.add_row(&[Some(b"?"), Some(b"1"), None, Some(b"0")]));
-    assert!(!draft.add_row(&[Some(b"r"), Some(b"x"), None, Some(b"0")]));
-    assert!(
-        draft.add_row(&[Some(b"lock_timeout"), Some(b"1s"), Some(b"0")]),
-        "of set_config()"
-    );
-    assert!(!draft.add_row(&[Some(b"1"), Some(b"?"), None, None]));
+    assert!(!draft.add_row(OBJECT, &[]));
+    assert!(!draft.add_row(OBJECT, &[Some(b"?"), Some(b"1"), None, Some(b"0")]));
+    assert!(!draft.add_row(OBJECT, &[Some(b"r"), Some(b"x"), None, Some(b"0")]));
+    assert!(!draft.add_row(OBJECT, &[Some(b"lock_timeout"), Some(b"1s"), Some(b"0")]));
+    assert!(!draft.add_row(SOURCE, &[Some(b"1"), Some(b"?"), None, None]));
 }
 
 /// Guards against failed conversions when the client's encoding lacks letters of a source: the rows are ASCII, and the
@@ -254,18 +255,24 @@ fn as_many_functions_of_one_name_as_there_are_tenants_are_understood() {
     for n in 0..2000_u32 {
         let oid = |kind: u32| (16384 + 2 * n + kind).to_string();
         for (kind, name) in [(0, "inner"), (1, "outer")] {
-            assert!(draft.add_row(&[
-                Some(b"r"),
-                Some(oid(kind).as_bytes()),
-                Some(name.as_bytes()),
-                Some(b"0")
-            ]));
+            assert!(draft.add_row(
+                OBJECT,
+                &[
+                    Some(b"r"),
+                    Some(oid(kind).as_bytes()),
+                    Some(name.as_bytes()),
+                    Some(b"0")
+                ]
+            ));
         }
     }
     for n in 0..2000_u32 {
         let oid = |kind: u32| (16384 + 2 * n + kind).to_string();
         for (kind, source) in [(0, "listen x"), (1, "select inner()")] {
-            assert!(draft.add_row(&[Some(oid(kind).as_bytes()), Some(b"s"), Some(source.as_bytes()), None]));
+            assert!(draft.add_row(
+                SOURCE,
+                &[Some(oid(kind).as_bytes()), Some(b"s"), Some(source.as_bytes()), None]
+            ));
         }
     }
     assert!(!draft.too_much);
@@ -282,7 +289,10 @@ fn a_long_chain_of_calls_is_followed() {
     let row = |n: u32| (16384 + n).to_string();
     for n in 0..LONG {
         let name = format!("f{n}");
-        assert!(draft.add_row(&[Some(b"r"), Some(row(n).as_bytes()), Some(name.as_bytes()), Some(b"0")]));
+        assert!(draft.add_row(
+            OBJECT,
+            &[Some(b"r"), Some(row(n).as_bytes()), Some(name.as_bytes()), Some(b"0")]
+        ));
     }
     for n in 0..LONG {
         let source = if n == 0 {
@@ -290,7 +300,10 @@ fn a_long_chain_of_calls_is_followed() {
         } else {
             format!("select f{}()", n - 1)
         };
-        assert!(draft.add_row(&[Some(row(n).as_bytes()), Some(b"s"), Some(source.as_bytes()), None]));
+        assert!(draft.add_row(
+            SOURCE,
+            &[Some(row(n).as_bytes()), Some(b"s"), Some(source.as_bytes()), None]
+        ));
     }
     let catalog = draft.finish();
     assert_eq!(effects(&catalog, &format!("select f{}()", LONG - 1)), Effects::LISTEN);

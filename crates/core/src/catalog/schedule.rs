@@ -3,6 +3,7 @@
 use crate::base::ids::ServerId;
 use crate::base::time::Time;
 use crate::catalog::code::{Catalog, Draft};
+use crate::upstream::entry::AnswerRows;
 use foldhash::fast::RandomState;
 use pgweir_wire::{HEADER_BYTES, backend};
 use std::collections::HashMap;
@@ -80,15 +81,43 @@ pub(crate) struct Reading {
     pub(crate) began: Time,
     pub(crate) draft: Draft,
     pub(crate) rows: u64,
-    /// Why it failed: SQLSTATE, if the server sent one, and message.
-    pub(crate) failed: Option<(Box<str>, Box<str>)>,
+    /// Why it failed; the first reason is kept.
+    pub(crate) failed: Option<Failure>,
+}
+
+/// Why a reading of the catalog has failed.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) enum Failure {
+    /// The server has refused one of the reading's statements.
+    Refused { sqlstate: Box<str>, message: Box<str> },
+    /// A row of the answer was not understood.
+    NotUnderstood,
+    /// The connection to the server was closed. Perhaps that is a consequence of the reading.
+    ServerLost,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Failure::Refused { message, .. } => message,
+            Failure::NotUnderstood => "a row of another shape than expected",
+            Failure::ServerLost => "the server connection was closed",
+        })
+    }
 }
 
 impl Reading {
-    /// The server has refused one of the reading's statements. The first reason is kept.
-    pub(crate) fn fails(&mut self, sqlstate: &[u8], message: &[u8]) {
+    /// The server has refused one of the reading's statements.
+    pub(crate) fn is_refused(&mut self, sqlstate: &[u8], message: &[u8]) {
         let text = |bytes| String::from_utf8_lossy(bytes).into();
-        self.failed.get_or_insert_with(|| (text(sqlstate), text(message)));
+        self.fails(Failure::Refused {
+            sqlstate: text(sqlstate),
+            message: text(message),
+        });
+    }
+
+    pub(crate) fn fails(&mut self, failure: Failure) {
+        self.failed.get_or_insert(failure);
     }
 }
 
@@ -122,11 +151,11 @@ impl Catalogs {
 
 impl Reading {
     /// A complete row of the catalog.
-    pub(crate) fn row(&mut self, message: &[u8]) {
+    pub(crate) fn row(&mut self, rows: AnswerRows, message: &[u8]) {
         self.rows += 1;
-        let understood = backend::data_row(&message[HEADER_BYTES..]).is_ok_and(|row| self.draft.add_row(&row));
+        let understood = backend::data_row(&message[HEADER_BYTES..]).is_ok_and(|row| self.draft.add_row(rows, &row));
         if !understood {
-            self.fails(b"", b"a row of another shape than expected");
+            self.fails(Failure::NotUnderstood);
         }
     }
 }

@@ -26,7 +26,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 /// Why the connection of a CancelRequest is closed.
-pub(crate) const CANCEL_DONE: &str = "cancel request done";
+pub(super) const CANCEL_DONE: &str = "cancel request done";
 
 impl Server {
     /// Whether a cancel is on its way to the server, or waits until the server begins the segment that it is for.
@@ -109,12 +109,11 @@ impl Pooler {
         let at = self.clients.get(id.0).and_then(|client| client.link);
         let closes_early = self.is_weak(Weakness::ClosesCancelEarly);
         let server = at.and_then(|id| self.servers.get_mut(id.0));
-        match server.filter(|s| s.cancel_is_under_way() && !closes_early) {
-            Some(server) => {
-                server.cancels.by.push(by);
-                self.client_mut(by).phase = ClientPhase::Cancelling;
-            }
-            None => self.close_client(now, by, CANCEL_DONE),
+        let under_way = server.filter(|s| s.cancel_is_under_way() && !closes_early);
+        let done = under_way.map(|server| server.cancels.by.push(by)).is_none();
+        self.client_mut(by).phase = ClientPhase::Cancelling;
+        if done {
+            self.close_client(now, by, CANCEL_DONE);
         }
     }
 

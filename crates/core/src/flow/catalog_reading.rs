@@ -5,7 +5,7 @@ use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
-use crate::catalog::schedule::Reading;
+use crate::catalog::schedule::{Failure, Reading};
 use crate::client::Client;
 use crate::pooler::Pooler;
 use crate::server::Server;
@@ -96,7 +96,7 @@ impl Pooler {
         if self.admin.is_ending() {
             return;
         }
-        reading.fails(b"", b"the server connection was closed");
+        reading.fails(Failure::ServerLost);
         self.catalogs().reading_ended(now, pool_id, reading);
     }
 }

@@ -7,8 +7,7 @@ use crate::base::pin_reason::Cleanup;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::flow::cancel::CANCEL_DONE;
-use crate::pooler::{CLIENT_VANISHED, Pooler};
+use crate::pooler::Pooler;
 use crate::server::Server;
 
 impl Pooler {
@@ -59,17 +58,23 @@ impl Pooler {
     pub(crate) fn close_client(&mut self, now: Time, id: ClientId, reason: &str) {
         if self.clients.get(id.0).is_some() {
             self.shared.requests.push_back(Request::Close(id.into()));
-            self.remove_client(now, id, reason);
+            self.log_disconnect(now, id, reason, false);
+            self.remove_client(now, id);
         }
     }
 
+    /// A client has closed its connection, or the connection broke.
+    pub(crate) fn client_vanished(&mut self, now: Time, id: ClientId) {
+        self.log_disconnect(now, id, "client unexpected eof", true);
+        self.remove_client(now, id);
+    }
+
     /// Removes a client whose connection is closed or closing.
-    pub(crate) fn remove_client(&mut self, now: Time, id: ClientId, reason: &str) {
+    fn remove_client(&mut self, now: Time, id: ClientId) {
         if self.clients.get(id.0).is_none() {
             return;
         }
         self.stop_waiting(id);
-        self.log_disconnect(now, id, reason);
         let server = self.clients.get(id.0).and_then(|client| client.link);
         let cleanup = server.map(|server_id| {
             self.charge(now, server_id);
@@ -107,11 +112,12 @@ impl Pooler {
         self.shutdown_progress(now);
     }
 
-    pub(crate) fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str) {
+    /// `vanished`: the pooler did not close the connection.
+    fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str, vanished: bool) {
         let Some(client) = self.clients.get(id.0) else { return };
         // Connections that asked for nothing, and cancel requests that were carried out, are not logged as news.
         let is_news = match client.phase {
-            ClientPhase::Startup => reason != CLIENT_VANISHED && reason != CANCEL_DONE,
+            ClientPhase::Startup => !vanished,
             ClientPhase::Cancelling => false,
             _ => true,
         };

@@ -315,14 +315,14 @@ impl Pooler {
         self.log_pooler_error(id, &failure.message);
         let row = Trouble::ServerUnavailable.row();
         // If no server has sent the error, the client gets PgBouncer's words.
-        let (sqlstate, message, hint) = match failure.sqlstate.is_empty() {
-            true => (
+        let (sqlstate, message, hint) = match &failure.sqlstate {
+            None => (
                 row.sqlstate,
                 failure.cached().message,
                 "The pooler tries again every second while a client waits: see server_down_wait.",
             ),
-            false => (
-                &*failure.sqlstate,
+            Some(sqlstate) => (
+                &**sqlstate,
                 failure.message.clone(),
                 "This is what the server has answered. The pooler tries again after server_login_retry.",
             ),

@@ -176,7 +176,7 @@ impl Reply<'_> {
                 None => Passed::skip_and_release_if(self.server.conversation.queue.is_empty()),
             });
         }
-        if entry.to == To::Probe {
+        if let To::Probe(_) = entry.to {
             return Some(self.probe_answered(entry.expect));
         }
         match entry.ready {

@@ -281,7 +281,7 @@ impl Reply<'_> {
             self.to().restoration_refused(sqlstate, error.fields.message);
             return Passed::Skip;
         }
-        if refused.to == To::Probe {
+        if let To::Probe(_) = refused.to {
             let means_nothing = refused.expect == Expect::Query && self.is_linked();
             if !means_nothing {
                 self.to().probe_failed(&error.fields);

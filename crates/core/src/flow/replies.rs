@@ -220,11 +220,11 @@ impl Reply<'_> {
     fn row(&mut self, bytes: &[u8], piece: &Piece) -> bool {
         let forward = self.is_linked() && forwards(self.server);
         if !forward {
-            if self.server.conversation.queue.probe_in_front() {
+            if let Some(rows) = self.server.conversation.queue.answer_rows() {
                 if !piece.is_whole() && bytes.len() + piece.left as usize <= SEEN_WHOLE_BYTES_MAX {
                     return false;
                 }
-                self.probe_row(bytes);
+                self.answer_row(rows, bytes);
             } else {
                 self.captured_row(bytes, piece.is_whole());
             }
@@ -382,7 +382,7 @@ fn describes(tag: BackendTag) -> bool {
 #[inline]
 fn forwards(server: &Server) -> bool {
     match server.conversation.queue.front() {
-        Some(entry) => !matches!(entry.to, To::Skip | To::Probe | To::Check | To::Swallow),
+        Some(entry) => !matches!(entry.to, To::Skip | To::Probe(_) | To::Check | To::Swallow),
         // Asynchronous messages between requests.
         None => true,
     }

@@ -24,7 +24,7 @@ use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::session::inspection::setting_name;
 use crate::state::shape::{Shape, TEMP_BUFFERS};
-use crate::upstream::entry::To;
+use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Parse};
@@ -203,7 +203,7 @@ impl ServerSide<'_> {
         let seed = f64::from(seed) / f64::from(u32::MAX);
         let question = format!("SELECT pg_catalog.setseed({seed:.10}); {remains}");
         self.server.session.probe = Some(Box::default());
-        self.asks(To::Probe, |r| r.query(question.as_bytes()));
+        self.asks(To::Probe(AnswerRows::TemporarySchema), |r| r.query(question.as_bytes()));
     }
 
     /// Why a server that was reset must not serve another client.

@@ -26,6 +26,7 @@ use crate::notify::channels::{Channels, Notification};
 use crate::notify::commands::{command, number};
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::{Moving, Progress};
+use crate::upstream::entry::AnswerRows;
 
 impl Listening<'_> {
     /// Takes the next step of the move to the listener, if the client is between transactions and its server listens
@@ -74,7 +75,7 @@ impl Listening<'_> {
         if deferrable {
             self.at(server_id).begin_internal();
         }
-        self.at(server_id).probe_with(&statement, &[]);
+        self.at(server_id).probe_with(AnswerRows::Channel, &statement, &[]);
         if deferrable {
             self.at(server_id).commit_internal();
         }

@@ -146,7 +146,7 @@ impl Lookups {
 
     /// A server for auth_query could not be opened. If the database does not exist, this is assumed until `until`.
     pub(crate) fn note_failure(&mut self, pool: &Pool, failure: &LoginFailure, until: Time) {
-        if pool.is_unproven() && failure.sqlstate == NO_SUCH_DATABASE {
+        if pool.is_unproven() && failure.sqlstate.as_deref() == Some(NO_SUCH_DATABASE) {
             self.absent.insert(Box::from(&*pool.key.database), until);
         }
     }

@@ -4,7 +4,7 @@ use crate::base::time::Time;
 use crate::catalog::code::Draft;
 use crate::catalog::schedule::Reading;
 use crate::server_side::ServerSide;
-use crate::upstream::entry::To;
+use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
@@ -63,17 +63,21 @@ impl ServerSide<'_> {
             self.begin_internal();
         }
         for (name, value) in SETTINGS {
-            self.probe_with(&set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
+            self.probe_with(
+                AnswerRows::Ignored,
+                &set,
+                &[Some(name.as_bytes()), Some(value.as_bytes())],
+            );
         }
-        self.probe_with(&objects, &[]);
-        self.probe_with(&sources, &[]);
+        self.probe_with(AnswerRows::CatalogObject, &objects, &[]);
+        self.probe_with(AnswerRows::CatalogSource, &sources, &[]);
         // Until the next reading, their plans would take most of a megabyte of the server's memory.
         self.close_held(&objects);
         self.close_held(&sources);
         if deferrable {
             self.commit_internal();
         }
-        self.asks(To::Probe, |r| r.sync());
+        self.asks(To::Probe(AnswerRows::Ignored), |r| r.sync());
         self.shared.state_stats.catalog_reads += 1;
     }
 }

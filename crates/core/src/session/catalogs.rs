@@ -18,7 +18,7 @@ use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::catalog::code::Draft;
 use crate::catalog::known::Known;
-use crate::catalog::schedule::{PAUSE_MIN, PAUSE_TIMES, Reading, State};
+use crate::catalog::schedule::{Failure, PAUSE_MIN, PAUSE_TIMES, Reading, State};
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::shared::Shared;
@@ -31,13 +31,19 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 /// How long a reading that is due lets waiting clients go first.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// After this many failed readings in a row the next one comes after [`AGE_MAX`]. If the servers were lost meanwhile,
-/// the pooler goes on with the last known catalog.
+/// After this many failed readings in a row the next one comes after [`AGE_MAX`].
 const FAILURES_MAX: u32 = 3;
 
-/// SQLSTATEs, or classes of them, after which another try cannot succeed: no privilege, no such table or function, a
-/// server that is not PostgreSQL.
+/// SQLSTATEs, or classes of them, after which another try cannot succeed soon: no privilege, no such table or function,
+/// a server that is not PostgreSQL. The next reading comes after [`AGE_MAX`].
 const HOPELESS: [&str; 2] = ["42", "0A"];
+
+fn is_hopeless(failure: &Failure) -> bool {
+    match failure {
+        Failure::Refused { sqlstate, .. } => HOPELESS.iter().any(|class| sqlstate.starts_with(class)),
+        Failure::NotUnderstood | Failure::ServerLost => false,
+    }
+}
 
 /// How long a due reading leaves alone a server that its last client claims: see [`crate::session::sequences`].
 const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
@@ -168,30 +174,27 @@ impl CatalogNews<'_> {
                 }
                 self.known(database, reading.draft, reading.rows);
             }
-            Some((sqlstate, message)) => {
-                let hopeless = HOPELESS.iter().any(|class| sqlstate.starts_with(class));
+            Some(failure) => {
                 state.failures += 1;
-                let gives_up = state.failures >= FAILURES_MAX;
-                // A server that was lost may have been lost because of the reading.
-                if hopeless || gives_up && sqlstate.is_empty() {
-                    state.holds = true;
-                } else {
-                    // A client of the same role can cancel readings: nothing is trusted because of that.
-                    state.pause = if gives_up { AGE_MAX } else { state.pause };
-                    state.wants(now);
+                if is_hopeless(&failure) || state.failures >= FAILURES_MAX {
+                    state.pause = AGE_MAX;
                 }
+                state.wants(now);
                 // If the server was lost, that says nothing about its functions, so it is worth a warning only after
-                // the last attempt.
-                let worth_telling = match sqlstate.is_empty() {
-                    true => state.holds,
-                    false => state.failures == 1,
+                // some attempts.
+                let told_at = match failure {
+                    Failure::ServerLost => FAILURES_MAX,
+                    _ => 1,
                 };
-                let level = if worth_telling {
+                let level = if state.failures == told_at {
                     LogLevel::Warning
                 } else {
                     LogLevel::Debug
                 };
-                let text = format!("{database}: cannot tell what functions do to sessions: {message}");
+                let text = format!(
+                    "{database}: cannot tell what functions do to sessions; every transaction will be followed by a \
+                     probe: {failure}"
+                );
                 self.shared.log(level, text);
             }
         }

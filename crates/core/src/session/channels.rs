@@ -4,7 +4,7 @@ use crate::notify::channels::ChannelName;
 use crate::notify::moving::Moving;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::upstream::entry::To;
+use crate::upstream::entry::{AnswerRows, To};
 use pgweir_wire::{HEADER_BYTES, backend};
 
 impl ServerSide<'_> {
@@ -13,7 +13,7 @@ impl ServerSide<'_> {
     pub(crate) fn internal_command(&mut self, text: &[u8]) {
         let name = &*self.shared.internal.names.channels;
         let queue = &mut self.server.conversation.queue;
-        queue.ask(self.id, &mut self.shared.outbox, To::Probe, |r| {
+        queue.ask(self.id, &mut self.shared.outbox, To::Probe(AnswerRows::Ignored), |r| {
             r.close(b'S', name);
             r.parse(name, text, &[0, 0]);
             r.bind(b"", name, &[]);
@@ -23,7 +23,7 @@ impl ServerSide<'_> {
     }
 
     pub(crate) fn end_internal_segment(&mut self) {
-        self.asks(To::Probe, |r| r.sync());
+        self.asks(To::Probe(AnswerRows::Ignored), |r| r.sync());
     }
 }
 

@@ -27,7 +27,7 @@ use crate::base::weakness::Weakness;
 use crate::server_side::ServerSide;
 use crate::state::difference::Change;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::To;
+use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
 
@@ -89,7 +89,7 @@ impl ServerSide<'_> {
             self.server.session.cleanup = Cleanup::Nothing;
         }
         let statement = self.shared.internal.discard_plans.clone();
-        self.probe_with(&statement, &[]);
+        self.probe_with(AnswerRows::Ignored, &statement, &[]);
         self.plans_are_discarded();
     }
 

@@ -16,7 +16,7 @@ use crate::server_side::ServerSide;
 use crate::session::suspicion::{Asks, HIDDEN_SETTINGS_MAX, ROLE};
 use crate::state::probe::{Probe, Suspicion};
 use crate::statements::prepared::Statement;
-use crate::upstream::entry::To;
+use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
 use std::sync::Arc;
@@ -55,16 +55,21 @@ impl ServerSide<'_> {
             self.begin_internal();
         }
         for name in limits {
-            self.probe_with(&set_config, &[Some(name.as_bytes()), Some(b"0")]);
+            self.probe_with(
+                AnswerRows::LiftedLimit,
+                &set_config,
+                &[Some(name.as_bytes()), Some(b"0")],
+            );
         }
         if let Some(locks) = locks {
             let followed = array_literal(&followed);
-            self.probe_with(&pins, &[Some(if locks { b"t" } else { b"f" }), Some(&followed)]);
+            let values = [Some(if locks { &b"t"[..] } else { b"f" }), Some(&followed[..])];
+            self.probe_with(AnswerRows::Pins, &pins, &values);
         }
         if let Some(hidden) = hidden {
             let hidden: Vec<&[u8]> = hidden.iter().map(|name| name.as_bytes()).collect();
             let array = array_literal(&hidden);
-            self.probe_with(&settings, &[Some(&array)]);
+            self.probe_with(AnswerRows::Setting, &settings, &[Some(&array)]);
         }
         self.discard_plans_with_probe();
         if deferrable {
@@ -74,7 +79,7 @@ impl ServerSide<'_> {
             // The statement is closed because many servers are never asked again.
             self.close_held(&settings);
         }
-        self.asks(To::Probe, |r| r.sync());
+        self.asks(To::Probe(AnswerRows::Ignored), |r| r.sync());
         if deferrable {
             self.rollback_internal();
         }
@@ -113,16 +118,16 @@ impl ServerSide<'_> {
         for statement in self.server.held.all_internal() {
             self.close_held(&statement);
             if let Some(close) = self.server.conversation.queue.back_mut() {
-                close.to = To::Probe;
+                close.to = To::Probe(AnswerRows::Ignored);
             }
         }
     }
 
-    /// Runs an internal statement as part of a probe.
-    pub(crate) fn probe_with(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+    /// Runs an internal statement as part of a probe; `rows` says what its rows are.
+    pub(crate) fn probe_with(&mut self, rows: AnswerRows, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.prepare(statement);
         self.server.conversation.queue.preparing_is_probing();
-        self.asks(To::Probe, |r| {
+        self.asks(To::Probe(rows), |r| {
             r.bind(b"", statement.server_name(), values);
             r.execute(b"");
         });
@@ -131,13 +136,13 @@ impl ServerSide<'_> {
     /// Begins a transaction for internal statements. The client's defaults cannot delay it.
     pub(crate) fn begin_internal(&mut self) {
         let begin = self.shared.internal.begin_plain.clone();
-        self.probe_with(&begin, &[]);
+        self.probe_with(AnswerRows::Ignored, &begin, &[]);
     }
 
     /// Ends the transaction that [`ServerSide::begin_internal`] began.
     pub(crate) fn commit_internal(&mut self) {
         let commit = self.shared.internal.commit.clone();
-        self.probe_with(&commit, &[]);
+        self.probe_with(AnswerRows::Ignored, &commit, &[]);
     }
 
     /// Sends ROLLBACK after the Sync of a transaction that [`ServerSide::begin_internal`] began on a client's server.
@@ -151,7 +156,7 @@ impl ServerSide<'_> {
     /// Sends a client's server a Query whose reply is ignored, even if it is an error.
     pub(crate) fn query_for_nothing(&mut self, text: &[u8]) {
         self.server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
-        self.asks(To::Probe, |r| r.query(text));
+        self.asks(To::Probe(AnswerRows::Ignored), |r| r.query(text));
     }
 }
 

@@ -13,6 +13,7 @@ use crate::session::probed_settings::TRANSACTION_SETTINGS;
 use crate::session::suspicion::{NO_ROLE, ROLE};
 use crate::state::pins::PROBED;
 use crate::state::probe::{Probe, Suspicion};
+use crate::upstream::entry::AnswerRows;
 use crate::upstream::phase::{Introduction, ServerPhase};
 use pgweir_sql::Effects;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, backend};
@@ -28,7 +29,7 @@ impl ServerSide<'_> {
         if let Some(probe) = &mut server.session.probe {
             probe.failed = Some(String::from_utf8_lossy(fields.message).into());
         } else if let Some(reading) = &mut server.reading {
-            reading.fails(fields.sqlstate, fields.message);
+            reading.is_refused(fields.sqlstate, fields.message);
         } else {
             server.session.move_failed = true;
         }
@@ -37,47 +38,57 @@ impl ServerSide<'_> {
 
 impl Reply<'_> {
     /// A row of the answer to a probe, to a catalog reading or to the question for the server's channels.
-    pub(crate) fn probe_row(&mut self, message: &[u8]) {
-        if let Some(reading) = &mut self.server.reading {
-            return reading.row(message);
-        }
-        let Some(probe) = &mut self.server.session.probe else {
-            return self.channel_row(message);
-        };
-        if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
-            // The value is too long to be kept.
-            probe.unreadable = true;
-            return;
-        }
-        let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
-            probe.failed = Some("malformed row".into());
-            return;
-        };
-        match row[..] {
-            [value] => {
-                probe.temporary_schema = value == Some(b"t");
-                let text = value.and_then(|v| std::str::from_utf8(v).ok());
-                probe.value = text.map(Box::from);
-            }
-            [name, value] => match (name.map(std::str::from_utf8), value.map(std::str::from_utf8)) {
-                (Some(Ok(name)), None) => probe.rows.push((name.into(), None)),
-                (Some(Ok(name)), Some(Ok(value))) => probe.rows.push((name.into(), Some(value.into()))),
-                _ => probe.unreadable = true,
-            },
-            [.., temporary_schema] if row.len() == PROBED.len() + 1 => {
-                probe.temporary_schema = temporary_schema == Some(b"t");
-                let mut held = [false; PROBED.len()];
-                for (held, value) in held.iter_mut().zip(&row) {
-                    *held = *value == Some(b"t");
+    pub(crate) fn answer_row(&mut self, rows: AnswerRows, message: &[u8]) {
+        match rows {
+            AnswerRows::Ignored => {}
+            AnswerRows::CatalogObject | AnswerRows::CatalogSource => {
+                if let Some(reading) = &mut self.server.reading {
+                    reading.row(rows, message);
                 }
-                probe.pins = Some(held);
             }
-            [Some(name), Some(before), _] => match (std::str::from_utf8(name), std::str::from_utf8(before)) {
-                (Ok(name), Ok(before)) => probe.lifted.push((name.into(), Some(before.into()))),
-                _ => probe.unreadable = true,
-            },
-            _ => {}
+            AnswerRows::Channel => self.channel_row(message),
+            _ => {
+                if let Some(probe) = &mut self.server.session.probe {
+                    probe_row(probe, rows, message);
+                }
+            }
         }
+    }
+}
+
+/// A row of the answer to a probe.
+fn probe_row(probe: &mut Probe, rows: AnswerRows, message: &[u8]) {
+    if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
+        // The value is too long to be kept.
+        probe.unreadable = true;
+        return;
+    }
+    let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
+        probe.failed = Some("malformed row".into());
+        return;
+    };
+    let text = |value: &[u8]| std::str::from_utf8(value).ok().map(Box::<str>::from);
+    match (rows, &row[..]) {
+        (AnswerRows::Value, &[value]) => probe.value = value.and_then(text),
+        (AnswerRows::TemporarySchema, &[value]) => probe.temporary_schema = value == Some(b"t"),
+        (AnswerRows::Pins, [pins @ .., temporary_schema]) if pins.len() == PROBED.len() => {
+            probe.temporary_schema = *temporary_schema == Some(b"t");
+            let mut held = [false; PROBED.len()];
+            for (held, value) in held.iter_mut().zip(pins) {
+                *held = *value == Some(b"t");
+            }
+            probe.pins = Some(held);
+        }
+        (AnswerRows::Setting, &[Some(name), value]) => match (text(name), value.map(text)) {
+            (Some(name), None) => probe.rows.push((name, None)),
+            (Some(name), Some(Some(value))) => probe.rows.push((name, Some(value))),
+            _ => probe.unreadable = true,
+        },
+        (AnswerRows::LiftedLimit, &[Some(name), Some(before), _]) => match (text(name), text(before)) {
+            (Some(name), Some(before)) => probe.lifted.push((name, Some(before))),
+            _ => probe.unreadable = true,
+        },
+        _ => probe.failed = Some("a row of another shape than expected".into()),
     }
 }
 

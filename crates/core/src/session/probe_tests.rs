@@ -13,10 +13,10 @@ fn suspected(effects: Effects) -> Alone {
 }
 
 /// The server answers with this row.
-fn tells(alone: &mut Alone, values: &[Option<&[u8]>]) {
+fn tells(alone: &mut Alone, rows: AnswerRows, values: &[Option<&[u8]>]) {
     let mut message = Vec::new();
     Writer::new(&mut message).data_row(values.len(), values.iter().copied());
-    alone.reply().probe_row(&message);
+    alone.reply().answer_row(rows, &message);
 }
 
 /// The names of the statements that were bound.
@@ -53,7 +53,7 @@ fn only_what_is_suspected_is_asked_for() {
         assert!(alone.client.session.suspicion.is_none(), "it is with the probe");
         let queue = &mut alone.server.conversation.queue;
         while let Some(entry) = queue.pop() {
-            assert_eq!(entry.to, To::Probe);
+            assert!(matches!(entry.to, To::Probe(_)));
         }
     }
 }
@@ -87,13 +87,13 @@ fn the_answer_sets_and_ends_pins() {
     alone.exchange().probe();
     let mut row = vec![Some(&b"f"[..]); PROBED.len() + 1];
     row[1] = Some(b"t");
-    tells(&mut alone, &row);
+    tells(&mut alone, AnswerRows::Pins, &row);
     alone.reply().probed();
     assert!(alone.client.session.pins.contains(PinReason::AdvisoryLocks));
     alone.exchange().suspect(Effects::ENDS, b"select g()", Vec::new());
     alone.exchange().probe();
     row[1] = Some(b"f");
-    tells(&mut alone, &row);
+    tells(&mut alone, AnswerRows::Pins, &row);
     alone.reply().probed();
     assert!(alone.client.session.pins.is_empty());
 }
@@ -102,7 +102,7 @@ fn the_answer_sets_and_ends_pins() {
 fn the_answer_gives_client_and_server_their_settings() {
     let mut alone = suspected(Effects::SETTINGS);
     alone.exchange().probe();
-    tells(&mut alone, &[Some(b"work_mem"), Some(b"1MB")]);
+    tells(&mut alone, AnswerRows::Setting, &[Some(b"work_mem"), Some(b"1MB")]);
     alone.reply().probed();
     for shape in [&alone.client.session.shape, &alone.server.session.shape] {
         assert_eq!(shape.get("work_mem").map(|s| &*s.value), Some("1MB"));

@@ -66,8 +66,8 @@ pub(crate) enum To {
     Forward,
     /// No client.
     Skip,
-    /// No client; its rows answer a probe (see [`crate::session::probe`]).
-    Probe,
+    /// The pooler, which has asked the server something (see [`crate::session::probe`]).
+    Probe(AnswerRows),
     /// No client; it shows whether a statement's plan is still valid (see [`crate::preparing::replanning`]).
     Check,
     /// No client; the request is meant to fail.
@@ -77,6 +77,29 @@ pub(crate) enum To {
     /// The linked client, except for one error, whose text would speak of an internal statement: see
     /// [`Entry::replacement`].
     Replace,
+}
+
+/// What the rows say that answer a request of a probe, of a catalog reading or of a move of channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) enum AnswerRows {
+    /// The request has no rows, or they do not matter.
+    Ignored,
+    /// The name and the earlier value of a time limit that the probe lifts for itself.
+    LiftedLimit,
+    /// The reasons for pins, and whether the session has a schema for temporary objects.
+    Pins,
+    /// The name and the value of a setting.
+    Setting,
+    /// One value.
+    Value,
+    /// The last row: whether the session has a schema for temporary objects.
+    TemporarySchema,
+    /// An object of a catalog.
+    CatalogObject,
+    /// The source of a routine of a catalog.
+    CatalogSource,
+    /// A channel that the session listens to.
+    Channel,
 }
 
 /// An error that does not go to the client unchanged, and what the client gets instead.
@@ -168,7 +191,7 @@ pub(crate) enum Ready {
 /// See [`Entry::is_internal`].
 #[inline]
 pub(super) fn is_internal(to: To, ready: Ready) -> bool {
-    matches!(to, To::Skip | To::Probe) || ready == Ready::Told
+    matches!(to, To::Skip | To::Probe(_)) || ready == Ready::Told
 }
 
 /// See [`Entry::may_copy`].

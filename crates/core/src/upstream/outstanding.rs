@@ -1,6 +1,6 @@
 //! Questions about the requests that a server has not answered.
 
-use crate::upstream::entry::{Entry, Expect, To};
+use crate::upstream::entry::{AnswerRows, Entry, Expect, To};
 use crate::upstream::reply_queue::ReplyQueue;
 
 impl ReplyQueue {
@@ -103,9 +103,12 @@ impl ReplyQueue {
             .is_some_and(|e| e.expect == Expect::Sync && e.to == To::Skip)
     }
 
-    /// Whether the reply that is due answers a probe.
-    pub(crate) fn probe_in_front(&self) -> bool {
-        self.entries.front().is_some_and(|e| matches!(e.to, To::Probe))
+    /// What the rows of the reply that is due say, if it answers the pooler.
+    pub(crate) fn answer_rows(&self) -> Option<AnswerRows> {
+        match self.entries.front()?.to {
+            To::Probe(rows) => Some(rows),
+            _ => None,
+        }
     }
 
     /// Whether an unanswered segment changes prepared statements: until it has succeeded or failed, their meaning for a

@@ -10,7 +10,7 @@
 //! reply).
 
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
-use crate::upstream::entry::{Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
+use crate::upstream::entry::{AnswerRows, Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
 use crate::upstream::fifo::Fifo;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl ReplyQueue {
     pub(crate) fn preparing_is_probing(&mut self) {
         let ours = |e: &&mut Entry| e.to == To::Skip && matches!(e.expect, Expect::Parse | Expect::Close);
         for entry in self.entries.iter_mut().rev().take(2).take_while(ours) {
-            entry.to = To::Probe;
+            entry.to = To::Probe(AnswerRows::Ignored);
         }
     }
 

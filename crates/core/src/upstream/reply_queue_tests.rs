@@ -158,7 +158,13 @@ fn only_what_nobody_else_must_know_passes_plainly() {
     assert_eq!(passes(Entry::forward(Expect::Describe).using(20), b'T'), not);
     assert_eq!(passes(Entry::forward(Expect::Bind), b'1'), not);
     assert_eq!(passes(Entry::skip(Expect::Bind), b'2'), not);
-    assert_eq!(passes(Entry::skip(Expect::Query).answered_to(To::Probe), b'D'), not);
+    assert_eq!(
+        passes(
+            Entry::skip(Expect::Query).answered_to(To::Probe(AnswerRows::Pins)),
+            b'D'
+        ),
+        not
+    );
     assert_eq!(passes(Entry::fake(Expect::Parse), b'1'), not);
     let replaced = Entry::forward(Expect::Parse).replacing(*b"42P05", Instead::Error(Vec::new()));
     assert_eq!(passes(replaced, b'1'), not);

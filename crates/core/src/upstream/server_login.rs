@@ -153,7 +153,7 @@ impl ServerLogin {
                 ServerLoginStep::Nothing
             }
             Err(error) => ServerLoginStep::GiveUp(LoginFailure {
-                sqlstate: NOT_AUTHORIZED.into(),
+                sqlstate: Some(NOT_AUTHORIZED.into()),
                 message: format!("cannot log in to the server: {error}"),
                 temporary: false,
             }),
@@ -167,7 +167,7 @@ fn refused(body: &[u8]) -> ServerLoginStep<'static> {
     let sqlstate = text(fields.sqlstate);
     let failure = LoginFailure {
         temporary: TEMPORARY.contains(&&*sqlstate),
-        sqlstate,
+        sqlstate: Some(sqlstate),
         message: text(fields.message),
     };
     ServerLoginStep::Refused {

@@ -68,7 +68,7 @@ impl Session<'_> {
             for (name, value) in self.settings {
                 w.data_row(2, [Some(name.as_bytes()), Some(value.as_bytes())]);
             }
-        } else if statement.contains("pgweir_") {
+        } else if statement.contains("pgweir_") && !statement.ends_with("pgweir_3") {
             w.data_row(1, [Some(&b""[..])]);
         }
         w.command_complete("SELECT 1");

@@ -13,9 +13,6 @@ use crate::shared::Shared;
 use pgweir_auth::{ClientAuthMethod, Learned, MockKey, ScramKeyCache};
 use pgweir_wire::{CancelKey, Writer};
 
-/// The reason for which the log names the user.
-const NO_SUCH_USER: &str = "no such user";
-
 /// A client that has not logged in. No other connection can be reached from here.
 pub(crate) struct Arrival<'a> {
     pub(super) id: ClientId,
@@ -87,10 +84,6 @@ impl Arrival<'_> {
 
     /// Logs the reason for the operator; the client is told less.
     pub(super) fn log_failed_login(&mut self, reason: &str) {
-        let mut text = format!("login failed: {reason}");
-        if let (NO_SUCH_USER, Some(login)) = (reason, self.client.login()) {
-            text += &format!(": {}", login.wishes.user);
-        }
-        self.log(LogLevel::Log, &text);
+        self.log(LogLevel::Log, &format!("login failed: {reason}"));
     }
 }

@@ -15,7 +15,7 @@ use crate::login::lookups::NoLookup;
 use crate::login::rejection::Rejection;
 use crate::login::startup::{FirstPacket, Wishes, negotiation};
 use crate::pooler::Pooler;
-use pgweir_auth::{ClientAuth, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, Secret};
+use pgweir_auth::{ClientAuth, ClientAuthError, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, Secret};
 use pgweir_config::CONSOLE_DATABASE;
 use pgweir_wire::ProtocolVersion;
 use rand_core::RngCore;
@@ -244,7 +244,11 @@ impl Arrival<'_> {
             LoginStep::Judge(password) => self.have_judged(password),
             LoginStep::Derive(derivation) => self.ask_others(Verification::Keys(derivation)),
             LoginStep::Refuse(refused) => {
-                self.log_failed_login(&refused.reason.to_string());
+                let mut reason = refused.reason.to_string();
+                if let (ClientAuthError::UnknownUser, Some(login)) = (&refused.reason, self.client.login()) {
+                    reason = format!("{reason}: {}", login.wishes.user);
+                }
+                self.log_failed_login(&reason);
                 return Next::Reject(Rejection::not_authenticated(&refused));
             }
             LoginStep::LookUp => return Next::GetServer,
