@@ -254,7 +254,7 @@ catalogue! {
     /// Which of several idle servers a client gets.
     link: LinkChoice {
         default: Some("matching"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. `matching`: one whose settings already equal the client's, if there is one. `adversarial` is for tests: the one whose settings differ most from the client's; and every class of statements counts as short (see `pipeline_depth`).",
+        help: "pgweir's own. `matching`: a server whose settings equal the client's, if there is one. `adversarial` is for tests: the server whose settings differ most from the client's; also, every statement counts as short (see `pipeline_depth`).",
     }
     /// Addresses to listen on for TCP connections.
     listen_addr: ListenAddresses {
@@ -344,12 +344,12 @@ catalogue! {
     /// Whether a Parse that would have to wait for a server is answered without one.
     parse_without_server: Flag {
         default: Some("1"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. While all servers of a pool are at work, a Parse with nothing but Sync or Flush behind it is answered at once, if a server of the pool has prepared the same text before. Load generators and drivers that prepare a statement while their other connections hold every server go on. If a table has been dropped or changed meanwhile, the client hears of it at its first Bind.",
+        help: "pgweir's own. While all servers of a pool are at work, the pooler itself answers a Parse that is followed only by Sync or Flush, if a server of the pool has prepared the same text before. So a program that prepares a statement while its other connections hold all servers does not wait for itself. If a table of the statement has been dropped or changed since, the client gets the error at its first Bind.",
     }
     /// This process's number among its peers.
     peer_id: u32 {
         default: Some("0"), unit: "", group: Process, scopes: [Global], change: Reload, support: Full,
-        help: "From 1 to 16383, a different one in each process behind one load balancer; [peers] lists them all. A cancel request that arrives at the wrong process is passed on to the right one, at most three times. Processes of PgBouncer can be among them: the keys have the same form. It leaves 45 random bits of a key, and no longer keys under protocol 3.2. 0 is off.",
+        help: "From 1 to 16383; each process behind one load balancer needs another number, and [peers] lists all of them. A process that gets a cancel request for a client of another process passes the request on, at most three times. Processes of PgBouncer can be peers: their cancel keys have the same form. With a peer_id a cancel key has 45 random bits, also under protocol 3.2. 0 is off.",
     }
     /// The file that holds the process id while the pooler runs.
     pidfile: String {
@@ -364,7 +364,7 @@ catalogue! {
     /// How many clients' short transactions one server may have outstanding.
     pipeline_depth: PipelineDepth {
         default: Some("1"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own: see docs/flights.md. Where clients wait for a server, their short reading statements are sent to a server that still works for others, and are answered in turn, so that neither the server nor the pooler sleeps in between. `auto`: as many as keep the server from sleeping. `1`: one at a time, as with other poolers.",
+        help: "pgweir's own: see docs/flights.md. While clients wait for a server, their short statements that only read are sent to a server that still works for other clients. The server answers them in order, and does not sleep in between. `1`: one client's statements at a time, as in other poolers. `2` to `64`: at most so many. `auto`: as many as keep the server from sleeping.",
     }
     /// PgBouncer's buffer size.
     pkt_buf: u32 {
@@ -404,7 +404,7 @@ catalogue! {
     /// How long clients may have to wait before some are refused.
     queue_target: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own: see docs/fair-queue.md. If the time that clients must expect to wait for a server stays above this for 100 ms, clients that wait outside a transaction get error 53300 and stay connected: the newest ones of whoever waits with the most clients, more of them as long as it lasts. So some are told early, where otherwise all would run into `query_wait_timeout`. Fractions are allowed: 0.2 is 200 ms. 0 is off.",
+        help: "pgweir's own: see docs/fair-queue.md. If the expected wait for a server stays above this time for 100 ms, the pooler refuses some of the clients that wait outside a transaction with error 53300; they stay connected. It refuses the newest clients of the group (see `fair_by`) that has the most clients waiting, and more of them the longer the overload lasts. Without it all clients may run into `query_wait_timeout`. Fractions are allowed: 0.2 is 200 ms. 0 is off.",
     }
     /// Server connections a pool may have beyond its size.
     reserve_pool_size: u32 {

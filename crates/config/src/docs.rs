@@ -12,7 +12,7 @@ use crate::user;
 use crate::value::Kind;
 
 const INTRODUCTION: &str = "\
-pgweir reads PgBouncer's configuration file. It knows every setting of PgBouncer 1.25 and of later versions. \
+pgweir reads PgBouncer's configuration file. It knows every setting of PgBouncer 1.26. \
 Settings that only pgweir has are marked \"pgweir's own\". A complete example is [examples/pgweir.ini](../examples/pgweir.ini).
 
 `pgweir check FILE` reads a file and reports everything that is wrong in it, with the line and a suggestion.

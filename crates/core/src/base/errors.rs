@@ -214,7 +214,7 @@ impl Trouble {
             Trouble::TransactionTimeout => "a transaction ran longer than `transaction_timeout`",
             Trouble::IdleTransactionTimeout => "idle in a transaction longer than `idle_transaction_timeout`",
             Trouble::ClientIdleTimeout => "idle longer than `client_idle_timeout`",
-            Trouble::PinIdleTimeout => "tied to its server and idle longer than `pin_idle_timeout`",
+            Trouble::PinIdleTimeout => "pinned to its server and idle longer than `pin_idle_timeout`",
             Trouble::ClientLoginTimeout => "no login within `client_login_timeout`",
             Trouble::TransactionInStatementMode => "a transaction block in statement pooling mode",
             Trouble::CancelledWhileWaiting => "a query cancelled while it waited for a server",
