@@ -333,3 +333,17 @@ def test_replication_by_auth_query(publisher, make_pooler):
     )
     with walker(pooler) as c:
         assert c.value("select current_user") == "alice"
+
+
+@pytest.mark.parametrize("option", ["-c user=postgres", "--database=template1", "-c replication=true", "-cUSER=postgres"])
+def test_options_choose_neither_user_nor_database(publisher, make_pooler, option):
+    """In a startup packet the last of two users would count. PostgreSQL gives the same error."""
+    pooler = through(make_pooler, publisher)
+    for mode in ("database", "true"):
+        told = []
+        for port in (publisher.port, pooler.port):
+            options = {"replication": mode, "options": option}
+            with pytest.raises(wire.ServerError) as refused:
+                wire.Connection(port, user="alice", password="alice-pw", options=options)
+            told.append((refused.value.code, refused.value.fields["M"]))
+        assert told[0] == told[1] and told[0][0] == "42704", told

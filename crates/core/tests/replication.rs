@@ -92,3 +92,28 @@ fn they_count_for_pool_size_and_idle_servers_give_way() {
     rig.servers_log_in();
     assert!(rig.server_of(plain).is_some());
 }
+
+/// PostgreSQL lets the last of two parameters of a startup packet count.
+#[test]
+fn options_choose_neither_user_nor_database_of_the_server() {
+    for options in [
+        "-c user=postgres",
+        "-c database=secret",
+        "--replication=true",
+        "-c _pq_.x=1",
+    ] {
+        let mut rig = Rig::new("");
+        let mallory = rig.client_begins(&[
+            ("user", "u"),
+            ("database", "db"),
+            ("replication", "database"),
+            ("options", options),
+        ]);
+        assert!(rig.connects.is_empty(), "no server is opened");
+        let told = rig.told(mallory);
+        assert!(
+            told[0].starts_with("Error 42704 unrecognized configuration parameter"),
+            "{told:?}"
+        );
+    }
+}

@@ -13,6 +13,9 @@ const CANCEL_CODE: u32 = 1234 << 16 | 5678;
 const SSL_CODE: u32 = 1234 << 16 | 5679;
 const GSSENC_CODE: u32 = 1234 << 16 | 5680;
 
+/// Parameters that are not settings, besides those that begin with `_pq_.`.
+const KEYWORDS: [&[u8]; 4] = [b"user", b"database", b"options", b"replication"];
+
 /// A protocol version as in the startup packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, pgweir_freeze::Freeze)]
 pub struct ProtocolVersion(pub u32);
@@ -161,6 +164,29 @@ impl<'a> StartupPacket<'a> {
         to.extend_from_slice(&key.secret);
     }
 
+    /// Whether PostgreSQL reads a parameter of this name as a part of the packet, not as a setting of the session. Other
+    /// servers may read such names in any case.
+    pub fn is_keyword(name: &[u8]) -> bool {
+        let is_option = || name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"_pq_."));
+        KEYWORDS.iter().any(|word| name.eq_ignore_ascii_case(word)) || is_option()
+    }
+
+    /// Appends StartupMessage of a login with these keywords, and these settings of the session. A setting cannot
+    /// replace a keyword, although the server would let the last of two parameters count: a setting that has the name
+    /// of a keyword is left out.
+    pub fn write_login<'p>(
+        to: &mut Vec<u8>,
+        version: ProtocolVersion,
+        keywords: &[(&'p [u8], &'p [u8])],
+        settings: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
+    ) {
+        let settings = settings.into_iter().filter(|(name, _)| {
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            !name.is_empty() && !Self::is_keyword(name)
+        });
+        Self::write_startup(to, version, keywords.iter().copied().chain(settings));
+    }
+
     /// Appends StartupMessage. A name or value ends at its first zero byte.
     pub fn write_startup<'p>(
         to: &mut Vec<u8>,
@@ -200,6 +226,31 @@ mod tests {
         for cut in 0..packet.len() {
             assert!(StartupPacket::read(&packet[..cut]).is_err(), "cut at {cut}");
         }
+    }
+
+    /// The last of two parameters counts, so a setting called `user` would choose the user.
+    #[test]
+    fn a_setting_cannot_replace_a_keyword() {
+        let mut packet = Vec::new();
+        let settings: [(&[u8], &[u8]); 9] = [
+            (b"user", b"postgres"),
+            (b"Database", b"secret"),
+            (b"replication", b"true"),
+            (b"options", b"-c user=postgres"),
+            (b"_pq_.x", b"1"),
+            (b"user\0x", b"postgres"),
+            (b"", b"end of the packet"),
+            (b"\0", b"end of the packet"),
+            (b"work_mem", b"1MB"),
+        ];
+        StartupPacket::write_login(&mut packet, ProtocolVersion::V3_0, &[(b"user", b"alice")], settings);
+        assert_eq!(
+            StartupPacket::read(&packet),
+            Ok(StartupPacket::Startup {
+                version: ProtocolVersion::V3_0,
+                parameters: vec![(b"user", b"alice"), (b"work_mem", b"1MB")],
+            })
+        );
     }
 
     #[test]

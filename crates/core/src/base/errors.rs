@@ -52,6 +52,8 @@ pub enum Trouble {
     DatabaseDisabled,
     /// A setting in the startup packet that the server refuses.
     BadStartupParameter,
+    /// A setting in the startup packet that does not exist.
+    NoSuchSetting,
     /// max_client_conn or a similar limit is reached.
     TooManyClients,
     /// Waited longer than query_wait_timeout for a server.
@@ -107,7 +109,7 @@ pub struct Row {
 
 impl Trouble {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Trouble; 26] = [
+    pub const ALL: [Trouble; 27] = [
         Trouble::ProtocolViolation,
         Trouble::BytesBeforeEncryption,
         Trouble::UnsupportedVersion,
@@ -117,6 +119,7 @@ impl Trouble {
         Trouble::NoSuchDatabase,
         Trouble::DatabaseDisabled,
         Trouble::BadStartupParameter,
+        Trouble::NoSuchSetting,
         Trouble::TooManyClients,
         Trouble::QueryWaitTimeout,
         Trouble::QueueTooLong,
@@ -161,6 +164,7 @@ impl Trouble {
             Trouble::NoSuchDatabase => row(Configuration, "3D000", Closed, None, false),
             Trouble::DatabaseDisabled => row(Operator, "57P03", Closed, None, true),
             Trouble::BadStartupParameter => row(Client, "22023", Closed, Kept, false),
+            Trouble::NoSuchSetting => row(Client, "42704", Closed, None, false),
             Trouble::TooManyClients => row(Limit, "53300", Closed, None, true),
             Trouble::QueryWaitTimeout => row(Limit, "57014", Closed, None, true),
             Trouble::QueueTooLong => row(Limit, "53300", Kept, None, true),
@@ -205,6 +209,9 @@ impl Trouble {
             Trouble::NoSuchDatabase => "a database that is neither configured nor covered by `*`",
             Trouble::DatabaseDisabled => "a database under DISABLE",
             Trouble::BadStartupParameter => "a startup parameter that the server refuses",
+            Trouble::NoSuchSetting => {
+                "a setting in the startup packet that has the name of a keyword of the packet, such as `-c user=x`"
+            }
             Trouble::TooManyClients => {
                 "`max_client_conn`, `max_db_client_connections` or `max_user_client_connections` is reached"
             }

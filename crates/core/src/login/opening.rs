@@ -136,14 +136,15 @@ impl Pool {
 
     pub(crate) fn startup_packet(&self) -> Vec<u8> {
         let settings = &self.settings;
-        let mut parameters: Vec<(&[u8], &[u8])> = vec![
+        let mut keywords: Vec<(&[u8], &[u8])> = vec![
             (b"user", settings.server_user.as_bytes()),
             (b"database", settings.server_database.as_bytes()),
         ];
         if let PoolKind::Replication { physical } = self.key.kind {
             let mode: &[u8] = if physical { b"true" } else { b"database" };
-            parameters.push((b"replication", mode));
+            keywords.push((b"replication", mode));
         }
+        let mut parameters: Vec<(&[u8], &[u8])> = Vec::new();
         parameters.extend(settings.startup.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
         parameters.extend(self.key.start.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
         if self.key.kind == PoolKind::Listener {
@@ -151,7 +152,7 @@ impl Pool {
             parameters.push((b"application_name", LISTENER_NAME.as_bytes()));
         }
         let mut packet = Vec::new();
-        StartupPacket::write_startup(&mut packet, ProtocolVersion::V3_0, parameters);
+        StartupPacket::write_login(&mut packet, ProtocolVersion::V3_0, &keywords, parameters);
         packet
     }
 

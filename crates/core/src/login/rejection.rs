@@ -61,6 +61,12 @@ impl Rejection {
         Self::new(Trouble::AuthenticationFailed, refused.told, "")
     }
 
+    /// A setting of this name cannot exist.
+    pub(crate) fn no_such_setting(name: &str) -> Self {
+        let message = format!("unrecognized configuration parameter \"{name}\"");
+        Self::new(Trouble::NoSuchSetting, message, "")
+    }
+
     /// No rule matches the connection. `detail` contains only what the client knows itself.
     pub(crate) fn no_rule(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Trouble::LoginRejected, "no authentication method is found", "").with_detail(detail)

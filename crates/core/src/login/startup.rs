@@ -114,6 +114,7 @@ impl Wishes {
             settings: Vec::new(),
             kind: PoolKind::Clients,
         };
+        let mut by_options = Vec::new();
         for (name, value) in parameters {
             let (name, value) = (text(name)?, text(value)?);
             match &*name {
@@ -121,11 +122,14 @@ impl Wishes {
                 "database" => wishes.database = value,
                 "replication" => wishes.kind = replication(&value)?,
                 "options" if is_ignored("options") => {}
-                "options" => wishes.settings.extend(options(&value)?),
+                "options" => by_options = options(&value)?,
                 _ if name.starts_with("_pq_.") || is_ignored(&name) => {}
                 _ => wishes.settings.push((name, value)),
             }
         }
+        // A setting of the packet counts more than the same one in `options`, wherever it stands.
+        wishes.settings.splice(..0, by_options);
+        refuse_keywords(&wishes.settings)?;
         // PostgreSQL ignores a seed that comes with the startup packet. The pooler would set it later, and that seeds.
         wishes
             .settings
@@ -159,9 +163,9 @@ impl Wishes {
         Ok(())
     }
 
-    /// `application_name_add_host`: appends the client's address to its application name.
+    /// `application_name_add_host`: appends the client's address to its application name, which is the last one.
     fn add_host(&mut self, peer: Address) {
-        let mut settings = self.settings.iter_mut();
+        let mut settings = self.settings.iter_mut().rev();
         match settings.find(|(n, _)| n.eq_ignore_ascii_case("application_name")) {
             Some((_, name)) => *name = format!("{name} - {peer}"),
             None => {
@@ -183,6 +187,16 @@ impl Wishes {
             PoolKind::Replication { physical: false } => "database",
             PoolKind::Clients | PoolKind::AuthQuery | PoolKind::Listener => "no",
         }
+    }
+}
+
+/// Refuses settings with names of keywords of the packet, as PostgreSQL does: it knows no such settings. In the startup
+/// packet of a server they would choose the user and the database.
+fn refuse_keywords(settings: &[(String, String)]) -> Result<(), Rejection> {
+    let mut names = settings.iter().map(|(name, _)| name);
+    match names.find(|name| StartupPacket::is_keyword(name.as_bytes())) {
+        Some(name) => Err(Rejection::no_such_setting(name)),
+        None => Ok(()),
     }
 }
 
@@ -326,6 +340,51 @@ mod tests {
         );
         assert!(read("  ").is_empty());
         assert!(options("-d 5").is_err() && options("-c work_mem").is_err() && options("-c").is_err());
+    }
+
+    fn wishes(parameters: &[(&str, &str)]) -> Result<Wishes, Rejection> {
+        let parameters: Vec<(&[u8], &[u8])> = parameters.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())).collect();
+        let ini =
+            "[databases]\ndb = host=h\n[pgbouncer]\nauth_type = any\nlisten_addr = *\napplication_name_add_host = 1\n";
+        let files = |_: &str| -> std::io::Result<Vec<u8>> { Ok(ini.into()) };
+        let settings = Settings::new(&pgweir_config::load("test.ini", &files).unwrap().config);
+        Wishes::read(&parameters, &settings, Address::Unix { port: 1 })
+    }
+
+    /// PostgreSQL: FATAL 42704 unrecognized configuration parameter "user".
+    #[test]
+    fn a_setting_cannot_have_the_name_of_a_keyword() {
+        for replication in ["database", "true", "false"] {
+            for options in [
+                "-c user=postgres",
+                "--database=secret",
+                "-cUSER=postgres",
+                "-c replication=true",
+                "-c options=--user=postgres",
+                "-c _pq_.x=1",
+                "-c -pq-.x=1",
+            ] {
+                let refused = wishes(&[("user", "u"), ("replication", replication), ("options", options)]).unwrap_err();
+                assert_eq!(refused.trouble, Trouble::NoSuchSetting, "{options}");
+            }
+            let refused = wishes(&[("user", "u"), ("User", "postgres")]).unwrap_err();
+            assert_eq!(refused.message, "unrecognized configuration parameter \"User\"");
+        }
+        assert!(wishes(&[("user", "u"), ("options", "-c user_x.user=1")]).is_ok());
+    }
+
+    #[test]
+    fn the_packet_counts_more_than_options_and_the_host_is_added_to_the_name_that_counts() {
+        let read = wishes(&[
+            ("user", "u"),
+            ("Application_Name", "first"),
+            ("application_name", "last"),
+            ("options", "-c application_name=hidden"),
+        ]);
+        let settings = read.unwrap().settings;
+        let values: Vec<&str> = settings.iter().map(|(_, value)| &**value).collect();
+        assert_eq!(values[..2], ["hidden", "first"]);
+        assert!(values[2].starts_with("last - "), "{values:?}");
     }
 
     #[test]
