@@ -451,3 +451,49 @@ def test_an_old_process_that_has_died(pg15, pooler):
     pooler.start()
     with pooler.connect() as c:
         assert c.value("select 1") == "1"
+
+
+# -- who may be taken over from
+
+STRANGER = 65534
+
+
+@contextlib.contextmanager
+def waiting_as_stranger(path: str):
+    """A socket at which a process of another user waits; the kernel notes the user at listen()."""
+    gate = socket.socket(socket.AF_UNIX)
+    os.seteuid(STRANGER)
+    try:
+        gate.bind("\0" + path[1:] if path.startswith("@") else path)
+        if not path.startswith("@"):
+            os.chmod(path, 0o777)
+        gate.listen(8)
+    finally:
+        os.seteuid(0)
+    gate.settimeout(5)
+    with gate:
+        yield gate
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("abstract", [False, True], ids=["file", "abstract"])
+def test_a_process_of_another_user_is_not_believed(pg15, make_pooler, abstract):
+    """Every user can make sockets in a directory such as /tmp, and abstract ones. -R must neither take anything from such a
+    process nor tell it anything, and a pooler that cannot wait at its own place says what to do."""
+    pooler = make_pooler(pg15, start=False, arguments=("-R",))
+    shared = os.path.join(pooler.dir, "shared")
+    os.mkdir(shared)
+    os.chmod(shared, 0o1777)
+    pooler.settings["unix_socket_dir"] = f"@{shared}" if abstract else shared
+    pooler.write_ini()
+    path = f"{pooler.settings['unix_socket_dir']}/.s.PGSQL.{pooler.port}.take-over"
+    with waiting_as_stranger(path) as gate:
+        pooler.spawn()
+        assert pooler.wait_exit(10) == 1
+        assert f"could not take over from {path}: it belongs to system user {STRANGER}" in pooler.stderr()
+        assert gate.accept()[0].recv(100) == b"", "nothing was said to it"
+        pooler.arguments = ()
+        pooler.start()
+        pooler.wait_log(f"{STRANGER}; remove it, .* no process can take over from this one")
+        with pooler.connect() as c:
+            assert c.value("select 1") == "1"

@@ -227,8 +227,7 @@ fn succession(settings: &Settings, beginning: &mut Beginning, registry: &mio::Re
     };
     let path = takeover::socket_path(dir, settings.listen.port);
     Succession::new(path.clone(), beginning.take_gate(), registry).unwrap_or_else(|e| {
-        let text = format!("could not listen on unix:{path}: {e}; no process can take over from this one (-R)");
-        log.write(LogLevel::Warning, &text);
+        log.write(LogLevel::Warning, &takeover::cannot_wait(&path, &e));
         Succession::default()
     })
 }

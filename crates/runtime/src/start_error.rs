@@ -129,6 +129,18 @@ pub enum StartError {
         /// What went wrong, or why it refused.
         source: io::Error,
     },
+    /// `-R`: the process at the socket of the old process belongs to somebody else.
+    #[error(
+        "could not take over from {place}: it belongs to system user {user}, not to the user of this process\n    hint: \
+         start pgweir without -R, as the user of the old process, or set unix_socket_dir to a directory in which only \
+         the user of pgweir can make files"
+    )]
+    ForeignPredecessor {
+        /// The path of the socket.
+        place: String,
+        /// The owner of the socket.
+        user: u32,
+    },
     /// The process could not be put into the background.
     #[error("could not start in the background: {0}")]
     Daemon(io::Error),

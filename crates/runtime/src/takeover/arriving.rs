@@ -1,19 +1,25 @@
 //! The new process: it asks for everything, and takes it over.
 
 use super::channel::{Channel, Kind};
-use super::{Clock, ConnectionRecord, HELLO, LAYOUT, monotonic_us};
+use super::{Clock, ConnectionRecord, HELLO, LAYOUT, is_trusted, monotonic_us, owner};
 use crate::listener::{ListenPlace, Listener};
+use crate::socket::SocketAddress;
+use crate::start_error::StartError;
 use pgweir_freeze::from_bytes;
-use rustix::net::sockopt;
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, Uid, geteuid};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long the old process may take to finish its work and to send everything.
+/// How long the old process may take to finish its work, and then for each message.
 const WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// How long it may take to send everything.
+const ALL_WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// How long a process that has closed the channel may take to end.
 const END_WAIT: Duration = Duration::from_secs(1);
@@ -44,16 +50,44 @@ pub(crate) struct Taken {
 }
 
 impl Predecessor {
-    /// The process that waits at this socket; `None` if there is none.
-    pub(crate) fn at(path: &str) -> Option<Predecessor> {
-        let address = match path.strip_prefix('@') {
-            Some(name) => SocketAddr::from_abstract_name(name),
-            None => SocketAddr::from_pathname(path),
+    /// The process that waits at this socket; `None` if there is none. It must have the same system user, or be root:
+    /// in a directory such as /tmp every user of the machine can wait. Before that is known, nothing is sent to it or
+    /// believed of it.
+    pub(crate) fn at(path: &str) -> Result<Option<Predecessor>, StartError> {
+        Self::of_user(path, geteuid(), WAIT_MAX)
+    }
+
+    /// The same for a process of the system user `own`, which must answer in this time.
+    fn of_user(path: &str, own: Uid, wait_max: Duration) -> Result<Option<Predecessor>, StartError> {
+        let failed = |source: io::Error| StartError::TakeOver {
+            place: path.into(),
+            source,
         };
-        let stream = UnixStream::connect_addr(&address.ok()?).ok()?;
-        let pid = sockopt::socket_peercred(&stream).ok().map(|peer| peer.pid);
-        let channel = Channel::new(stream, WAIT_MAX).ok()?;
-        Some(Predecessor { channel, pid })
+        let stranger = |user: Uid| StartError::ForeignPredecessor {
+            place: path.into(),
+            user: user.as_raw(),
+        };
+        let stream = match connect(path, wait_max) {
+            Ok(stream) => stream,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => return Ok(None),
+            Err(e) => match owner(path) {
+                Some(user) if !is_trusted(user, own) => return Err(stranger(user)),
+                _ if e == Errno::CONNREFUSED => return Ok(None),
+                _ if e == Errno::AGAIN => {
+                    let text = "the process that waits there does not answer";
+                    return Err(failed(io::Error::new(io::ErrorKind::TimedOut, text)));
+                }
+                _ => return Err(failed(e.into())),
+            },
+        };
+        let peer = sockopt::socket_peercred(&stream).map_err(|e| failed(e.into()))?;
+        if !is_trusted(peer.uid, own) {
+            return Err(stranger(peer.uid));
+        }
+        Ok(Some(Predecessor {
+            channel: Channel::new(stream, wait_max).map_err(failed)?,
+            pid: Some(peer.pid),
+        }))
     }
 
     /// The process id, for the log.
@@ -64,9 +98,13 @@ impl Predecessor {
     /// Asks for everything and waits for it.
     pub(crate) fn inherit(&mut self) -> io::Result<Inherited> {
         self.channel.say_hello()?;
+        let asked = Instant::now();
         let mut inherited = Inherited::default();
         let (mut clock, mut state, mut connections) = (None, None, Vec::new());
         loop {
+            if asked.elapsed() > ALL_WAIT_MAX {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             let message = self.channel.receive()?;
             match message.kind {
                 Kind::Refused => return Err(io::Error::other(String::from_utf8_lossy(&message.bytes).into_owned())),
@@ -124,6 +162,16 @@ impl Predecessor {
     }
 }
 
+/// Connects to a Unix-domain socket. While the other process accepts nobody, the kernel lets only a few connect. The
+/// others wait: with a time limit, after which this is [`Errno::AGAIN`].
+fn connect(path: &str, wait_max: Duration) -> Result<UnixStream, Errno> {
+    let address = SocketAddress::unix(path).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::INVAL))?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(wait_max))?;
+    crate::socket::connect(&socket, &address)?;
+    Ok(UnixStream::from(socket))
+}
+
 /// Whether a process has ended, and its parent has not waited for it yet.
 fn is_zombie(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
@@ -167,6 +215,11 @@ impl Inherited {
                 }
                 _ => return Err(damaged()),
             };
+            // The event loop accepts until none is left, so accept() must not block.
+            let listens = sockopt::socket_acceptconn(&socket).unwrap_or(false);
+            if !listens || rustix::io::ioctl_fionbio(&socket, true).is_err() {
+                return Err(damaged());
+            }
             self.listeners.push(match is_given {
                 true => Listener::given(socket, place),
                 false => Listener::inherited(socket, place),
@@ -195,3 +248,7 @@ impl Taken {
         self.connections
     }
 }
+
+#[cfg(test)]
+#[path = "arriving_tests.rs"]
+mod tests;

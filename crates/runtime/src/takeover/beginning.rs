@@ -54,7 +54,7 @@ impl Beginning {
             return Ok(beginning);
         };
         let place = socket_path(dir, settings.port);
-        let Some(mut predecessor) = Predecessor::at(&place) else {
+        let Some(mut predecessor) = Predecessor::at(&place)? else {
             log.write(LogLevel::Log, "old process not found, try to continue normally");
             return Ok(beginning);
         };

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes before each message: its kind and its length.
 const HEADER_BYTES: usize = 9;
@@ -64,10 +64,32 @@ pub(super) struct Message {
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
-/// One end of the channel. Its calls block up to a time limit.
+/// One end of the channel. Its calls block up to a time limit: to receive a whole message, and to send each part of one.
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: UnixStream,
+    wait_max: Duration,
+}
+
+/// A stream that is read until a moment.
+struct Until<'s>(&'s UnixStream, Instant);
+
+impl Until<'_> {
+    /// The next call that reads from the stream ends in time.
+    fn limit(&self) -> io::Result<()> {
+        let left = self.1.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.0.set_read_timeout(Some(left))
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.limit()?;
+        self.0.read(bytes)
+    }
 }
 
 impl Channel {
@@ -75,7 +97,7 @@ impl Channel {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(wait_max))?;
         stream.set_write_timeout(Some(wait_max))?;
-        Ok(Channel { stream })
+        Ok(Channel { stream, wait_max })
     }
 
     /// The stream itself, for the bytes before the first message.
@@ -103,6 +125,8 @@ impl Channel {
     }
 
     pub(super) fn receive(&mut self) -> io::Result<Message> {
+        let mut stream = Until(&self.stream, Instant::now() + self.wait_max);
+        stream.limit()?;
         let mut header = [0; HEADER_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -122,7 +146,7 @@ impl Channel {
         if received == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.stream.read_exact(&mut header[received..])?;
+        stream.read_exact(&mut header[received..])?;
         let [kind, length @ ..] = header;
         let kind = KINDS.into_iter().find(|known| *known as u8 == kind);
         let length = u64::from_le_bytes(length);
@@ -130,7 +154,7 @@ impl Channel {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "an unknown message"));
         };
         let mut bytes = Vec::with_capacity(length.min(ROOM_BYTES) as usize);
-        (&mut self.stream).take(length).read_to_end(&mut bytes)?;
+        stream.take(length).read_to_end(&mut bytes)?;
         if bytes.len() as u64 != length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

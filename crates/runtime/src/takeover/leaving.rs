@@ -2,7 +2,7 @@
 
 use super::channel::{Channel, Kind};
 use super::relay::Relay;
-use super::{BATCH, Clock, ConnectionRecord, HELLO, LAYOUT, monotonic_us};
+use super::{BATCH, Clock, ConnectionRecord, HELLO, LAYOUT, is_trusted, monotonic_us};
 use crate::connection::Facts;
 use crate::event_loop::EventLoop;
 use crate::token::Subject;
@@ -160,7 +160,7 @@ impl EventLoop {
             }) else {
                 continue;
             };
-            if peer.uid != own && !peer.uid.is_root() {
+            if !is_trusted(peer.uid, own) {
                 let text = format!(
                     "refused to be taken over: process {} belongs to system user {}",
                     peer.pid.as_raw_nonzero(),

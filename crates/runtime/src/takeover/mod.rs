@@ -26,8 +26,12 @@ pub(crate) use leaving::Succession;
 pub(crate) use relay::Relay;
 
 use crate::listener::unix_socket_path;
+use crate::settings::TcpSettings;
+use crate::socket::{self, SocketAddress};
 use pgweir_core::{ConnectionId, Pooler, Time};
 use pgweir_freeze::{Freeze, mix};
+use rustix::net::sockopt;
+use rustix::process::Uid;
 
 /// The first bytes of a process that wants to take over, before its layout of the state.
 const HELLO: [u8; 8] = *b"pgweir-R";
@@ -67,6 +71,40 @@ struct ConnectionRecord {
 /// The path of the socket where a process waits for one that replaces it.
 pub(crate) fn socket_path(dir: &str, port: u16) -> String {
     format!("{}.take-over", unix_socket_path(dir, port))
+}
+
+/// Whether a process of this system user may take part in a take-over by or from a process of the user `own`.
+fn is_trusted(user: Uid, own: Uid) -> bool {
+    user == own || user.is_root()
+}
+
+/// The system user to whom a socket belongs: the owner of its file, or, in the abstract namespace, of the process that
+/// listens there. `None` if that cannot be found out.
+fn owner(path: &str) -> Option<Uid> {
+    match path.strip_prefix('@') {
+        Some(_) => {
+            let address = SocketAddress::unix(path).ok()?;
+            // Not blocking: nobody may accept.
+            let socket = socket::open(&address, &TcpSettings::default()).ok()?;
+            socket::connect(&socket, &address).ok()?;
+            Some(sockopt::socket_peercred(&socket).ok()?.uid)
+        }
+        None => Some(Uid::from_raw(rustix::fs::lstat(path).ok()?.st_uid)),
+    }
+}
+
+/// Why nobody can take over from this process, and what to do: it cannot wait at `path`.
+pub(crate) fn cannot_wait(path: &str, error: &std::io::Error) -> String {
+    let own = rustix::process::geteuid();
+    let why = match owner(path) {
+        Some(user) if user != own => format!(
+            "it belongs to system user {}; remove it, and set unix_socket_dir to a directory in which only the user of \
+             pgweir can make files",
+            user.as_raw()
+        ),
+        _ => error.to_string(),
+    };
+    format!("could not listen on unix:{path}: {why}; no process can take over from this one (-R)")
 }
 
 /// The system's monotonic clock, microseconds.
