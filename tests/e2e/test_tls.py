@@ -109,6 +109,28 @@ def test_modes_of_the_client_leg(pg15, certificates, make_pooler):
         pooler.finish()
 
 
+def test_the_holder_of_a_client_certificate_signs_for_nobody(pg15, certificates, make_pooler):
+    """A file of authorities may have single certificates of clients. Each of them lets its holder in, and nobody else."""
+    both = os.path.join(certificates.folder, "ca-and-pinned.crt")
+    with open(both, "wb") as file:
+        for part in (certificates.ca, certificates.pinned.certificate):
+            with open(part, "rb") as source:
+                file.write(source.read())
+    for trusted, pair, gets_in in [
+        (both, certificates.pinned, True),
+        (both, certificates.alice, True),
+        (both, certificates.by_pinned, False),
+        (both, certificates.old_by_pinned, False),
+        (certificates.pinned.certificate, certificates.pinned, True),
+        (certificates.pinned.certificate, certificates.by_pinned, False),
+        (certificates.pinned.certificate, certificates.alice, False),
+    ]:
+        pooler = make_pooler(pg15, settings=client_leg(certificates, "verify-full", client_tls_ca_file=trusted))
+        outcome = log_in(pooler, sslmode="require", sslcert=pair.certificate, sslkey=pair.key)
+        assert (outcome == "in") == gets_in, (trusted, pair.certificate, outcome)
+        pooler.finish()
+
+
 def test_drivers_and_what_the_console_shows(pg15, certificates, make_pooler):
     pooler = make_pooler(pg15, settings=client_leg(certificates, "require"))
     with psycopg.connect(pooler.dsn(sslmode="verify-full", sslrootcert=certificates.ca, host="localhost")) as c:
@@ -324,6 +346,9 @@ def test_certificates_that_openssl_takes(certificates, make_pooler):
         (certificates.old_style, certificates.foreign_ca, "localhost", False, False),
         (certificates.self_signed, certificates.self_signed.certificate, "localhost", True, True),
         (certificates.self_signed, certificates.ca, "localhost", False, False),
+        (certificates.pinned, certificates.pinned.certificate, "localhost", True, True),
+        (certificates.by_pinned, certificates.pinned.certificate, "localhost", False, False),
+        (certificates.old_by_pinned, certificates.pinned.certificate, "localhost", False, False),
         (certificates.elsewhere, certificates.ca, "localhost", True, False),
         (certificates.expired, certificates.ca, "localhost", False, False),
     ]:

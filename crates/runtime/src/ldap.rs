@@ -1,9 +1,10 @@
 //! Passwords that a directory checks.
 
+use crate::tls::for_directory;
 use ldap3::{LdapConn, LdapConnSettings, LdapResult, Scope, SearchEntry, dn_escape, ldap_escape};
 use pgweir_auth::Password;
 use pgweir_config::hba::{LdapBind, LdapOptions, LdapScheme, LdapScope, SearchFilter};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,19 +79,15 @@ fn connect(options: &LdapOptions) -> Result<(LdapConn, String), String> {
 
 /// TLS with the authorities of the system, and those that libldap would trust.
 fn tls() -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let mut trusted = rustls_native_certs::load_native_certs().certs;
     if let Some(file) = own_authorities() {
         let found = rustls_native_certs::load_certs_from_paths(Some(file.as_ref()), None);
         if let Some(e) = found.errors.first() {
             return Err(format!("cannot read the certificates of {file}: {e}"));
         }
-        roots.add_parsable_certificates(found.certs);
+        trusted.extend(found.certs);
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(|e| e.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    for_directory(trusted).map_err(|e| e.to_string())
 }
 
 /// The file of authorities in libldap's configuration.

@@ -38,6 +38,10 @@ class Certificates:
         self.alice = self.signed("alice", ours, "/CN=alice", "extendedKeyUsage=clientAuth")
         self.foreign = self.signed("foreign", foreign, "/CN=alice", "extendedKeyUsage=clientAuth")
         self.self_signed = self._authority("self-signed", "/CN=localhost")
+        # It is no authority, so what its holder signs counts for nothing.
+        self.pinned = self._authority("pinned", "/CN=localhost", "basicConstraints=critical,CA:FALSE")
+        self.by_pinned = self.signed("by-pinned", self.pinned, "/CN=localhost", names)
+        self.old_by_pinned = self.signed("old-by-pinned", self.pinned, "/CN=localhost")
 
     def signed(self, name: str, by: Pair, subject: str, extension: str | None = None, days: str = "30") -> Pair:
         """A certificate with a new key."""
@@ -69,11 +73,12 @@ class Certificates:
                 file.write(content)
         return self._give(to)
 
-    def _authority(self, name: str, subject: str | None = None) -> Pair:
+    def _authority(self, name: str, subject: str | None = None, extension: str | None = None) -> Pair:
         pair = self._pair(name)
+        more = ["-addext", extension] if extension else []
         self._openssl(
             "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
-            "-subj", subject or f"/CN={name}", "-keyout", pair.key, "-out", pair.certificate,
+            "-subj", subject or f"/CN={name}", "-keyout", pair.key, "-out", pair.certificate, *more,
         )  # fmt: skip
         return self._give(pair)
 

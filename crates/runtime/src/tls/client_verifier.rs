@@ -3,24 +3,42 @@
 use super::server_verifier::verify_signature;
 use super::trust::Trust;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
 /// Verifies the certificates of clients, each of which must have one.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
-    /// rustls's verifier for the same authorities.
-    pub(super) inner: Arc<dyn ClientCertVerifier>,
-    pub(super) trust: Trust,
-    pub(super) algorithms: WebPkiSupportedAlgorithms,
+    /// rustls's verifier for the same authorities; `None` if there is none, only single certificates.
+    inner: Option<Arc<dyn ClientCertVerifier>>,
+    /// The names of all trusted certificates.
+    names: Vec<DistinguishedName>,
+    trust: Trust,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientVerifier {
+    pub(super) fn new(trust: Trust, provider: &Arc<CryptoProvider>) -> Result<Self, VerifierBuilderError> {
+        let builder = || WebPkiClientVerifier::builder_with_provider(Arc::clone(&trust.roots), Arc::clone(provider));
+        Ok(ClientVerifier {
+            inner: match trust.roots.is_empty() {
+                true => None,
+                false => Some(builder().build()?),
+            },
+            names: trust.names(),
+            trust,
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
 }
 
 impl ClientCertVerifier for ClientVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.inner.root_hint_subjects()
+        &self.names
     }
 
     fn verify_client_cert(
@@ -29,12 +47,14 @@ impl ClientCertVerifier for ClientVerifier {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.inner
-            .verify_client_cert(certificate, others, now)
-            .or_else(|refusal| {
-                self.trust.accepts_though(refusal, certificate, others, now)?;
-                Ok(ClientCertVerified::assertion())
-            })
+        let verdict = match &self.inner {
+            Some(inner) => inner.verify_client_cert(certificate, others, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        verdict.or_else(|refusal| {
+            self.trust.accepts_though(refusal, certificate, others, now)?;
+            Ok(ClientCertVerified::assertion())
+        })
     }
 
     fn verify_tls12_signature(

@@ -11,7 +11,6 @@ use pgweir_config::{
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
 use std::io;
@@ -182,14 +181,20 @@ fn versions(protocols: &TlsProtocols) -> Vec<&'static SupportedProtocolVersion> 
 
 fn client_verifier(file: &str, provider: &Arc<CryptoProvider>) -> Result<ClientVerifier, TlsFailure> {
     let trust = authorities(file)?;
-    let inner = WebPkiClientVerifier::builder_with_provider(Arc::clone(&trust.roots), Arc::clone(provider))
-        .build()
-        .map_err(|e| content("CA", file, &e))?;
-    Ok(ClientVerifier {
-        inner,
-        trust,
+    ClientVerifier::new(trust, provider).map_err(|e| content("CA", file, &e))
+}
+
+/// For a connection to a directory: its certificate must come from one of these, and be for its host.
+pub(crate) fn for_directory(trusted: Vec<CertificateDer<'static>>) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = ServerVerifier {
+        trust: Some(Trust::of_readable(trusted)?),
+        checks_name: true,
         algorithms: provider.signature_verification_algorithms,
-    })
+    };
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = config.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(config.with_no_client_auth())
 }
 
 fn authorities(file: &str) -> Result<Trust, TlsFailure> {

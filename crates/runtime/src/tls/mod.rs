@@ -19,6 +19,6 @@ mod session;
 mod steps;
 mod trust;
 
-pub(crate) use contexts::TlsContexts;
+pub(crate) use contexts::{TlsContexts, for_directory};
 pub use contexts::{TlsFailure, check_tls_files};
 pub(crate) use session::{End, TlsSession};

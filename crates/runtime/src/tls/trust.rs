@@ -2,7 +2,7 @@
 
 use super::certificate::parse;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::{CertificateError, Error, RootCertStore};
+use rustls::{CertificateError, DistinguishedName, Error, RootCertStore};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::{OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_KEY_USAGE, Oid};
 use x509_parser::time::ASN1Time;
@@ -11,25 +11,44 @@ use x509_parser::x509::X509Version;
 /// The most certificates between a certificate of version 1 and the authority.
 const CHAIN_MAX: usize = 4;
 
-/// A file of authorities.
+/// A file of trusted certificates.
 #[derive(Debug, Clone)]
 pub(super) struct Trust {
+    /// Those that may sign others. rustls does not check that of its roots.
     pub(super) roots: std::sync::Arc<RootCertStore>,
-    /// The same certificates, as they are in the file.
+    /// All certificates of the file. Those that may not sign are accepted themselves, and nothing else because of them.
     certificates: Vec<CertificateDer<'static>>,
 }
 
 impl Trust {
-    /// Fails if rustls cannot use one of them as an authority.
+    /// Fails if one of them cannot be read, or if rustls cannot use an authority.
     pub(super) fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Trust, Error> {
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
-            roots.add(certificate.clone())?;
+            let read = parse(certificate).ok_or(CertificateError::BadEncoding)?;
+            if is_authority(&read) {
+                roots.add(certificate.clone())?;
+            }
         }
         Ok(Trust {
             roots: roots.into(),
             certificates,
         })
+    }
+
+    /// The same for certificates of the system, of which some may not be readable.
+    pub(super) fn of_readable(mut certificates: Vec<CertificateDer<'static>>) -> Result<Trust, Error> {
+        certificates.retain(|certificate| {
+            parse(certificate)
+                .is_some_and(|read| !is_authority(&read) || RootCertStore::empty().add(certificate.clone()).is_ok())
+        });
+        Self::new(certificates)
+    }
+
+    /// The names of all of them, from which a client chooses its certificate.
+    pub(super) fn names(&self) -> Vec<DistinguishedName> {
+        let read = self.certificates.iter().filter_map(|certificate| parse(certificate));
+        read.map(|read| read.subject().as_raw().to_vec().into()).collect()
     }
 
     /// Whether to accept a certificate that rustls refuses and OpenSSL accepts, if that is safe: a certificate that is
@@ -64,7 +83,9 @@ impl Trust {
         more: usize,
     ) -> bool {
         let signs = |issuer: &X509Certificate<'_>| {
-            issuer.subject().as_raw() == read.issuer().as_raw()
+            is_authority(issuer)
+                && has_no_other_conditions(issuer, CHAIN_MAX - more)
+                && issuer.subject().as_raw() == read.issuer().as_raw()
                 && in_time(issuer, now)
                 && read.verify_signature(Some(issuer.public_key())).is_ok()
         };
@@ -79,25 +100,44 @@ impl Trust {
         let between = others.iter().take(CHAIN_MAX).filter_map(|c| parse(c));
         more > 0
             && between
-                .filter(|issuer| may_sign(issuer, CHAIN_MAX - more) && signs(issuer))
+                .filter(|issuer| !is_old_root(issuer) && signs(issuer))
                 .any(|issuer| self.has_signed(&issuer, others, now, more - 1))
     }
 }
 
-/// Whether a certificate may sign the certificates of others, with no further conditions that only rustls can check.
-/// `below` is the number of authorities between it and the certificate.
-fn may_sign(certificate: &X509Certificate<'_>, below: usize) -> bool {
-    let is_authority = certificate.basic_constraints().is_ok_and(|found| {
-        found.is_some_and(|c| c.value.ca && c.value.path_len_constraint.is_none_or(|n| n as usize >= below))
+/// Whether a certificate may sign the certificates of others, as OpenSSL decides it (`check_ca`): it says so; or it
+/// cannot say so, because it is of version 1, and has signed itself.
+fn is_authority(certificate: &X509Certificate<'_>) -> bool {
+    let (Ok(constraints), Ok(usage)) = (certificate.basic_constraints(), certificate.key_usage()) else {
+        return false;
+    };
+    if usage.as_ref().is_some_and(|usage| !usage.value.key_cert_sign()) {
+        return false;
+    }
+    match constraints {
+        Some(constraints) => constraints.value.ca,
+        None => usage.is_some() || is_old_root(certificate),
+    }
+}
+
+/// Whether a certificate is of version 1 and self-signed.
+fn is_old_root(certificate: &X509Certificate<'_>) -> bool {
+    certificate.version() == X509Version::V1
+        && certificate.extensions().is_empty()
+        && certificate.subject().as_raw() == certificate.issuer().as_raw()
+}
+
+/// Whether the certificate of an authority has no further conditions that only rustls can check. `below` is the number
+/// of authorities between it and the certificate.
+fn has_no_other_conditions(certificate: &X509Certificate<'_>, below: usize) -> bool {
+    let is_short_enough = certificate.basic_constraints().is_ok_and(|found| {
+        let length = found.and_then(|constraints| constraints.value.path_len_constraint);
+        length.is_none_or(|length| length as usize >= below)
     });
-    let signs = certificate
-        .key_usage()
-        .is_ok_and(|found| found.is_none_or(|usage| usage.value.key_cert_sign()));
     let is_read = |oid: &Oid<'_>| *oid == OID_X509_EXT_BASIC_CONSTRAINTS || *oid == OID_X509_EXT_KEY_USAGE;
-    let conditions = certificate.extensions().iter().filter(|extension| extension.critical);
-    is_authority
-        && signs
-        && conditions.into_iter().all(|extension| is_read(&extension.oid))
+    let mut conditions = certificate.extensions().iter().filter(|extension| extension.critical);
+    is_short_enough
+        && conditions.all(|extension| is_read(&extension.oid))
         && certificate.name_constraints().is_ok_and(|found| found.is_none())
 }
 
@@ -105,3 +145,7 @@ fn in_time(certificate: &X509Certificate<'_>, now: UnixTime) -> bool {
     let now = i64::try_from(now.as_secs()).ok().map(ASN1Time::from_timestamp);
     matches!(now, Some(Ok(now)) if certificate.validity().is_valid_at(now))
 }
+
+#[cfg(test)]
+#[path = "trust_tests.rs"]
+mod tests;
