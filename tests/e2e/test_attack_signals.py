@@ -115,3 +115,18 @@ def test_a_client_can_end_itself(pg15, make_pooler):
     with pooler.connect() as c:
         c.send(wire.query(f"select pg_terminate_backend({c.process_id})"))
         assert wire.first_error(c.read_to_end(5)).fields["C"] == "57P01"
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_superuser_of_one_postgresql_is_nobody_on_another(pg15, own_cluster, make_pooler, how):
+    other = own_cluster()
+    entry = "host={0.host} port={0.port} dbname=postgres"
+    pooler = make_pooler(pg15, databases={"here": entry.format(pg15), "too": entry.format(pg15), "there": entry.format(other)})
+    with pooler.connect(database="here") as root, pooler.connect(database="there") as victim:
+        for function in ("pg_terminate_backend", "pg_cancel_backend"):
+            messages = call(root, how, function, victim.process_id)
+            assert not says_true(messages) and not error_codes(messages), messages
+        assert victim.value("select 1") == "1"
+        with pooler.connect(database="too") as same:
+            assert says_true(call(root, how, "pg_terminate_backend", same.process_id))
+            assert same.closed()

@@ -2,8 +2,9 @@
 //!
 //! No server process has that id, so the pooler acts on the client itself if the statement consists of the call alone.
 //! The server only gives the answer: it gets `SELECT true` under the function's name instead of the call. The same
-//! login user, acting as itself, and superusers may do it. In every other case the call goes to the server unchanged;
-//! the server knows no such process, warns and returns false.
+//! login user, acting as itself, and superusers may do it, and only to clients of the same PostgreSQL: who is a user or a
+//! superuser there, need not be one elsewhere. In every other case the call goes to the server unchanged; the server
+//! knows no such process, warns and returns false.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{CLIENT_IDS_FROM, ClientId, ServerId};
@@ -170,6 +171,9 @@ impl Pooler {
         }
         drop(named);
         let (by, of) = (self.clients.get(id.0)?, self.clients.get(target.0)?);
+        if !self.pool(by.pool?).is_of_same_postgresql(self.pool(of.pool?)) {
+            return None;
+        }
         let user = |client: &crate::client::Client| {
             let pool_user = client.pool.map(|p| self.pool(p).key.user.clone());
             client.login_user.as_deref().map(Into::into).or(pool_user)

@@ -154,6 +154,17 @@ impl Pool {
         key.into()
     }
 
+    /// Whether the servers of two pools are certainly those of one PostgreSQL: they have the same hosts and ports, in any
+    /// order. Behind another pooler there may be several, one for each database.
+    pub(crate) fn is_of_same_postgresql(&self, other: &Pool) -> bool {
+        let (here, there) = (&self.settings, &other.settings);
+        let has_all = |some: &[Endpoint], all: &[Endpoint]| some.iter().all(|endpoint| all.contains(endpoint));
+        let are_postgresql = self.nature.is_postgresql() && other.nature.is_postgresql();
+        has_all(&here.endpoints, &there.endpoints)
+            && has_all(&there.endpoints, &here.endpoints)
+            && (are_postgresql || here.server_database == there.server_database)
+    }
+
     /// The place of a host in the list; `None` if a RELOAD has removed it.
     pub(crate) fn host_of(&self, endpoint: &Endpoint) -> Option<usize> {
         self.settings.endpoints.iter().position(|other| other == endpoint)

@@ -188,6 +188,35 @@ fn a_client_is_ended_by_the_process_id_it_was_told() {
     assert!(rig.closed.contains(&client.into()));
 }
 
+/// A superuser of one PostgreSQL is nobody on another one, and users of one name are different people there.
+#[test]
+fn a_client_of_another_postgresql_has_no_process_id_here() {
+    const DATABASES: &str = "db = host=127.0.0.1 user=u\nsame = host=127.0.0.1 user=u dbname=x\n\
+                             port = host=127.0.0.1 user=u port=1\nmore = host=127.0.0.1,127.0.0.2 user=u\n\
+                             host = host=127.0.0.2 user=u";
+    for (database, user, may) in [
+        ("same", "u", true),
+        ("same", "other", true),
+        ("port", "u", false),
+        ("port", "other", false),
+        ("more", "u", false),
+        ("host", "other", false),
+    ] {
+        let mut rig = Rig::with(DATABASES, "auth_type = any");
+        let victim = rig.client_begins(&[("user", user), ("database", database)]);
+        rig.servers_log_in();
+        let process_id = rig.key_told(victim).process_id;
+        let caller = rig.client_begins(&[("user", "u"), ("database", "db")]);
+        let server = rig.connects.pop_front().expect("a server is wanted");
+        rig.server_logs_in_with(server, &[("is_superuser", "on")]);
+        rig.told(caller);
+        rig.says(caller, |w| {
+            w.query(format!("select pg_terminate_backend({process_id})").as_bytes())
+        });
+        assert_eq!(rig.is_closed(victim), may, "{database} {user}");
+    }
+}
+
 /// Guards against a late cancel that makes the cleaning of the session fail, so that the connection is closed.
 #[test]
 fn the_cleaning_of_a_session_waits_for_the_end_of_a_cancel() {
