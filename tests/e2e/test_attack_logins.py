@@ -148,3 +148,12 @@ def test_stats_users_see_names_and_reasons_but_no_values_and_no_statements(pg15,
         assert "app.token" in str(pooler.console(f"show session {number}", user="stats"))
         for command in ("clients", "servers", "sockets", "pools", "databases", "users", "config", "lists", "mem"):
             assert "geheim" not in str(pooler.console(f"show {command}", user="stats"))
+def test_passwords_in_settings_are_for_administrators(pg15, make_pooler):
+    options = "ldapserver=127.0.0.1 ldapbasedn=b ldapbinddn=c ldapbindpasswd=geheim4"
+    pooler = make_pooler(pg15, settings={"auth_ldap_options": options})
+    pooler.console(f"set auth_ldap_options = '{options} ldaptls=1'")
+    assert "geheim4" in str(pooler.console("show config"))
+    assert "geheim4" not in str(pooler.console("show config", user="stats"))
+    assert "SET auth_ldap_options=" in pooler.log() and "geheim" not in pooler.log()
+
+

@@ -19,6 +19,8 @@ pub struct ConfigRow {
     pub default: Option<&'static str>,
     /// Whether RELOAD and SET can change it: `yes` or `no` in the output.
     pub changeable: bool,
+    /// Whether only administrators may see the value.
+    pub is_secret: bool,
 }
 
 /// Settings that SET cannot change: the pooler would show the new file name while it uses the
@@ -36,6 +38,7 @@ impl Config {
             value: setting.value(self),
             default: setting.default,
             changeable: setting.change == ChangeRule::Reload,
+            is_secret: setting.may_hold_secret(),
         })
     }
 

@@ -134,7 +134,16 @@ pub struct Setting {
     pub(crate) copy: fn(&mut GlobalSettings, &GlobalSettings),
 }
 
+/// Settings whose text may contain a password: that of LDAP's search (`ldapbindpasswd`), and that of a connection which a
+/// query opens (`dblink`).
+const MAY_HOLD_SECRETS: [&str; 2] = ["auth_ldap_options", "auth_query"];
+
 impl Setting {
+    /// Whether its value may contain a password. It is shown only to administrators, and never logged.
+    pub fn may_hold_secret(&self) -> bool {
+        MAY_HOLD_SECRETS.contains(&self.name)
+    }
+
     /// Its help in one line.
     pub fn help(&self) -> &'static str {
         self.help.trim()

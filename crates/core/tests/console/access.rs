@@ -29,6 +29,37 @@ fn a_user_of_stats_users_may_look_and_nothing_else() {
     assert!(rig.closed.contains(&bob.into()));
 }
 
+/// The options of LDAP contain the password with which users are searched for.
+#[test]
+fn only_administrators_see_passwords_in_settings_and_the_log_has_none() {
+    const OPTIONS: &str = "ldapserver=a ldapbasedn=b ldapbinddn=c ldapbindpasswd=hidden";
+    let mut rig = Rig::with_users(
+        "\"watcher\" \"\"\n\"boss\" \"\"\n",
+        &format!("stats_users = watcher\nadmin_users = boss\nauth_ldap_options = {OPTIONS}"),
+    );
+    let [watcher, boss] = ["watcher", "boss"].map(|user| {
+        let id = rig.client_begins(&[("user", user), ("database", "pgbouncer")]);
+        rig.told(id);
+        id
+    });
+    rig.says(boss, |w| {
+        w.query(format!("set auth_ldap_options = '{OPTIONS} ldaptls=1'").as_bytes())
+    });
+    rig.says(boss, |w| {
+        w.query(b"set auth_query = 'select dblink(''password=hidden'')'")
+    });
+    rig.told(boss);
+    let [seen, all] = [watcher, boss].map(|id| format!("{:?}", query(&mut rig, id, "show config")));
+    assert!(!seen.contains("hidden") && seen.contains("auth_ldap_options"), "{seen}");
+    assert_eq!(all.matches("=hidden").count(), 2);
+    assert!(rig.log.iter().any(|(_, line)| line.contains("SET auth_ldap_options=")));
+    assert!(
+        rig.log.iter().all(|(_, line)| !line.contains("hidden")),
+        "{:?}",
+        rig.log
+    );
+}
+
 #[test]
 fn the_owner_of_the_process_is_an_administrator_on_the_unix_socket() {
     for uid in [0, 1] {

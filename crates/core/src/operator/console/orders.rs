@@ -9,7 +9,7 @@ use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use crate::pooler::Pooler;
 use crate::pools::choice::Choice;
-use pgweir_config::{CONSOLE_DATABASE, Config};
+use pgweir_config::{CONSOLE_DATABASE, Config, Setting};
 
 /// How such a command ends.
 #[derive(Debug)]
@@ -34,7 +34,9 @@ impl Pooler {
         match command {
             Command::Set { key, value } => {
                 self.change_setting(now, key, value)?;
-                self.log(LogLevel::Log, format!("SET {key}={value} command issued"));
+                let is_secret = Setting::find(key).is_none_or(Setting::may_hold_secret);
+                let logged = if is_secret { "(not logged)" } else { value };
+                self.log(LogLevel::Log, format!("SET {key}={logged} command issued"));
                 Ok(Done::tag(format!("SET {key}={value}")))
             }
             Command::Suspend => {

@@ -48,7 +48,7 @@ impl View<'_> {
             Show::Session(number) => self.show_session(number, access, rows),
             Show::Databases => self.show_databases(rows),
             Show::Users => self.show_users(rows),
-            Show::Config => self.show_config(rows),
+            Show::Config => self.show_config(access, rows),
             Show::Peers => self.show_peers(rows),
             Show::Lists => self.show_lists(rows),
             Show::Mem => self.show_mem(rows),

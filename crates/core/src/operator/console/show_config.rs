@@ -1,5 +1,6 @@
 //! SHOW CONFIG, SHOW DATABASES, SHOW USERS, SHOW PEERS.
 
+use crate::base::access::Access;
 use crate::console::rows::{Rows, Value};
 use crate::operator::console::show_pools::load_balance_hosts;
 use crate::operator::view::View;
@@ -10,12 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 const CONSOLE_POOL_SIZE: u32 = 2;
 
 impl View<'_> {
-    pub(super) fn show_config(&self, rows: &mut Rows<'_>) {
+    /// Values that may contain a password are shown only to administrators.
+    pub(super) fn show_config(&self, access: Access, rows: &mut Rows<'_>) {
         for row in self.config.rows() {
+            let is_shown = access == Access::Admin || !row.is_secret;
             let changeable = if row.changeable { "yes" } else { "no" };
             rows.push(&[
                 row.key.into(),
-                row.value.as_deref().into(),
+                row.value.as_deref().filter(|_| is_shown).into(),
                 row.default.into(),
                 changeable.into(),
             ]);
