@@ -3,7 +3,7 @@
 mod rig;
 
 use pgweir_core::{Accepted, Address, ClientId, LogLevel, ReloadOutcome, Verification, Verified};
-use rig::{Rig, configuration_with_files};
+use rig::{Rig, configuration_with_files, fatal};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -270,4 +270,75 @@ fn a_reload_brings_other_rules() {
     assert!(logged(&rig, "RELOAD: changed rules for logins"), "{:?}", rig.log);
     let id = tcp(&mut rig, "alice", [127, 0, 0, 1]);
     assert_eq!(rig.told(id), ["Error 28000 login rejected"]);
+}
+
+/// PostgreSQL answers that a server's database does not exist.
+fn has_no_such_database(rig: &mut Rig, server: pgweir_core::ServerId) {
+    rig.server_connects(server);
+    rig.says(server, |w| w.error(&fatal("3D000", "database does not exist")));
+    rig.server_dies(server);
+}
+
+/// Guards against refusing everybody after 32 such names, which also told who is in auth_file.
+#[test]
+fn invented_names_of_databases_lock_nobody_out() {
+    let settings = "auth_type = scram-sha-256\nauth_user = looker\nmax_client_conn = 1000";
+    let mut rig = Rig::with("* = host=127.0.0.1", settings);
+    let invented: Vec<ClientId> = (0..100)
+        .map(|n| rig.client_begins(&[("user", "mallory"), ("database", &format!("invented{n}"))]))
+        .collect();
+    assert_eq!(rig.connects.len(), 32, "servers are opened for so many names at a time");
+    let bob = rig.client_begins(&[("user", "bob"), ("database", "real")]);
+    let mut asked = None;
+    let mut answered = 0;
+    while asked.is_none() {
+        let server = rig
+            .connects
+            .pop_front()
+            .expect("each answer makes room for another name");
+        assert!(rig.connects.len() < 32);
+        // The last name is the one that exists.
+        if answered == invented.len() {
+            rig.server_logs_in(server);
+            asked = Some(server);
+        } else {
+            has_no_such_database(&mut rig, server);
+            answered += 1;
+        }
+    }
+    assert!(
+        rig.told(asked.unwrap()).iter().any(|line| line.starts_with("Bind")),
+        "auth_query runs"
+    );
+    assert!(rig.told(bob).is_empty());
+    let heard: Vec<Vec<String>> = invented.iter().map(|id| rig.told(*id)).collect();
+    assert!(
+        heard[0][0].starts_with("Authentication") && heard.iter().all(|h| *h == heard[0]),
+        "{heard:?}"
+    );
+}
+
+/// What is known to be absent is not asked for again, up to a number of names.
+#[test]
+fn absent_databases_are_remembered_for_a_while() {
+    let settings = "auth_type = scram-sha-256\nauth_user = looker\nmax_client_conn = 10000";
+    let mut rig = Rig::with("* = host=127.0.0.1", settings);
+    let asks = |rig: &mut Rig, n: usize| {
+        let id = rig.client_begins(&[("user", "mallory"), ("database", &format!("invented{n}"))]);
+        let server = rig.connects.pop_front();
+        if let Some(server) = server {
+            has_no_such_database(rig, server);
+        }
+        assert!(rig.told(id)[0].starts_with("Authentication"));
+        rig.client_leaves(id);
+        server.is_some()
+    };
+    assert!(asks(&mut rig, 0) && !asks(&mut rig, 0));
+    rig.wait(Duration::from_millis(1));
+    for n in 1..1025 {
+        assert!(asks(&mut rig, n), "{n}");
+    }
+    rig.wait(Duration::from_secs(1));
+    assert!(!asks(&mut rig, 1024), "the newest");
+    assert!(asks(&mut rig, 0), "the oldest was forgotten");
 }

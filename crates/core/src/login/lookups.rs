@@ -1,7 +1,7 @@
 //! auth_query on behalf of clients that are not authenticated: limits on what they may cause, and answers that do not
 //! reveal what went wrong.
 
-use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind};
+use crate::base::pool_id::{LoginFailure, PoolKind};
 use crate::base::time::Time;
 use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
@@ -9,10 +9,14 @@ use pgweir_auth::{MockKey, MockSecret, Secret};
 use pgweir_config::{CONSOLE_DATABASE, Config};
 use std::collections::HashMap;
 
-/// Clients that are not authenticated may name databases that are covered by `*`. The pooler keeps at most this many of
-/// them, counting those that no server has confirmed and those that the server does not have. Further names are
-/// refused.
-const UNPROVEN_DATABASES_MAX: usize = 32;
+/// Clients that are not authenticated may name databases that are covered by `*`. Servers are opened for at most this
+/// many names at a time which no server has confirmed. Clients that give other such names wait: each answer of
+/// PostgreSQL makes room for another name, so invented names lock nobody out.
+pub(crate) const UNPROVEN_DATABASES_MAX: usize = 32;
+
+/// The most databases that the pooler remembers as absent. A further one takes the place of the oldest, about which
+/// PostgreSQL may be asked again.
+const ABSENT_DATABASES_MAX: usize = 1024;
 
 /// PostgreSQL's answer to a database that does not exist.
 const NO_SUCH_DATABASE: &str = "3D000";
@@ -32,8 +36,6 @@ pub(crate) struct Lookups {
 pub(crate) enum NoLookup {
     /// No auth_query for this user or database: the user is unknown.
     Nowhere,
-    /// See [`UNPROVEN_DATABASES_MAX`].
-    TooManyDatabases,
     /// `auth_dbname` names a database that cannot be used: the user is unknown, and the log says so.
     Misconfigured(BadAuthDatabase),
 }
@@ -100,16 +102,6 @@ impl AskedAt {
         }
         is_disabled.then_some(BadAuthDatabase::Disabled)
     }
-
-    /// The pool for auth_query.
-    pub(crate) fn pool_key(&self) -> PoolKey {
-        PoolKey {
-            database: self.database.as_str().into(),
-            user: self.auth_user.as_str().into(),
-            kind: PoolKind::AuthQuery,
-            start: Box::default(),
-        }
-    }
 }
 
 /// The text of auth_query for a database.
@@ -121,32 +113,21 @@ pub(crate) fn query(config: &Config, database: &str) -> String {
 }
 
 impl Lookups {
-    /// Whether a database that is covered by `*` may be tried for a client that is not authenticated, given the
-    /// existing pools. `has_pool`: one of them is this database's pool for auth_query.
-    pub(crate) fn may_try<'p>(
-        &mut self,
-        now: Time,
-        database: &str,
-        has_pool: bool,
-        pools: impl Iterator<Item = &'p Pool>,
-    ) -> Result<(), NoLookup> {
+    /// Whether a database is known to be absent.
+    pub(crate) fn is_absent(&mut self, now: Time, database: &str) -> bool {
         self.absent.retain(|_, until| *until > now);
-        if self.absent.contains_key(database) {
-            return Err(NoLookup::Nowhere);
-        }
-        if has_pool {
-            return Ok(());
-        }
-        let unproven = pools.filter(|pool| pool.is_unproven()).count();
-        if unproven + self.absent.len() >= UNPROVEN_DATABASES_MAX {
-            return Err(NoLookup::TooManyDatabases);
-        }
-        Ok(())
+        self.absent.contains_key(database)
     }
 
     /// A server for auth_query could not be opened. If the database does not exist, this is assumed until `until`.
     pub(crate) fn note_failure(&mut self, pool: &Pool, failure: &LoginFailure, until: Time) {
         if pool.is_unproven() && failure.sqlstate.as_deref() == Some(NO_SUCH_DATABASE) {
+            if self.absent.len() >= ABSENT_DATABASES_MAX
+                && let Some(oldest) = self.absent.iter().min_by_key(|(_, until)| **until)
+            {
+                let oldest = oldest.0.clone();
+                self.absent.remove(&oldest);
+            }
             self.absent.insert(Box::from(&*pool.key.database), until);
         }
     }

@@ -118,12 +118,6 @@ impl Rejection {
         Self::new(trouble, message, "Close idle clients, or raise the limit.")
     }
 
-    /// See [`crate::login::lookups::NoLookup::TooManyDatabases`].
-    pub(crate) fn too_many_unknown_databases() -> Self {
-        let message = "too many logins to databases that are not known yet";
-        Self::new(Trouble::TooManyClients, message, "Try again in a moment.")
-    }
-
     /// A user who may not use the console.
     pub(crate) fn not_on_console() -> Self {
         let hint = "Add the user to admin_users or stats_users.";

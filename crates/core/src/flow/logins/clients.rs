@@ -111,45 +111,37 @@ impl Pooler {
         };
         self.random.fill_bytes(&mut nonces.md5_salt);
         self.random.fill_bytes(&mut nonces.scram);
-        let next = match self.source_of_secret(now, id, method) {
-            Ok(source) => self
-                .arrival(id)
-                .map(|mut arrival| arrival.begin_exchange(method, nonces, source)),
-            Err(why) => Some(Next::Reject(why)),
-        };
-        self.login_goes_on(now, id, next.unwrap_or(Next::Nothing));
+        let source = self.source_of_secret(now, id, method);
+        if let Some(mut arrival) = self.arrival(id) {
+            let next = arrival.begin_exchange(method, nonces, source);
+            self.login_goes_on(now, id, next);
+        }
     }
 
     /// Where a user's secret comes from. While auth_query runs, the client belongs to its pool.
-    fn source_of_secret(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        method: ClientAuthMethod,
-    ) -> Result<SecretSource, Rejection> {
+    fn source_of_secret(&mut self, now: Time, id: ClientId, method: ClientAuthMethod) -> SecretSource {
         let Some(login) = self.clients.get(id.0).and_then(Client::login) else {
-            return Ok(SecretSource::Known(None));
+            return SecretSource::Known(None);
         };
         let (user, database) = (login.user().to_string(), login.database().to_string());
         if let Some(secret) = self.shared.config.auth_users.get(&user) {
-            return Ok(SecretSource::Known(Secret::parse(secret.text().as_bytes()).ok()));
+            return SecretSource::Known(Secret::parse(secret.text().as_bytes()).ok());
         }
         if method.needs_no_user() {
-            return Ok(SecretSource::Known(None));
+            return SecretSource::Known(None);
         }
         match self.auth_query_pool(now, &database, &user) {
             Ok(pool) => {
                 self.client_mut(id).pool = Some(pool);
-                Ok(SecretSource::AuthQuery)
+                SecretSource::AuthQuery
             }
-            Err(NoLookup::Nowhere) => Ok(SecretSource::Known(None)),
+            Err(NoLookup::Nowhere) => SecretSource::Known(None),
             Err(NoLookup::Misconfigured(fault)) => {
                 if let Some(mut arrival) = self.arrival(id) {
                     arrival.log_bad_auth_database(&database, fault);
                 }
-                Ok(SecretSource::Known(None))
+                SecretSource::Known(None)
             }
-            Err(NoLookup::TooManyDatabases) => Err(Rejection::too_many_unknown_databases()),
         }
     }
 }

@@ -91,6 +91,9 @@ impl Pooler {
         if is_wanted {
             self.retire_second_choices(now, pool_id);
         }
+        if is_first && self.pool(pool_id).key.kind == PoolKind::AuthQuery {
+            self.open_where_waited_longest(now, pool_id);
+        }
         if is_first && !self.pool(pool_id).key.kind.is_replication() {
             self.welcome_known(pool_id);
         }

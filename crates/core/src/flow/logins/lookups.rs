@@ -32,10 +32,8 @@ impl Pooler {
         if let Some(fault) = asked_at.fault(&self.shared.config, is_disabled, database) {
             return Err(NoLookup::Misconfigured(fault));
         }
-        if asked_at.is_made {
-            let has_pool = self.pool_index.contains_key(&asked_at.pool_key());
-            let pools = self.pools.iter().flatten();
-            self.lookups.may_try(now, &asked_at.database, has_pool, pools)?;
+        if asked_at.is_made && self.lookups.is_absent(now, &asked_at.database) {
+            return Err(NoLookup::Nowhere);
         }
         let (database, auth_user) = (&asked_at.database, &asked_at.auth_user);
         let pool = self.pool_for(now, database, auth_user, PoolKind::AuthQuery);

@@ -6,6 +6,7 @@ use crate::base::pool_id::PoolId;
 use crate::base::request::Request;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
+use crate::login::lookups::UNPROVEN_DATABASES_MAX;
 use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, counts_together, share_a_limit};
 use crate::pooler::Pooler;
 use crate::pools::databases::Databases;
@@ -64,6 +65,9 @@ impl Pooler {
     /// Whether the limits allow one more server now. If a shared limit does not, an idle server of another pool is
     /// closed; its place goes to the client that has waited longest, see [`Pooler::open_where_waited_longest`].
     pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
+        if self.waits_for_other_names(pool_id) {
+            return false;
+        }
         if let Some(sizing) = self.full_host(pool_id) {
             let had_its_slice = |server: &Server| now - server.connect_time >= HOST_SLICE;
             if let Some(id) = self.evicted(pool_id, |pool| pool.shares(sizing), had_its_slice) {
@@ -84,6 +88,15 @@ impl Pooler {
             }
         }
         false
+    }
+
+    /// Whether servers are being opened for as many databases of clients that are not authenticated as is allowed:
+    /// see [`UNPROVEN_DATABASES_MAX`].
+    fn waits_for_other_names(&self, pool_id: PoolId) -> bool {
+        let pool = self.pool(pool_id);
+        let is_being_tried = |pool: &Pool| pool.is_unproven() && pool.servers > 0;
+        let tried = || pool::live(&self.pools).filter(|(_, pool)| is_being_tried(pool)).count();
+        pool.is_unproven() && pool.servers == 0 && tried() >= UNPROVEN_DATABASES_MAX
     }
 
     /// Whether the limits allow one more server now, and no other pool must give one up for it.
