@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::md5::Md5Secret;
 use crate::scram::{KEY_BYTES, SALT_BYTES, ScramVerifier, hmac};
+use crate::secret::Secret;
 
-/// The source of mock secrets: random bytes, drawn once for the process, and secret. (If several processes serve one
-/// address and should behave alike, they need the same bytes.) It corresponds to PostgreSQL's mock authentication
-/// nonce.
+/// The source of mock secrets: secret bytes, which should be the same in all processes of an address and after a restart,
+/// because the salts of real users are. It corresponds to PostgreSQL's mock authentication nonce.
 #[derive(Clone, Copy, pgweir_freeze::Freeze)]
 pub struct MockKey([u8; KEY_BYTES]);
 
@@ -15,6 +15,15 @@ impl MockKey {
     /// From random bytes.
     pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
+    }
+
+    /// From a stored SCRAM verifier, which every process with the same users has. `None` for another secret: whoever
+    /// knows a salt could find out a password by trial, while the salt and the keys of a verifier cannot be guessed.
+    pub fn from_verifier(secret: &[u8]) -> Option<Self> {
+        match Secret::parse(secret) {
+            Ok(Secret::Scram(_)) => Some(Self(hmac(b"pgweir mock key", &[secret]))),
+            _ => None,
+        }
     }
 
     /// The salt for a user without a stored salt. It is always the same for the same name, as a stored one would be.
@@ -62,4 +71,31 @@ pub enum MockSecret {
     Md5,
     /// A SCRAM verifier.
     Scram,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VERIFIER: &[u8] = b"SCRAM-SHA-256$4096:AAAAAAAAAAAAAAAAAAAAAA==$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+    #[test]
+    fn a_verifier_gives_every_process_the_same_salts() {
+        let [one, two] = [(); 2].map(|()| MockKey::from_verifier(VERIFIER).unwrap());
+        assert_eq!(one.salt(b"nobody"), two.salt(b"nobody"));
+        assert_ne!(one.salt(b"nobody"), one.salt(b"mallory"));
+        let another = String::from_utf8(VERIFIER.to_vec())
+            .unwrap()
+            .replace("4096:AA", "4096:BA");
+        let another = MockKey::from_verifier(another.as_bytes()).unwrap();
+        assert_ne!(one.salt(b"nobody"), another.salt(b"nobody"));
+    }
+
+    /// A password could be found out by trial from a salt made of it.
+    #[test]
+    fn passwords_and_md5_hashes_give_no_key() {
+        for secret in [&b"secret"[..], b"", b"md5c4ca4238a0b923820dcc509a6f75849b"] {
+            assert!(MockKey::from_verifier(secret).is_none());
+        }
+    }
 }

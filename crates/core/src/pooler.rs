@@ -89,7 +89,8 @@ impl Pooler {
             random.fill_bytes(&mut key);
             key
         };
-        let (cancel_key, mock_key) = (key(), pgweir_auth::MockKey::new(key()));
+        let cancel_key = key();
+        let mock_key = crate::login::lookups::mock_key(&config, pgweir_auth::MockKey::new(key()));
         let mut names = SecretNames::new(key());
         let internal = InternalStatements::new(&mut names);
         let listeners = crate::notify::hub::Listeners::new(&mut names, key());

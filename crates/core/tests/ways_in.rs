@@ -342,3 +342,44 @@ fn absent_databases_are_remembered_for_a_while() {
     assert!(!asks(&mut rig, 1024), "the newest");
     assert!(asks(&mut rig, 0), "the oldest was forgotten");
 }
+
+/// The salts of users who do not exist are as stable as those of users who do: over a restart, and for processes that
+/// serve one address.
+#[test]
+fn every_process_has_the_same_salts_for_users_who_do_not_exist() {
+    const SCRAM: &str = "SCRAM-SHA-256$4096:c2FsdHNhbHRzYWx0c2FsdA==$\
+                         AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let salt = |users: &str, seed: u8| {
+        let files = [("users.txt", users)];
+        let mut rig = Rig::with_files("auth_type = scram-sha-256\nauth_file = users.txt", &files);
+        let config = configuration_with_files("auth_type = scram-sha-256\nauth_file = users.txt", &files);
+        let surroundings = pgweir_core::Surroundings {
+            seed: [seed; 32],
+            wall: pgweir_core::WallClock { unix_us: 0 },
+            own_uid: 0,
+            open_files_max: 1000,
+        };
+        rig.pooler = pgweir_core::Pooler::new(Arc::new(config), surroundings, pgweir_core::Time(0));
+        let id = tcp(&mut rig, "nobody", [127, 0, 0, 1]);
+        rig.says(id, |w| {
+            w.message(b'p', |to| {
+                let first = b"n,,n=,r=0123456789abcdefghijklmn";
+                to.extend(b"SCRAM-SHA-256\0");
+                to.extend((first.len() as u32).to_be_bytes());
+                to.extend(first);
+            })
+        });
+        let heard = rig.hears(id);
+        let told = String::from_utf8_lossy(&heard.last().unwrap().1).into_owned();
+        told.split(',')
+            .find(|part| part.starts_with("s="))
+            .expect("a salt")
+            .to_string()
+    };
+    let verifier = format!("\"alice\" \"{SCRAM}\"\n\"bob\" \"secret\"\n");
+    assert_eq!(salt(&verifier, 1), salt(&verifier, 2));
+    let other = verifier.replace("c2Fsd", "d2Fsd");
+    assert_ne!(salt(&verifier, 1), salt(&other, 1));
+    // From a salt that was made of a password, the password could be found out by trial.
+    assert_ne!(salt("\"bob\" \"secret\"\n", 1), salt("\"bob\" \"secret\"\n", 2));
+}

@@ -112,6 +112,18 @@ pub(crate) fn query(config: &Config, database: &str) -> String {
     }
 }
 
+/// The key from which the salts of users are made who do not exist. It comes from the SCRAM verifier of the first user of
+/// `auth_file` that has one, so that the salts are the same in each process with this file, and after a restart. Without
+/// a verifier it is `random`.
+pub(crate) fn mock_key(config: &Config, random: MockKey) -> MockKey {
+    let mut users: Vec<_> = config.auth_users.iter().collect();
+    users.sort_unstable_by_key(|(name, _)| *name);
+    let mut keys = users
+        .into_iter()
+        .filter_map(|(_, secret)| MockKey::from_verifier(secret.text().as_bytes()));
+    keys.next().unwrap_or(random)
+}
+
 impl Lookups {
     /// Whether a database is known to be absent.
     pub(crate) fn is_absent(&mut self, now: Time, database: &str) -> bool {
