@@ -197,6 +197,31 @@ def test_tables_in_a_search_path_that_no_text_shows_are_temporary(prepared, make
         prepared.psql("alter database ac reset search_path")
 
 
+# How a client asks for pg_temp: at login, and later. PostgreSQL folds names without quotes.
+PATHS = {
+    "at login": ({"search_path": "PG_TEMP,public"}, "select 1"),
+    "set_config": ({}, "select set_config('search_path', ' Pg_TEMP , public', false)"),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_path_to_temporary_objects_is_known_in_any_case(prepared, make_pooler, name):
+    """The next client's `orders` must be the lasting table."""
+    options, text = PATHS[name]
+    prepared.psql("drop table if exists orders; create table orders (v text); insert into orders values ('mine')",
+                  dbname="ac")
+    pooler = one_server(make_pooler, prepared)
+    with pooler.connect(user="postgres", database="ac", options=options) as attacker:
+        assert not wire.first_error(attacker.query(text))
+        error = wire.first_error(attacker.query("create table orders as select 'attacker'::text as v"))
+        assert not error, error and error.fields
+        assert attacker.value("select v from orders") == "attacker", "the attack needs a temporary table"
+        with connect(pooler) as victim:
+            looks_fresh(victim, {"select v from public.orders": "mine", "select v from orders": "mine"})
+    with connect(pooler) as victim:
+        assert victim.value("select v from orders") == "mine"
+
+
 @pytest.mark.parametrize("text", [
     "alter role alice in database ac set work_mem = '9MB'", "begin; alter database ac set work_mem = '9MB'; commit",
     "do $$begin execute 'alter role alice in database ac set work_mem = 9216'; end$$"])

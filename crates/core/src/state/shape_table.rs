@@ -1,6 +1,6 @@
 //! All shapes in use. Equal settings are one shape.
 
-use crate::state::shape::{Setting, Shape, WHO};
+use crate::state::shape::{Setting, Shape, WHO, may_name};
 use crate::statements::parse_settings::ParseSettings;
 use foldhash::fast::RandomState;
 use std::hash::Hash;
@@ -106,7 +106,7 @@ impl ShapeTable {
         }
         // "$user" is the current role. If search_path is not known it is the default, which contains "$user".
         let path = settings.iter().find(|s| s.name.eq_ignore_ascii_case("search_path"));
-        let follows_role = path.is_none_or(|s| s.value.contains("$user"));
+        let follows_role = path.is_none_or(|s| may_name(&s.value, "$user"));
         let changes_parsing = |s: &&Setting| {
             let is_role = follows_role && s.name.eq_ignore_ascii_case(WHO[0]);
             is_role || CHANGE_PARSING.iter().any(|n| n.eq_ignore_ascii_case(&s.name))
@@ -177,6 +177,31 @@ mod tests {
         let named = table.change(&base, [("application_name", Some("x"), true)]);
         let again = table.change(&named, [("DateStyle", Some("SQL, DMY"), true)]);
         assert!(!Shape::same(&again, &other_day) && again.parse_settings().is_surely(other_day.parse_settings()));
+    }
+
+    /// Recorded from PostgreSQL 15: it folds names without quotes when it splits search_path.
+    #[test]
+    fn the_schema_names_of_a_path_are_folded() {
+        let (mut table, base) = ShapeTable::with_base();
+        for path in [
+            "pg_temp",
+            "PG_TEMP,public",
+            "public, Pg_Temp ",
+            "\"pg_temp\"",
+            "public,PG_TEMP_3",
+        ] {
+            let shape = table.change(&base, [("search_path", Some(path), false)]);
+            assert!(shape.creates_temporary() && !shape.is_usual(), "{path}");
+        }
+        for path in ["public", "pg_tem,p", "\"pg_\"\"temp\""] {
+            let shape = table.change(&base, [("search_path", Some(path), false)]);
+            assert!(!shape.creates_temporary(), "{path}");
+        }
+        for path in ["$user", "$USER, public", "\"$user\""] {
+            let fixed = table.change(&base, [("search_path", Some(path), false)]);
+            let bob = table.change(&fixed, [("role", Some("bob"), false)]);
+            assert_ne!(bob.parse_settings(), fixed.parse_settings(), "{path}");
+        }
     }
 
     #[test]
