@@ -14,6 +14,7 @@ import pytest
 from harness import wire
 from harness.attacks import looks_fresh, one_server
 from harness.pooler import kind
+from harness.running_objects import CASES, FUNCTIONS
 from harness.wire import rows_of
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
@@ -114,6 +115,44 @@ def test_what_an_object_does_to_the_session_reaches_nobody_else(prepared, make_p
         assert attacker.value(question) == answer, "the attack needs its effect"
     with connect(pooler) as victim:
         looks_fresh(victim, FRESH)
+
+
+@pytest.fixture
+def with_objects(pg, request):
+    """A database of its own for one case: an operator or a cast makes every statement of its database suspect."""
+    case = CASES[request.param]
+    if pg.version < case.since:
+        pytest.skip(f"PostgreSQL {case.since} has it")
+    pg.psql("create database ac_case")
+    try:
+        pg.psql(FUNCTIONS, dbname="ac_case")
+        pg.psql(case.made_by, dbname="ac_case")
+        yield pg, case
+    finally:
+        pg.psql("drop database ac_case with (force)")
+        pg.psql("drop role if exists other_role")
+
+
+@pytest.mark.parametrize("with_objects", CASES, indirect=True)
+def test_whatever_runs_code_is_known(with_objects, make_pooler):
+    """Guards against a kind of object that runs code and that the catalog is not asked for."""
+    cluster, case = with_objects
+    pooler = one_server(make_pooler, cluster)
+    connected = {"user": case.user, "database": "ac_case"}
+    if case.before:
+        with pooler.connect(**connected) as maker:
+            error = wire.first_error(maker.query(case.before))
+            assert not error, error.fields
+        time.sleep(0.5)
+        with pooler.connect(**connected) as other:
+            other.value("select 1")
+        time.sleep(0.5)
+    with pooler.connect(**connected) as attacker:
+        error = wire.first_error(attacker.query(case.text))
+        assert case.fails == bool(error), error and error.fields
+        with pooler.connect(**connected) as victim:
+            looks_fresh(victim, {LOCKS: "0", "show work_mem": "4MB"})
+        assert attacker.value(LOCKS) == "1", "the attack needs its effect"
 
 
 ASKING = [

@@ -78,6 +78,7 @@ fn words_of(kind: Kind) -> &'static [&'static str] {
         Kind::Definition => &DEFINING,
         Kind::Creation => &CREATING,
         Kind::Maintenance => &MAINTAINING,
+        Kind::Truncation => &["truncate"],
         Kind::Routine | Kind::Relation | Kind::Type | Kind::Word | Kind::Nameless => &[],
     }
 }
@@ -160,6 +161,8 @@ impl Draft {
             b'c' => (self.node(Kind::Relation, oid, name), Kind::Type, false),
             b'g' => (self.node(Kind::Routine, oid, b""), Kind::Type, false),
             b'k' => (self.node(Kind::Type, oid, name), Kind::Type, false),
+            b'o' => (self.node(Kind::Relation, oid, name), Kind::Relation, true),
+            b'w' => (self.statements(Kind::Truncation), Kind::Routine, false),
             b'm' => (self.statements(Kind::Maintenance), Kind::Relation, false),
             b'd' => (self.node(Kind::Type, oid, name), Kind::Routine, false),
             b'n' => (self.node(Kind::Nameless, 0, b""), Kind::Routine, false),
@@ -306,9 +309,10 @@ impl Draft {
             match node.kind {
                 Kind::Word => {}
                 Kind::Nameless => names.add_always(node.read | node.written),
-                Kind::Definition | Kind::Creation | Kind::Maintenance => words_of(node.kind)
-                    .iter()
-                    .for_each(|verb| names.add(verb.as_bytes(), node.read, node.written)),
+                Kind::Definition | Kind::Creation | Kind::Maintenance | Kind::Truncation => {
+                    let add = |verb: &&str| names.add(verb.as_bytes(), node.read, node.written);
+                    words_of(node.kind).iter().for_each(add);
+                }
                 _ if node.name.is_empty() => {}
                 _ => {
                     names.add(&node.name, node.read.without(Effects::PASSES), node.written);

@@ -61,6 +61,36 @@ fn maintenance_of_any_table_runs_what_indexes_and_statistics_compute() {
     assert_eq!(effects(&catalog, "select 1"), Effects::NONE);
 }
 
+/// Guards against code that a text runs without its name: CASCADE reaches tables that the text does not mention.
+#[test]
+fn truncating_any_table_runs_the_truncate_triggers_of_all() {
+    let catalog = catalog(&[
+        &["r", "1", "fires", "0"],
+        &["t", "10", "child", "1"],
+        &["w", "0", "", "1"],
+        &["1", "p", "begin perform pg_advisory_lock(1); return null; end", ""],
+    ]);
+    assert_eq!(effects(&catalog, "TRUNCATE parent CASCADE"), Effects::LOCKS);
+    for text in ["delete from parent", "select * from child"] {
+        assert_eq!(effects(&catalog, text), Effects::NONE, "{text}");
+    }
+}
+
+/// ALTER TYPE .. CASCADE computes the expressions of the indexes of the typed table.
+#[test]
+fn who_changes_a_row_type_writes_to_its_typed_tables() {
+    let catalog = catalog(&[
+        &["b", "2880", "pg_advisory_lock", "0"],
+        &["v", "10", "typed", "2880"],
+        &["o", "11", "pair", "10"],
+    ]);
+    assert_eq!(
+        effects(&catalog, "alter type pair drop attribute a cascade"),
+        Effects::LOCKS
+    );
+    assert_eq!(effects(&catalog, "select row(1)::pair"), Effects::NONE);
+}
+
 #[test]
 fn a_reviewed_function_in_c_does_what_its_name_says() {
     let catalog = catalog(&[

@@ -20,6 +20,8 @@ pub(super) enum Kind {
     Creation,
     /// All statements that compute the expressions of indexes and statistics, of tables that they may not name.
     Maintenance,
+    /// All statements that may be a TRUNCATE: with CASCADE it fires triggers of tables that it does not name.
+    Truncation,
 }
 
 #[derive(Debug, pgweir_freeze::Freeze)]
@@ -91,9 +93,12 @@ pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
                 Kind::Routine => (read | written, Effects::NONE),
                 // Every type has functions in C that read and print its values; they are no reason for a pin.
                 Kind::Type | Kind::Nameless if in_c => (Effects::NONE, Effects::NONE),
-                Kind::Type | Kind::Nameless | Kind::Definition | Kind::Creation | Kind::Maintenance => {
-                    ((read | written).without(Effects::NATIVE), Effects::NONE)
-                }
+                Kind::Type
+                | Kind::Nameless
+                | Kind::Definition
+                | Kind::Creation
+                | Kind::Maintenance
+                | Kind::Truncation => ((read | written).without(Effects::NATIVE), Effects::NONE),
             };
             if !who.read.contains(read) || !who.written.contains(written) {
                 who.read |= read;

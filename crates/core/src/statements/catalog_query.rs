@@ -8,6 +8,10 @@
 //! PostgreSQL keeps no dependency on them, so a call of one is found in the stored expressions of the object that calls
 //! it. An UPDATE of a view over `pg_settings` calls set_config() by a rule of that view.
 //!
+//! Only rules and policies may have sub-selects: their dependencies on tables and views are read. A key of a partitioned
+//! table is computed for each row of its partitions, also if a text names the partition. Columns of type `oid` that hold
+//! functions (of triggers, event triggers, casts, languages and foreign-data wrappers) are in pg_depend.
+//!
 //! These columns hold code. A routine of the database in any of them is in pg_depend, too. If pg_depend names no table,
 //! type or routine that runs it, any statement may run it. Built-in routines that are not harmless are found as
 //! follows; `tests/e2e/test_attack_catalog.py` compares the list with real servers.
@@ -35,11 +39,13 @@
 /// | `f` | a routine | a routine it depends on: BEGIN ATOMIC, an aggregate's function |
 /// | `t` | a table | the function of a trigger; for a view of PostgreSQL's own, which has no name here, what it runs when it is updated |
 /// | `v` | a table or view | a routine in a view, rule, default, check, policy or index |
-/// | `u` | a table or view | a table or view that it uses: of a view, a partition, the other end of a cascade |
+/// | `u` | a table, view or index | a table or view that it uses: of a view, a policy, a partition, the other end of a cascade, the table of an index with expressions; for a partition, the table whose key has expressions |
 /// | `c` | a table or view | a domain or type that it uses |
 /// | `g` | a routine | a domain or type of its arguments or result |
 /// | `k` | a domain or type | a domain or type that it is made of |
 /// | `d` | a domain or type | a routine |
+/// | `o` | a composite type | a typed table, which ALTER TYPE .. CASCADE rewrites |
+/// | `w` | TRUNCATE | a truncate trigger's function: CASCADE reaches tables that the text does not name |
 /// | `m` | ANALYZE, VACUUM, REINDEX, CLUSTER | a table with expressions in its indexes or statistics |
 /// | `n` | an object without a name | a routine: of an operator, a cast |
 /// | `e` | an event trigger | its function |
@@ -149,12 +155,22 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
         ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND i.indexrelid = d.objid \
     LEFT JOIN pg_catalog.pg_statistic_ext s \
         ON d.classid = 'pg_catalog.pg_statistic_ext'::pg_catalog.regclass AND s.oid = d.objid\
+), keyed AS (\
+    SELECT h.inhrelid AS relation, h.inhparent AS part FROM pg_catalog.pg_inherits h \
+    JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = h.inhparent WHERE p.partexprs IS NOT NULL \
+    UNION SELECT h.inhrelid, k.part FROM keyed k JOIN pg_catalog.pg_inherits h ON h.inhparent = k.relation\
 ), parts AS (\
     SELECT w.ev_class AS relation, d.refobjid AS part FROM pg_catalog.pg_depend d \
     JOIN pg_catalog.pg_rewrite w ON w.oid = d.objid \
     WHERE d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass \
     AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid <> w.ev_class AND w.ev_class >= 16384 \
     UNION ALL SELECT f.relation, f.used FROM found f WHERE f.used IS NOT NULL AND f.relation IS NOT NULL \
+    UNION ALL SELECT p.polrelid, d.refobjid FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_policy p ON p.oid = d.objid \
+    WHERE d.classid = 'pg_catalog.pg_policy'::pg_catalog.regclass \
+    AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid <> p.polrelid \
+    UNION ALL SELECT k.relation, k.part FROM keyed k \
+    UNION ALL SELECT i.indexrelid, i.indrelid FROM pg_catalog.pg_index i \
+    WHERE i.indexrelid >= 16384 AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) \
     UNION ALL SELECT h.inhparent, h.inhrelid FROM pg_catalog.pg_inherits h \
     UNION ALL SELECT k.confrelid, k.conrelid FROM pg_catalog.pg_constraint k \
     WHERE k.contype = 'f' AND (k.confdeltype IN ('c', 'n', 'd') OR k.confupdtype IN ('c', 'n', 'd'))\
@@ -210,6 +226,10 @@ UNION ALL SELECT DISTINCT 'g', y.routine, NULL::pg_catalog.name, y.type::pg_cata
     WHERE y.routine IS NOT NULL \
 UNION ALL SELECT DISTINCT 'k', y.oid, y.typname, m.part::pg_catalog.int8 \
     FROM types t JOIN made_of m ON m.part = t.type JOIN pg_catalog.pg_type y ON y.oid = m.type WHERE m.type <> m.part \
+UNION ALL SELECT DISTINCT 'o', y.typrelid, y.typname, r.oid::pg_catalog.int8 FROM pg_catalog.pg_class r \
+    JOIN reached d ON d.relation = r.oid JOIN pg_catalog.pg_type y ON y.oid = r.reloftype \
+UNION ALL SELECT DISTINCT 'w', 0::pg_catalog.oid, NULL::pg_catalog.name, t.tgfoid::pg_catalog.int8 \
+    FROM pg_catalog.pg_trigger t WHERE t.oid >= 16384 AND t.tgtype::pg_catalog.int4 & 32 <> 0 \
 UNION ALL SELECT DISTINCT 'm', 0::pg_catalog.oid, NULL::pg_catalog.name, s.relation::pg_catalog.int8 \
     FROM (SELECT c.relation FROM calls c WHERE c.stored UNION ALL SELECT y.relation FROM typed y WHERE y.stored) s \
 UNION ALL SELECT DISTINCT 'd', y.oid, y.typname, c.routine::pg_catalog.int8 \
