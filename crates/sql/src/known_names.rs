@@ -19,6 +19,10 @@ const CUT_NAME_BYTES_MIN: usize = 60;
 /// The statement writes to tables.
 const WRITES: Effects = Effects::private(2);
 
+/// The statement contains the word SELECT, or INTO.
+const SELECT: Effects = Effects::private(3);
+const INTO: Effects = Effects::private(4);
+
 /// Words of statements that may fire triggers.
 const WRITING: [&str; 9] = [
     "insert", "update", "delete", "merge", "truncate", "copy", "create", "alter", "execute",
@@ -58,6 +62,8 @@ pub struct KnownNames {
     unreadable: Mention,
     /// The effects of objects that run without being named.
     always: Effects,
+    /// The effects of every SELECT .. INTO.
+    select_into: Effects,
     /// The effects of all names together.
     all: Effects,
 }
@@ -76,6 +82,7 @@ impl KnownNames {
             lengths: [0; 256],
             unreadable: Mention::default(),
             always: Effects::NONE,
+            select_into: Effects::NONE,
             all: Effects::NONE,
         };
         for word in WRITING {
@@ -150,6 +157,14 @@ impl KnownNames {
         self.always |= effects;
     }
 
+    /// Adds the effects of every SELECT .. INTO. INSERT INTO .. SELECT gets them, too.
+    pub fn add_select_into(&mut self, effects: Effects) {
+        self.all |= effects;
+        self.select_into |= effects;
+        self.add_word(b"select", SELECT, Effects::NONE);
+        self.add_word(b"into", INTO, Effects::NONE);
+    }
+
     fn add_word(&mut self, word: &[u8], read: Effects, written: Effects) {
         let mention = self.words.entry(word.into()).or_default();
         mention.read |= read;
@@ -207,6 +222,9 @@ impl KnownNames {
         if unreadable {
             found.read |= self.unreadable.read;
             found.written |= self.unreadable.written;
+        }
+        if found.read.contains(SELECT.union(INTO)) {
+            found.read |= self.select_into;
         }
         let writes = found.read.contains(WRITES);
         (if writes { found.read | found.written } else { found.read }).public()

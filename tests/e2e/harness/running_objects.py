@@ -255,8 +255,10 @@ EVENTS = {
         ("alter default privileges grant select on tables to public", False, 15), ("drop table t", False, 15),
         ("drop owned by other_role", False, 15),
         ("create table t2 (a int)", False, 15), ("create table t2 as select 1", False, 15),
-        ("refresh materialized view mv", False, 15),
+        ("refresh materialized view mv", False, 15), ("security label on table t is 'x'", True, 15),
         ("import foreign schema x from server y into public", True, 15),
+        ("reindex table t", False, 17), ("select 1 as a into t2", False, 15),
+        ("select 1 as a -- x\ninto unlogged t2", False, 15),
     ]
 }
 

@@ -62,8 +62,8 @@ pub(crate) struct Draft {
 }
 
 /// First words of statements that cause event triggers to run.
-const DEFINING: [&str; 8] = [
-    "create", "alter", "drop", "grant", "revoke", "comment", "import", "refresh",
+const DEFINING: [&str; 10] = [
+    "create", "alter", "drop", "grant", "revoke", "comment", "import", "refresh", "reindex", "security",
 ];
 
 /// First words of statements that compute the expressions of indexes and statistics.
@@ -245,6 +245,7 @@ impl Draft {
                 }
             }
         }
+        let (mut selects, mut into) = (false, false);
         let (mut draws, mut calls) = (false, self.by_oid.contains_key(&(Kind::Nameless, 0)));
         for word in pgweir_sql::words(source) {
             let mut folded = [0; 64];
@@ -252,10 +253,15 @@ impl Draft {
             folded.copy_from_slice(word);
             folded.make_ascii_lowercase();
             draws |= matches!(&*folded, b"insert" | b"nextval");
+            selects |= &*folded == b"select";
+            into |= &*folded == b"into" && language != Language::Plpgsql;
             if let Some(&word) = self.by_word.get(&*folded) {
                 calls = true;
                 self.mentions(who, word);
             }
+        }
+        if let Some(&definition) = self.by_oid.get(&(Kind::Definition, 0)).filter(|_| selects && into) {
+            self.mentions(who, definition);
         }
         if source.iter().any(|b| !b.is_ascii() || *b == b'"')
             && let Some(&unreadable) = self.by_word.get(&b""[..])
@@ -312,6 +318,9 @@ impl Draft {
                 Kind::Definition | Kind::Creation | Kind::Maintenance | Kind::Truncation => {
                     let add = |verb: &&str| names.add(verb.as_bytes(), node.read, node.written);
                     words_of(node.kind).iter().for_each(add);
+                    if node.kind == Kind::Definition {
+                        names.add_select_into(node.read);
+                    }
                 }
                 _ if node.name.is_empty() => {}
                 _ => {

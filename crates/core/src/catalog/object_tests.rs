@@ -76,6 +76,32 @@ fn truncating_any_table_runs_the_truncate_triggers_of_all() {
     }
 }
 
+#[test]
+fn event_triggers_run_in_every_statement_that_may_fire_one() {
+    let catalog = catalog(&[
+        &["r", "1", "fires", "0"],
+        &["r", "2", "makes", "0"],
+        &["r", "3", "finds", "0"],
+        &["e", "0", "", "1"],
+        &["1", "p", "begin perform pg_advisory_lock(1); end", ""],
+        &["2", "s", "select 1 as a into t", ""],
+        &["3", "p", "begin select 1 into strict v; end", ""],
+    ]);
+    for text in [
+        "select makes()",
+        "create table t (a int)",
+        "reindex table t",
+        "security label on table t is 'x'",
+        "select 1 as a into t",
+        "SELECT 1 AS insert INTO t",
+    ] {
+        assert_eq!(effects(&catalog, text), Effects::LOCKS, "{text}");
+    }
+    for text in ["insert into t values (1)", "select finds()", "update t set a = 1"] {
+        assert_eq!(effects(&catalog, text), Effects::NONE, "{text}");
+    }
+}
+
 /// ALTER TYPE .. CASCADE computes the expressions of the indexes of the typed table.
 #[test]
 fn who_changes_a_row_type_writes_to_its_typed_tables() {
