@@ -199,6 +199,7 @@ TYPES = {
         create type r as range (subtype = float8, subtype_diff = difference);
         create table t (a r); create index on t using gist (a)""",
         "insert into t select r(n, n + 1) from generate_series(1, 3000) n"),
+    "domain of a parameter": Case(DOMAIN, "select $1::text"),
 }
 
 NAMELESS = {

@@ -26,6 +26,8 @@ const SETTINGS_MAX: usize = 256;
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Catalog {
     pub(crate) names: KnownNames,
+    /// Effects of making a value of a type, by the type's OID: a Parse may name the types of its parameters.
+    pub(crate) types: HashMap<u32, Effects, RandomState>,
     /// Settings that functions set and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
     /// Names of all routines. A routine that a text calls and that is not among them was created after the reading.
@@ -300,6 +302,7 @@ impl Draft {
         if self.too_much {
             return Catalog {
                 names: KnownNames::everything(pgweir_sql::UNREAD),
+                types: HashMap::default(),
                 hidden: self.hidden,
                 routines: self.routines,
                 reads_no_constants: false,
@@ -331,7 +334,12 @@ impl Draft {
                 }
             }
         }
+        let effects_of = |(&(kind, oid), &place): (&(Kind, u32), &u32)| {
+            let effects = self.nodes[place as usize].read;
+            (kind == Kind::Type && !effects.is_empty()).then_some((oid, effects))
+        };
         Catalog {
+            types: self.by_oid.iter().filter_map(effects_of).collect(),
             names,
             hidden: self.hidden,
             routines: self.routines,

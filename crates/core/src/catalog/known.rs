@@ -14,6 +14,15 @@ pub(crate) const VERDICTS_MAX: usize = 4096;
 /// What a routine that is not in the catalog may do.
 pub(crate) const UNKNOWN: Effects = pgweir_sql::UNREAD.union(Effects::ROUTINES);
 
+impl Catalog {
+    /// What a Bind may do because of these types of its parameters: a count and OIDs, as in Parse.
+    pub(crate) fn effects_of_types(&self, types: &[u8]) -> Effects {
+        let (oids, _) = types.get(2..).unwrap_or_default().as_chunks::<4>();
+        let effects = oids.iter().filter_map(|oid| self.types.get(&u32::from_be_bytes(*oid)));
+        effects.fold(Effects::NONE, |all, one| all | *one)
+    }
+}
+
 /// What a pool knows of its database's catalog.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Known {
@@ -80,7 +89,8 @@ impl Known {
         if self.verdicts.len() >= VERDICTS_MAX {
             self.verdicts.clear();
         }
-        let effects = self.effects_of(&statement.query, statement.effects);
+        let effects =
+            self.effects_of(&statement.query, statement.effects) | self.catalog.effects_of_types(&statement.types);
         self.verdicts.insert(statement.id, effects);
         effects
     }

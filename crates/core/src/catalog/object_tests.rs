@@ -117,6 +117,25 @@ fn who_changes_a_row_type_writes_to_its_typed_tables() {
     assert_eq!(effects(&catalog, "select row(1)::pair"), Effects::NONE);
 }
 
+/// A Parse names the types of its parameters by OID.
+#[test]
+fn making_a_value_of_a_type_runs_its_checks() {
+    let catalog = catalog(&[
+        &["b", "2880", "pg_advisory_lock", "0"],
+        &["d", "20000", "checked", "2880"],
+        &["k", "20001", "_checked", "20000"],
+    ]);
+    for (types, effects) in [
+        (&b"\0\x01\0\0\x4e\x20"[..], Effects::LOCKS),
+        (&b"\0\x02\0\0\0\x19\0\0\x4e\x21"[..], Effects::LOCKS),
+        (&b"\0\x01\0\0\0\x19"[..], Effects::NONE),
+        (&b"\0\0"[..], Effects::NONE),
+        (&b""[..], Effects::NONE),
+    ] {
+        assert_eq!(catalog.effects_of_types(types), effects, "{types:?}");
+    }
+}
+
 #[test]
 fn a_reviewed_function_in_c_does_what_its_name_says() {
     let catalog = catalog(&[

@@ -53,6 +53,36 @@ fn a_statement_that_mentions_a_function_is_followed_by_a_probe_and_others_are_no
     assert_eq!(rig.server_of(client), None);
 }
 
+/// Guards against checks of a domain that run in a Bind, although no text names the domain.
+#[test]
+fn a_parse_that_names_a_domain_by_its_oid_is_followed_by_a_probe() {
+    let mut rig = rig(SIZE_2);
+    let objects = [
+        ["d", "20000", "checked", "2880"],
+        ["b", "2880", "pg_advisory_lock", "0"],
+    ];
+    let (client, server) = start(&mut rig, &objects, &[]);
+    let mut asks_with = |oid: u32| {
+        let types = [&[0, 1][..], &oid.to_be_bytes()].concat();
+        rig.says(client, |w| {
+            w.parse(b"", b"select $1::text", &types);
+            w.bind_text(b"", &[Some(b"x")]);
+            w.execute();
+            w.sync();
+        });
+        rig.told(server);
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.empty(b'2');
+            w.command_complete("SELECT 1");
+            w.ready_for_query(Idle);
+        });
+        rig.server_of(client)
+    };
+    assert_eq!(asks_with(25), None);
+    assert_eq!(asks_with(20000), Some(server), "a probe follows");
+}
+
 /// The verdict on a prepared statement is kept until the catalog has been read again.
 #[test]
 fn a_prepared_statement_is_judged_again_when_the_catalog_has_been_read_again() {
