@@ -1,6 +1,7 @@
 //! Sending cancel requests to servers and to peers, each on its own connection.
 
 use crate::event_loop::EventLoop;
+use crate::handshakes::{Handshakes, Turn};
 use crate::reading::READ_BYTES;
 use crate::securing::peer_address;
 use crate::settings::TcpSettings;
@@ -79,6 +80,14 @@ enum Progress {
     Done,
 }
 
+/// What a step of a request needs.
+struct Surroundings<'l> {
+    slot: Slot,
+    tls: &'l TlsContexts,
+    records: &'l mut Vec<u8>,
+    handshakes: &'l mut Handshakes,
+}
+
 impl Talk {
     /// Begins to open a connection.
     fn begin(address: &SocketAddress, speech: &Speech, packet: &[u8]) -> io::Result<Talk> {
@@ -105,7 +114,7 @@ impl Talk {
         })
     }
 
-    fn step(&mut self, packet: &[u8], speech: &Speech, tls: &TlsContexts, records: &mut Vec<u8>) -> Progress {
+    fn step(&mut self, with: &mut Surroundings<'_>, packet: &[u8], speech: &Speech) -> Progress {
         if !socket::is_connected(self.transport.socket()) {
             return match socket::error(self.transport.socket()) {
                 None => Progress::Waits,
@@ -121,8 +130,14 @@ impl Talk {
                 }
             }
             let progress = match &mut self.stage {
-                Stage::AwaitsAnswer => self.read_answer(packet, speech, tls),
-                Stage::Securing(_) => self.shake_hands(packet, records),
+                Stage::AwaitsAnswer => self.read_answer(packet, speech, with.tls),
+                Stage::Securing(session) => {
+                    let subject = Subject::Cancel(with.slot);
+                    if !with.handshakes.may_step(subject, &mut session.turn, &self.transport) {
+                        return Progress::Waits;
+                    }
+                    self.shake_hands(packet, with.records)
+                }
                 Stage::Sent => self.await_end(),
             };
             if progress != Progress::Goes {
@@ -206,10 +221,18 @@ impl Cancel {
         }
     }
 
-    fn step(&mut self, tls: &TlsContexts, records: &mut Vec<u8>) -> Progress {
+    fn step(&mut self, with: &mut Surroundings<'_>) -> Progress {
         match &mut self.talk {
             None => Progress::Waits,
-            Some(talk) => talk.step(&self.packet, &self.speech, tls, records),
+            Some(talk) => talk.step(with, &self.packet, &self.speech),
+        }
+    }
+
+    /// The handshake of this request, if one is under way.
+    fn session(&mut self) -> Option<&mut TlsSession> {
+        match &mut self.talk.as_mut()?.stage {
+            Stage::Securing(session) => Some(session),
+            Stage::AwaitsAnswer | Stage::Sent => None,
         }
     }
 
@@ -286,7 +309,13 @@ impl EventLoop {
 
     pub(crate) fn handle_cancel_event(&mut self, slot: Slot) {
         let Some(cancel) = self.cancels.get(slot) else { return };
-        match cancel.step(&self.tls, &mut self.records) {
+        let mut surroundings = Surroundings {
+            slot,
+            tls: &self.tls,
+            records: &mut self.records,
+            handshakes: &mut self.connections.handshakes,
+        };
+        match cancel.step(&mut surroundings) {
             Progress::NotOpen if !cancel.others.is_empty() => self.try_cancel(slot),
             Progress::NotOpen => {
                 self.log_failed_cancel(slot, "the connection could not be opened");
@@ -294,6 +323,14 @@ impl EventLoop {
             }
             Progress::Done => self.finish_cancel(slot),
             Progress::Waits | Progress::Goes => {}
+        }
+    }
+
+    /// It is the turn of this request's handshake.
+    pub(crate) fn shake_hands_for_cancel(&mut self, slot: Slot) {
+        if let Some(session) = self.cancels.get(slot).and_then(Cancel::session) {
+            session.turn = Turn::Now;
+            self.handle_cancel_event(slot);
         }
     }
 
@@ -316,7 +353,10 @@ impl EventLoop {
 
     /// The other side has closed the connection, or the time for the request is over.
     pub(crate) fn finish_cancel(&mut self, slot: Slot) {
-        if let Some(cancel) = self.cancels.remove(slot) {
+        if let Some(mut cancel) = self.cancels.remove(slot) {
+            if let Some(session) = cancel.session() {
+                self.connections.handshakes.leave(Subject::Cancel(slot), session.turn);
+            }
             self.tell_cancel_finished(cancel.addressee);
         }
     }

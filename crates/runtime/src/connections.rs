@@ -4,8 +4,10 @@
 mod watching;
 
 use crate::connection::{Connection, Facts};
+use crate::handshakes::Handshakes;
 use crate::slab::Places;
 use crate::tls::TlsSession;
+use crate::token::Subject;
 use crate::transport::Sent;
 use mio::Registry;
 use pgweir_core::channels::UNHEARD_BYTES_MAX;
@@ -37,6 +39,8 @@ pub(crate) struct Connections {
     sealed: Vec<u8>,
     /// Connections to read although no event will come for them.
     pub(crate) ready: Vec<ConnectionId>,
+    /// TLS handshakes that wait for their turn.
+    pub(crate) handshakes: Handshakes,
     /// The number of connections with output that their socket has not taken.
     congested: usize,
     /// Clients that have more output waiting than the core allows for a client that only listens.
@@ -52,6 +56,7 @@ impl Connections {
             flat: Vec::with_capacity(FLAT_BYTES_MAX),
             sealed: Vec::new(),
             ready: Vec::new(),
+            handshakes: Handshakes::default(),
             congested: 0,
             behind: Vec::new(),
         }
@@ -81,6 +86,9 @@ impl Connections {
             ConnectionId::Server(server) => self.servers.remove(server.0),
         };
         self.congested -= usize::from(connection.as_ref().is_some_and(|c| !c.pending.is_empty()));
+        if let Some(tls) = connection.as_ref().and_then(|c| c.tls.as_ref()) {
+            self.handshakes.leave(Subject::Connection(id), tls.turn);
+        }
         connection
     }
 
@@ -295,6 +303,20 @@ impl Connections {
             connection.facts.set(Facts::READABLE);
             self.make_ready(id);
         }
+    }
+
+    /// Whether `id` may be read: if its handshake is not over, only when it is its turn, for which it waits from now on.
+    pub(crate) fn has_turn(&mut self, id: ConnectionId) -> bool {
+        let connection = match id {
+            ConnectionId::Client(client) => self.clients.get(client.0),
+            ConnectionId::Server(server) => self.servers.get(server.0),
+        };
+        let Some(connection) = connection else { return true };
+        let Some(tls) = connection.tls.as_mut().filter(|tls| !tls.is_secured()) else {
+            return true;
+        };
+        let subject = Subject::Connection(id);
+        self.handshakes.may_step(subject, &mut tls.turn, &connection.transport)
     }
 
     /// Adds a client that does not read its output to [`Connections::behind`].

@@ -2,7 +2,7 @@
 //!
 //! One turn of the loop: wait for events; read the clock once; handle every event; read the connections that are ready
 //! although no event will come for them; run the timers that are due; read again connections that were held back until
-//! output drained. Each step ends in [`EventLoop::settle`], which writes the core's outbox and carries out its
+//! output drained; go on with some TLS handshakes. Each step ends in [`EventLoop::settle`], which writes the core's outbox and carries out its
 //! requests.
 //!
 //! Registration is edge-triggered, so each event comes once. It is kept as [`Facts`] until a read returns fewer bytes
@@ -178,6 +178,9 @@ impl EventLoop {
             self.service_manager.turn(self.now);
             self.release_held_back();
             self.end_turn();
+            if !self.connections.handshakes.is_empty() {
+                self.shake_hands(&mut scratch);
+            }
             self.attend_to_successor();
             if !self.unwatched.is_empty() {
                 self.watch_some();
@@ -199,6 +202,7 @@ impl EventLoop {
     fn sleep_max(&self) -> Option<Duration> {
         if self.pooler.awaits_turn_end()
             || !self.connections.ready.is_empty()
+            || !self.connections.handshakes.is_empty()
             || self.accepting.is_ready()
             || !self.unwatched.is_empty()
         {

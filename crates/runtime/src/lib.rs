@@ -20,6 +20,7 @@ mod daemon;
 mod defer_accept;
 mod dns;
 mod event_loop;
+mod handshakes;
 mod inbox;
 mod interfaces;
 mod ldap;
@@ -49,6 +50,7 @@ mod timers;
 mod tls;
 mod token;
 mod transport;
+mod turns;
 mod verifier;
 
 pub use configuration::read_file;

@@ -4,7 +4,7 @@ use crate::connection::{AfterRead, Facts};
 use crate::event_loop::EventLoop;
 use crate::reading::READ_BYTES;
 use crate::socket::SocketAddress;
-use crate::tls::{End, TlsContexts, TlsSession};
+use crate::tls::{End, LEFT, TlsContexts, TlsSession};
 use crate::transport::Transport;
 use pgweir_config::Config;
 use pgweir_core::{ClientId, ConnectionId, LogLevel, ServerId, TlsFacts};
@@ -62,6 +62,10 @@ impl EventLoop {
     /// ended.
     #[cold]
     pub(crate) fn receive_records(&mut self, id: ConnectionId, into: &mut [u8]) -> Option<(usize, AfterRead)> {
+        if !self.connections.has_turn(id) {
+            self.look_who_waits(id);
+            return None;
+        }
         let mut out = Vec::new();
         let connection = self.connections.get(id)?;
         let tls = connection.tls.as_mut()?;
@@ -91,6 +95,17 @@ impl EventLoop {
         }
         let after = if is_drained { AfterRead::Enough } else { AfterRead::More };
         Some((progress.bytes, after))
+    }
+
+    /// Whoever has closed the connection before it got an answer does not wait for its turn.
+    fn look_who_waits(&mut self, id: ConnectionId) {
+        let waits_in_vain = self.connections.get(id).is_some_and(|connection| {
+            let has_answered = connection.tls.as_ref().is_some_and(|tls| tls.has_answered());
+            connection.facts.has(Facts::READ_CLOSED) && !has_answered
+        });
+        if waits_in_vain {
+            self.not_secured(id, LEFT);
+        }
     }
 
     fn secured(&mut self, id: ConnectionId, facts: TlsFacts) {

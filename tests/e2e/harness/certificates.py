@@ -73,6 +73,15 @@ class Certificates:
                 file.write(content)
         return self._give(to)
 
+    def self_made(self, name: str, key: str) -> Pair:
+        """A certificate that is signed by its own key, of this kind for openssl."""
+        pair = self._pair(name)
+        self._openssl(
+            "req", "-x509", "-newkey", key, "-nodes", "-days", "30",
+            "-subj", "/CN=localhost", "-keyout", pair.key, "-out", pair.certificate,
+        )  # fmt: skip
+        return self._give(pair)
+
     def _authority(self, name: str, subject: str | None = None, extension: str | None = None) -> Pair:
         pair = self._pair(name)
         more = ["-addext", extension] if extension else []

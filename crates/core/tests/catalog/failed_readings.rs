@@ -44,7 +44,11 @@ fn if_the_catalog_must_not_be_read_every_transaction_is_probed() {
     }
     asks(&mut rig, client, "select remember()");
     nothing_found(&mut rig, server);
-    assert_eq!(rig.server_of(client), Some(server), "nobody knows whose settings it makes");
+    assert_eq!(
+        rig.server_of(client),
+        Some(server),
+        "nobody knows whose settings it makes"
+    );
     assert_eq!(warnings(&rig), 1, "told once");
 }
 
@@ -140,7 +144,10 @@ fn after_several_servers_lost_while_they_read_nothing_is_trusted() {
         rig.says(client, |w| w.query(b"select 1"));
         server = rig.servers_log_in()[0];
         let told = settles(&mut rig, server);
-        assert!(told.iter().all(|m| !m.starts_with("Query")) || told.is_empty(), "{told:?}");
+        assert!(
+            told.iter().all(|m| !m.starts_with("Query")) || told.is_empty(),
+            "{told:?}"
+        );
     }
     assert_eq!(warnings(&rig), 1, "it is worth a warning now");
     rig.told(server);

@@ -21,4 +21,4 @@ mod trust;
 
 pub(crate) use contexts::{TlsContexts, for_directory};
 pub use contexts::{TlsFailure, check_tls_files};
-pub(crate) use session::{End, TlsSession};
+pub(crate) use session::{End, LEFT, TlsSession};

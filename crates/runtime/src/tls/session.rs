@@ -8,6 +8,7 @@ use super::certificate::names;
 use super::contexts::TlsContexts;
 use super::names::{suite_name, version_name};
 use super::steps::{Step, advance, write};
+use crate::handshakes::Turn;
 use crate::transport::{Received, Transport};
 use pgweir_core::TlsFacts;
 use rustls::client::UnbufferedClientConnection;
@@ -31,6 +32,9 @@ const ALERT_BYTES: usize = 128;
 /// a browser talk to a server (ALPACA attacks). The words are PostgreSQL's.
 const NO_ALPN: &str = "received direct SSL connection request without ALPN protocol negotiation extension";
 
+/// The error for a connection that ends before the handshake does.
+pub(crate) const LEFT: &str = "the other side has closed the connection";
+
 /// The pooler's role in the handshake.
 enum Side {
     /// Server, for a client's connection.
@@ -46,6 +50,10 @@ pub(crate) struct TlsSession {
     unread: Vec<u8>,
     /// `unread` contains bytes that rustls has not seen.
     is_fresh: bool,
+    /// When the handshake goes on.
+    pub(crate) turn: Turn,
+    /// The other side has been sent records.
+    has_answered: bool,
     /// The end of the handshake has been reported.
     is_secured: bool,
     /// The other side has ended TLS or broken it: further bytes are not read.
@@ -126,6 +134,8 @@ impl TlsSession {
             side,
             unread: Vec::new(),
             is_fresh: false,
+            turn: Turn::None,
+            has_answered: false,
             is_secured: false,
             is_over: false,
             end_point: None,
@@ -143,6 +153,11 @@ impl TlsSession {
     /// Whether the handshake is over.
     pub(crate) fn is_secured(&self) -> bool {
         self.is_secured
+    }
+
+    /// Whether the other side has been sent records.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered
     }
 
     fn state(&self) -> &CommonState {
@@ -194,7 +209,7 @@ impl TlsSession {
                     let end = if self.is_secured {
                         End::Closed
                     } else {
-                        self.failed("the other side has closed the connection")
+                        self.failed(LEFT)
                     };
                     progress.end = Some(end);
                     return progress;
@@ -244,6 +259,7 @@ impl TlsSession {
                 }
             }
         }
+        self.has_answered |= !out.is_empty();
         self.unread = records[at..].to_vec();
         if !self.is_secured && !self.state().is_handshaking() {
             self.is_secured = true;
