@@ -178,9 +178,7 @@ impl EventLoop {
             self.service_manager.turn(self.now);
             self.release_held_back();
             self.end_turn();
-            if !self.connections.handshakes.is_empty() {
-                self.shake_hands(&mut scratch);
-            }
+            self.shake_hands(&mut scratch);
             self.attend_to_successor();
             if !self.unwatched.is_empty() {
                 self.watch_some();
@@ -368,10 +366,15 @@ impl EventLoop {
                     self.read_tls = None;
                     self.service_manager.ready();
                 }
-                Message::Verified { client, lane, answer } => {
+                Message::Verified {
+                    client,
+                    lane,
+                    origin,
+                    answer,
+                } => {
                     let connections = &mut self.connections;
                     let waits = |client: ClientId| connections.get(client.into()).is_some();
-                    self.verifier.answered(lane, waits);
+                    self.verifier.answered(lane, origin, waits);
                     self.pooler.handle_verified(self.now, client, answer);
                 }
                 Message::Resolved { host, addresses } => {

@@ -8,10 +8,10 @@
 //! not delay each other.
 
 use crate::event_loop::EventLoop;
-use crate::securing::peer_address;
+use crate::securing::origin;
 use crate::token::Subject;
 use crate::transport::Transport;
-use crate::turns::{Origin, Place, Turns};
+use crate::turns::{Place, Turns};
 use pgweir_core::ConnectionId;
 
 /// The time in one turn of the event loop after which no further handshake of a share goes on, microseconds. One always
@@ -75,8 +75,8 @@ impl Handshakes {
             }
             Turn::At(_) => {}
             Turn::None => {
-                let origin = Origin::of(peer_address(transport));
-                *turn = Turn::At(self.of(Share::of(subject)).push(origin, subject));
+                let waiting = self.of(Share::of(subject));
+                *turn = Turn::At(waiting.push(origin(transport), subject));
             }
         }
         false
@@ -92,8 +92,15 @@ impl Handshakes {
 
 impl EventLoop {
     /// Goes on with handshakes that wait, in turn.
-    #[cold]
+    #[inline]
     pub(crate) fn shake_hands(&mut self, scratch: &mut Vec<u8>) {
+        if !self.connections.handshakes.is_empty() {
+            self.shake_some_hands(scratch);
+        }
+    }
+
+    #[cold]
+    fn shake_some_hands(&mut self, scratch: &mut Vec<u8>) {
         for share in [Share::Pooler, Share::Clients] {
             let begun_us = self.since_look_at_clock_us();
             while let Some(subject) = self.connections.handshakes.of(share).pop() {

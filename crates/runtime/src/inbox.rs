@@ -3,6 +3,7 @@
 use crate::dns::Found;
 use crate::tls::TlsContexts;
 use crate::token::Subject;
+use crate::turns::Origin;
 use crate::verifier::Lane;
 use mio::{Registry, Waker};
 use pgweir_core::{ClientId, Command, ReloadOutcome, Verified};
@@ -28,6 +29,8 @@ pub(crate) enum Message {
         client: ClientId,
         /// The lane of the question.
         lane: Lane,
+        /// Where the question came from.
+        origin: Origin,
         answer: Verified,
     },
     /// A name was looked up.

@@ -2,6 +2,7 @@
 
 use crate::control::ControlRequest;
 use crate::event_loop::EventLoop;
+use crate::securing::origin;
 use crate::settings::Settings;
 use pgweir_core::Request;
 
@@ -24,7 +25,15 @@ impl EventLoop {
             Request::Close(id) => self.close(id),
             Request::Abort(id) => self.abort(id),
             Request::Resume(id) => self.resume(id),
-            Request::Verify { client, question } => self.verifier.ask(client, *question),
+            Request::Verify { client, question } => {
+                if let Some(connection) = self.connections.get(client.into()) {
+                    let origin = origin(&connection.transport);
+                    let connections = &mut self.connections;
+                    self.verifier.ask(client, origin, *question, |client| {
+                        connections.get(client.into()).is_some()
+                    });
+                }
+            }
             Request::Log { level, text } => self.log.write(level, &text),
             Request::Reload { by } => {
                 // Log rotation moves the file away and then sends SIGHUP.

@@ -6,8 +6,10 @@ use crate::reading::READ_BYTES;
 use crate::socket::SocketAddress;
 use crate::tls::{End, LEFT, TlsContexts, TlsSession};
 use crate::transport::Transport;
+use crate::turns::Origin;
 use pgweir_config::Config;
 use pgweir_core::{ClientId, ConnectionId, LogLevel, ServerId, TlsFacts};
+use rustix::net::sockopt::socket_peercred;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The core has asked for TLS although the settings have switched it off.
@@ -18,6 +20,14 @@ pub(crate) fn peer_address(transport: &Transport) -> IpAddr {
     match SocketAddress::of_peer(transport.socket()) {
         Ok(SocketAddress::Tcp(address)) => address.ip(),
         _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    }
+}
+
+/// The other side, for queues in which origins take turns.
+pub(crate) fn origin(transport: &Transport) -> Origin {
+    match SocketAddress::of_peer(transport.socket()) {
+        Ok(SocketAddress::Tcp(address)) => Origin::of(address.ip()),
+        _ => Origin::LocalUser(socket_peercred(transport.socket()).ok().map(|peer| peer.uid.as_raw())),
     }
 }
 

@@ -9,6 +9,8 @@ pub(crate) enum Origin {
     V4(Ipv4Addr),
     /// The first half of the address: the network that one customer of a provider gets.
     V6([u16; 4]),
+    /// The operating system's user at the other end of a Unix-domain socket, if it is known.
+    LocalUser(Option<u32>),
 }
 
 impl Origin {
@@ -67,6 +69,10 @@ impl<T> Turns<T> {
         self.waiting.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Adds an item behind the others of its origin. The place is for [`Turns::remove`].
     pub(crate) fn push(&mut self, origin: Origin, item: T) -> Place {
         let share = self.shares.entry(origin).or_insert(Share {
@@ -85,7 +91,7 @@ impl<T> Turns<T> {
     }
 
     /// Removes an item that waits no longer.
-    pub(crate) fn remove(&mut self, place: Place) -> Option<T> {
+    pub(crate) fn remove(&mut self, place: Place) -> Option<(Origin, T)> {
         let (origin, item) = self.waiting.remove(&place)?;
         if let Some(share) = self.shares.get_mut(&origin) {
             share.waiting -= 1;
@@ -93,12 +99,36 @@ impl<T> Turns<T> {
                 self.shares.remove(&origin);
             }
         }
-        Some(item)
+        Some((origin, item))
+    }
+
+    /// Removes the items that do not wait any longer.
+    pub(crate) fn retain(&mut self, mut waits: impl FnMut(&T) -> bool) {
+        let mut gone = Vec::new();
+        for (place, (_, item)) in &self.waiting {
+            if !waits(item) {
+                gone.push(*place);
+            }
+        }
+        for place in gone {
+            self.remove(place);
+        }
     }
 
     /// Takes the item whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        let place = *self.waiting.first_key_value()?.0;
+        let place = self.first(|_| true)?;
+        self.take(place).map(|(_, item)| item)
+    }
+
+    /// The first item of an origin that may have its turn now.
+    pub(crate) fn first(&self, may: impl Fn(Origin) -> bool) -> Option<Place> {
+        let mut found = self.waiting.iter().filter(|(_, (origin, _))| may(*origin));
+        found.next().map(|(place, _)| *place)
+    }
+
+    /// Takes an item out of turn, or in turn: its round has begun.
+    pub(crate) fn take(&mut self, place: Place) -> Option<(Origin, T)> {
         self.round = self.round.max(place.round);
         self.remove(place)
     }
@@ -150,9 +180,9 @@ mod tests {
         let first = turns.push(origin(1), "a1");
         let second = turns.push(origin(1), "a2");
         turns.push(origin(2), "b1");
-        assert_eq!(turns.remove(first), Some("a1"));
+        assert_eq!(turns.remove(first), Some((origin(1), "a1")));
         assert_eq!(turns.remove(first), None);
-        assert_eq!(turns.remove(second), Some("a2"));
+        assert_eq!(turns.remove(second), Some((origin(1), "a2")));
         assert_eq!(turns.shares.len(), 1);
         assert_eq!(all(&mut turns), ["b1"]);
         assert!(turns.waiting.is_empty() && turns.shares.is_empty());

@@ -1,14 +1,18 @@
 //! Questions about clients that are logging in, asked on threads: the operating system for users, PAM and directories
 //! for passwords.
 //!
-//! Each kind of question has a lane. A lane has a greatest number of questions at a time; the others wait in order. So
-//! a directory that hangs does not delay PAM. A question whose client leaves while it waits is never asked.
+//! Each kind of question has a lane. A lane has a greatest number of questions at a time; the others wait. So a
+//! directory that hangs does not delay PAM. A question whose client leaves while it waits is never asked.
+//!
+//! The addresses that questions come from take turns, and one address never has all threads of a lane. So guesses from
+//! one address do not keep out those who come from others.
 
 use crate::inbox::{InboxSender, Message};
+use crate::turns::{Origin, Turns};
 use crate::{ldap, pam};
 use nix::unistd::{Uid, User};
 use pgweir_core::{ClientId, Verification, Verified};
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -43,13 +47,66 @@ impl Lane {
             Lane::Keys => 1,
         }
     }
+
+    /// The most questions at a time that come from one origin.
+    fn threads_of_origin_max(self) -> usize {
+        match self {
+            Lane::SystemUsers => 2,
+            Lane::Pam | Lane::Ldap => 4,
+            Lane::Keys => 1,
+        }
+    }
 }
+
+/// A queue that is shorter is not searched for questions whose clients have left.
+const SWEPT_MIN: usize = 64;
 
 /// The questions of one lane.
 #[derive(Debug, Default)]
 struct Queue {
     asked: usize,
-    waiting: VecDeque<(ClientId, Verification)>,
+    /// How many are being asked for an origin, where there are some. Invariant: their sum is `asked`.
+    asked_of: HashMap<Origin, usize>,
+    waiting: Turns<(ClientId, Verification)>,
+    /// The number of waiting questions at which those whose clients have left are removed, from [`SWEPT_MIN`] on. It is
+    /// always at most twice the number that was left the last time, so their number is bounded, and so is the work.
+    sweep_at: usize,
+}
+
+impl Queue {
+    fn may_ask(&self, lane: Lane, origin: Origin) -> bool {
+        let asked = self.asked_of.get(&origin).copied().unwrap_or_default();
+        self.asked < lane.threads_max() && asked < lane.threads_of_origin_max()
+    }
+
+    fn wait(
+        &mut self,
+        origin: Origin,
+        client: ClientId,
+        question: Verification,
+        mut waits: impl FnMut(ClientId) -> bool,
+    ) {
+        self.waiting.push(origin, (client, question));
+        if self.waiting.len() >= self.sweep_at.max(SWEPT_MIN) {
+            self.waiting.retain(|(client, _)| waits(*client));
+            self.sweep_at = 2 * self.waiting.len();
+        }
+    }
+
+    fn note_asked(&mut self, origin: Origin) {
+        self.asked += 1;
+        *self.asked_of.entry(origin).or_default() += 1;
+    }
+
+    fn note_answered(&mut self, origin: Origin) {
+        self.asked -= 1;
+        if let Some(asked) = self.asked_of.get_mut(&origin) {
+            *asked -= 1;
+            if *asked == 0 {
+                self.asked_of.remove(&origin);
+            }
+        }
+    }
 }
 
 /// All questions, both those that are being asked and those that wait.
@@ -67,40 +124,62 @@ impl Verifier {
         }
     }
 
-    /// Asks a question. The answer comes as a [`Message::Verified`], which must be followed by [`Verifier::answered`].
-    pub(crate) fn ask(&mut self, client: ClientId, question: Verification) {
+    /// Asks a question that comes from `origin`. The answer comes as a [`Message::Verified`], which must be followed by
+    /// [`Verifier::answered`].
+    pub(crate) fn ask(
+        &mut self,
+        client: ClientId,
+        origin: Origin,
+        question: Verification,
+        waits: impl FnMut(ClientId) -> bool,
+    ) {
         let lane = Lane::of(&question);
         let queue = &mut self.queues[lane as usize];
-        if queue.asked >= lane.threads_max() {
-            return queue.waiting.push_back((client, question));
+        if !queue.may_ask(lane, origin) {
+            return queue.wait(origin, client, question, waits);
         }
-        queue.asked += 1;
-        self.start(lane, client, question);
+        queue.note_asked(origin);
+        self.start(lane, client, origin, question);
     }
 
-    /// A question has been answered: asks the next one whose client still waits.
-    pub(crate) fn answered(&mut self, lane: Lane, mut waits: impl FnMut(ClientId) -> bool) {
+    /// A question that came from `origin` has been answered: asks the next one whose client still waits.
+    pub(crate) fn answered(&mut self, lane: Lane, origin: Origin, mut waits: impl FnMut(ClientId) -> bool) {
         let queue = &mut self.queues[lane as usize];
-        while let Some((client, question)) = queue.waiting.pop_front() {
+        queue.note_answered(origin);
+        let may_ask = |queue: &Queue, origin| queue.may_ask(lane, origin);
+        while let Some(place) = queue.waiting.first(|origin| may_ask(queue, origin)) {
+            let Some((origin, (client, question))) = queue.waiting.take(place) else {
+                return;
+            };
             if waits(client) {
-                return self.start(lane, client, question);
+                queue.note_asked(origin);
+                return self.start(lane, client, origin, question);
             }
         }
-        queue.asked -= 1;
     }
 
-    fn start(&self, lane: Lane, client: ClientId, question: Verification) {
+    fn start(&self, lane: Lane, client: ClientId, origin: Origin, question: Verification) {
         let inbox = self.inbox.clone();
         let thread = thread::Builder::new().name("verifier".into());
         let started = thread.spawn(move || {
             // A panic must not occupy the lane for ever.
             let answer = catch_unwind(AssertUnwindSafe(|| find_out(question)));
             let answer = answer.unwrap_or_else(|_| Verified::Wrong("the check ended in a panic".into()));
-            inbox.send(Message::Verified { client, lane, answer });
+            inbox.send(Message::Verified {
+                client,
+                lane,
+                origin,
+                answer,
+            });
         });
         if let Err(e) = started {
             let answer = Verified::Wrong(format!("no thread could be started: {e}"));
-            self.inbox.send(Message::Verified { client, lane, answer });
+            self.inbox.send(Message::Verified {
+                client,
+                lane,
+                origin,
+                answer,
+            });
         }
     }
 }
@@ -154,35 +233,95 @@ mod tests {
         }
     }
 
+    fn origin(uid: u32) -> Origin {
+        Origin::LocalUser(Some(uid))
+    }
+
     #[test]
     fn the_system_knows_its_users() {
         let (mut verifier, inbox, _poll) = verifier();
-        verifier.ask(client(1), Verification::SystemUser { uid: 0 });
+        verifier.ask(client(1), origin(1), Verification::SystemUser { uid: 0 }, |_| true);
         assert_eq!(next(&inbox), (client(1), Verified::SystemUser(Some("root".into()))));
-        verifier.ask(client(2), Verification::SystemUser { uid: u32::MAX - 7 });
+        verifier.ask(
+            client(2),
+            origin(1),
+            Verification::SystemUser { uid: u32::MAX - 7 },
+            |_| true,
+        );
         assert_eq!(next(&inbox), (client(2), Verified::SystemUser(None)));
+    }
+
+    const LANE: Lane = Lane::SystemUsers;
+
+    /// How many are being asked, and how many in all.
+    fn asked(verifier: &Verifier) -> (usize, usize) {
+        let queue = &verifier.queues[LANE as usize];
+        assert_eq!(queue.asked, queue.asked_of.values().sum());
+        (queue.asked, queue.asked + queue.waiting.len())
     }
 
     /// Guards against clients that have left and still delay others.
     #[test]
     fn so_many_are_asked_at_a_time_and_none_whose_client_has_gone() {
         let (mut verifier, inbox, _poll) = verifier();
-        let lane = Lane::SystemUsers;
-        let max = u32::try_from(lane.threads_max()).unwrap();
+        let max = u32::try_from(LANE.threads_max()).unwrap();
         for index in 0..max + 3 {
-            verifier.ask(client(index), Verification::SystemUser { uid: 0 });
+            verifier.ask(
+                client(index),
+                origin(index),
+                Verification::SystemUser { uid: 0 },
+                |_| true,
+            );
         }
-        let queue = |verifier: &Verifier| (verifier.queues[0].asked, verifier.queues[0].waiting.len());
-        assert_eq!(queue(&verifier), (lane.threads_max(), 3));
+        assert_eq!(asked(&verifier), (LANE.threads_max(), LANE.threads_max() + 3));
         for _ in 0..max {
             next(&inbox);
         }
         assert!(inbox.try_recv().is_err(), "the others wait");
-        verifier.answered(lane, |id| id == client(max + 2));
+        verifier.answered(LANE, origin(0), |id| id == client(max + 2));
         assert_eq!(next(&inbox).0, client(max + 2));
-        for _ in 0..max {
-            verifier.answered(lane, |_| true);
+        for index in (1..max).chain([max + 2]) {
+            verifier.answered(LANE, origin(index), |_| true);
         }
-        assert_eq!(queue(&verifier), (0, 0));
+        assert_eq!(asked(&verifier), (0, 0));
+    }
+
+    /// Guards against guesses from one address that keep everybody else out.
+    #[test]
+    fn one_origin_has_neither_all_threads_nor_all_turns() {
+        let (mut verifier, inbox, _poll) = verifier();
+        let (many, few) = (origin(1), origin(2));
+        for index in 0..20 {
+            verifier.ask(client(index), many, Verification::SystemUser { uid: 0 }, |_| true);
+        }
+        let max = LANE.threads_of_origin_max();
+        assert_eq!(asked(&verifier), (max, 20));
+        assert!(max < LANE.threads_max());
+        for index in [100, 101, 102] {
+            verifier.ask(client(index), few, Verification::SystemUser { uid: 0 }, |_| true);
+        }
+        assert_eq!(
+            asked(&verifier),
+            (2 * max, 23),
+            "the others' questions are in front of nobody else's"
+        );
+        let answers: Vec<_> = (0..2 * max).map(|_| next(&inbox).0).collect();
+        assert!(answers.contains(&client(100)) && answers.contains(&client(101)));
+        verifier.answered(LANE, few, |_| true);
+        assert_eq!(next(&inbox).0, client(102));
+        verifier.answered(LANE, many, |_| true);
+        assert_eq!(next(&inbox).0, client(u32::try_from(max).unwrap()));
+    }
+
+    /// Guards against clients that ask and leave, again and again, while the threads are busy.
+    #[test]
+    fn the_questions_of_those_who_have_left_are_few() {
+        let (mut verifier, _inbox, _poll) = verifier();
+        for index in 0..10_000 {
+            let stays = |id: ClientId| id.0.index.is_multiple_of(100) || id == client(index);
+            verifier.ask(client(index), origin(1), Verification::SystemUser { uid: 0 }, stays);
+        }
+        let waiting = verifier.queues[LANE as usize].waiting.len();
+        assert!((98..=2 * 100).contains(&waiting), "{waiting}");
     }
 }
