@@ -400,10 +400,10 @@ impl World {
                 Request::SecureClient { .. } | Request::SecureServer { .. } => {
                     unreachable!("no configuration of the stories has TLS")
                 }
-                Request::Verify { client, question } => match *question {
+                Request::Verify { asker, question } => match *question {
                     Verification::Keys(derivation) => {
                         let answer = Verified::Keys(derivation.derive());
-                        self.pooler.handle_verified(self.now, client, answer);
+                        self.pooler.handle_verified(self.now, asker, answer);
                         self.write_outbox(None, &[]);
                         self.take_requests();
                     }

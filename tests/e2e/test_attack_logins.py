@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import time
@@ -162,6 +163,31 @@ def test_passwords_in_settings_are_for_administrators(pg15, make_pooler):
     assert "geheim4" in str(pooler.console("show config"))
     assert "geheim4" not in str(pooler.console("show config", user="stats"))
     assert "SET auth_ldap_options=" in pooler.log() and "geheim" not in pooler.log()
+
+
+def test_a_verifier_of_many_iterations_does_not_stall_others(make_pooler, own_cluster):
+    """Every role may give itself one by ALTER ROLE; the pooler logs in with it, and others' statements go on."""
+    cluster = own_cluster(hba="local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
+    roles = ("alice", "bob", "stats")
+    for role in roles:
+        verifier = wire.scram_secret(PASSWORDS[role], iterations=1_000_000)
+        cluster.psql(f"alter role {role} password '{verifier}'")
+    pooler = make_pooler(cluster)
+    with pooler.connect() as worker, concurrent.futures.ThreadPoolExecutor() as threads:
+        worker.value("select 1")
+
+        def attack(role: str) -> str:
+            with pooler.connect(user=role) as c:
+                return c.value("select 1")
+
+        attackers = [threads.submit(attack, role) for role in roles]
+        slowest = 0.0
+        while not all(attacker.done() for attacker in attackers):
+            watch = Stopwatch()
+            worker.value("select 1")
+            slowest = max(slowest, watch.seconds)
+        assert [attacker.result() for attacker in attackers] == ["1", "1", "1"]
+        assert slowest < 0.4, slowest
 
 
 def test_stats_users_see_names_and_reasons_but_no_values_and_no_statements(pg15, make_pooler):

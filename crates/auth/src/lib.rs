@@ -51,8 +51,8 @@ pub use md5::{MD5_SECRET_BYTES, Md5Secret};
 pub use mock::{MockKey, MockSecret};
 pub use password_message::PASSWORD_MESSAGE_BYTES_MAX;
 pub use scram::{
-    Derivation, ITERATIONS_MAX, KEY_BYTES, NONCE_RAW_BYTES, SALT_BYTES, SCRAM_MESSAGE_BYTES_MAX, SCRAM_SHA_256,
-    SCRAM_SHA_256_PLUS, ScramKeyCache, ScramKeys, ScramVerifier,
+    Derivation, ITERATIONS_AT_ONCE_MAX, ITERATIONS_MAX, KEY_BYTES, NONCE_RAW_BYTES, SALT_BYTES,
+    SCRAM_MESSAGE_BYTES_MAX, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramKeys, ScramVerifier,
 };
 pub use secret::{Password, Secret};
 pub use server_auth::{Credential, ServerAuth, ServerStep};

@@ -9,7 +9,10 @@ use crate::md5::Md5Secret;
 use crate::password_message::{SaslInitialResponse, password_payload};
 use crate::scram::client::{AwaitServerFinal, AwaitServerFirst, Challenge};
 use crate::scram::messages::Gs2;
-use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramKeys, nonce_text};
+use crate::scram::{
+    Derivation, ITERATIONS_AT_ONCE_MAX, NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramKeys,
+    nonce_text,
+};
 use crate::secret::{Password, Secret};
 
 /// The secret that the pooler can log in with.
@@ -53,6 +56,8 @@ pub enum ServerStep {
     /// Send these bytes as the payload of a message with tag `p`, and wait for the server's next Authentication
     /// message.
     Send(Vec<u8>),
+    /// Derive these keys, and give them to [`ServerAuth::handle_keys`].
+    Derive(Derivation),
     /// There is nothing to send; wait for the server's next message.
     Wait,
     /// AuthenticationOk: ParameterStatus, BackendKeyData and ReadyForQuery follow.
@@ -79,6 +84,8 @@ enum State {
     Start,
     /// SCRAM: the client-first-message has been sent.
     AwaitServerFirst(AwaitServerFirst),
+    /// SCRAM: the caller derives the keys for the proof.
+    AwaitKeys(Challenge),
     /// SCRAM: the proof has been sent.
     AwaitServerFinal(AwaitServerFinal),
     /// The exchange is complete; only AuthenticationOk can follow.
@@ -132,6 +139,35 @@ impl ServerAuth {
         Ok(step)
     }
 
+    /// The keys that the caller derives.
+    pub fn keys_being_derived(&self) -> Option<Derivation> {
+        match (&self.state, &self.credential) {
+            (State::AwaitKeys(challenge), Credential::Password(password)) => Some(Derivation {
+                password: password.clone(),
+                salt: challenge.salt().to_vec(),
+                iterations: challenge.iterations(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The caller has derived the keys of [`ServerStep::Derive`]. `None` if nobody waits for them.
+    pub fn handle_keys(&mut self, derived: ScramKeys, cache: &mut ScramKeyCache) -> Option<ServerStep> {
+        let awaited = self.keys_being_derived()?;
+        if !derived.belong_to(&awaited.salt, awaited.iterations) {
+            return None;
+        }
+        match std::mem::replace(&mut self.state, State::Finished) {
+            State::AwaitKeys(challenge) => {
+                let (waiting, message) = challenge.answer(&derived);
+                cache.keep(awaited.password.as_bytes(), derived);
+                self.state = State::AwaitServerFinal(waiting);
+                Some(ServerStep::Send(message))
+            }
+            _ => unreachable!("looked at above"),
+        }
+    }
+
     fn answer_cleartext(&self) -> Result<(State, ServerStep), ServerAuthError> {
         match &self.credential {
             Credential::Password(password) => {
@@ -182,7 +218,18 @@ impl ServerAuth {
     ) -> Result<(State, ServerStep), ServerAuthError> {
         let (salt, iterations) = (challenge.salt(), challenge.iterations());
         let keys = match &self.credential {
-            Credential::Password(password) => cache.keys(password.as_bytes(), salt, iterations),
+            Credential::Password(password) => match cache.find(password.as_bytes(), salt, iterations) {
+                Some(keys) => keys.clone(),
+                None if iterations > ITERATIONS_AT_ONCE_MAX => {
+                    let derivation = Derivation {
+                        password: password.clone(),
+                        salt: salt.to_vec(),
+                        iterations,
+                    };
+                    return Ok((State::AwaitKeys(challenge), ServerStep::Derive(derivation)));
+                }
+                None => cache.keys(password.as_bytes(), salt, iterations),
+            },
             Credential::ScramKeys(keys) if keys.belong_to(salt, iterations) => keys.clone(),
             Credential::ScramKeys(_) => return Err(ServerAuthError::VerifierMismatch),
             Credential::Nothing | Credential::Md5(_) => unreachable!("begin_scram has refused these"),
@@ -205,6 +252,7 @@ impl State {
         match self {
             Self::Start => "an authentication request or AuthenticationOk",
             Self::AwaitServerFirst(_) => "AuthenticationSASLContinue",
+            Self::AwaitKeys(_) => "no message before the proof",
             Self::AwaitServerFinal(_) => "AuthenticationSASLFinal",
             Self::AwaitOk => "AuthenticationOk",
             Self::Finished => "no more Authentication messages",

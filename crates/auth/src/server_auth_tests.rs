@@ -284,6 +284,50 @@ fn a_pools_keys_are_derived_once() {
     }
 }
 
+/// Guards against a database user who chooses how long all clients wait.
+#[test]
+fn many_iterations_are_left_to_the_caller() {
+    let mut cache = ScramKeyCache::new(4);
+    let challenge = |iterations: u32| {
+        AuthRequest::SaslContinue(format!("r=CQkJCQkJCQkJCQkJCQkJCQkJX,s=AA==,i={iterations}").into_bytes()).payload()
+    };
+    let many = ITERATIONS_AT_ONCE_MAX + 1;
+    let mut ours = auth(password());
+    ours.handle_message(&sasl().payload(), &mut cache).unwrap();
+    let Ok(ServerStep::Derive(derivation)) = ours.handle_message(&challenge(many), &mut cache) else {
+        panic!("the keys were derived at once");
+    };
+    assert_eq!((derivation.iterations, cache.len()), (many, 0));
+    assert_eq!(ours.keys_being_derived().as_ref(), Some(&derivation));
+    let stale = ScramKeys::derive(b"sesame", b"\0", 1);
+    assert_eq!(
+        ours.handle_keys(stale, &mut cache),
+        None,
+        "these answer another question"
+    );
+    let answer = ours.handle_keys(derivation.derive(), &mut cache);
+    assert!(matches!(answer, Some(ServerStep::Send(_))), "{answer:?}");
+    assert_eq!(ours.keys_being_derived(), None);
+    assert_eq!(ours.handle_keys(derivation.derive(), &mut cache), None, "once");
+
+    // The next connection of the pool has them.
+    for (iterations, kept) in [(many, 1), (ITERATIONS_AT_ONCE_MAX, 2)] {
+        let mut ours = auth(password());
+        ours.handle_message(&sasl().payload(), &mut cache).unwrap();
+        let step = ours.handle_message(&challenge(iterations), &mut cache);
+        assert!(matches!(step, Ok(ServerStep::Send(_))), "{step:?}");
+        assert_eq!(cache.len(), kept);
+    }
+    // A server that goes on before the proof is out of turn.
+    let mut ours = auth(password());
+    ours.handle_message(&sasl().payload(), &mut ScramKeyCache::new(0))
+        .unwrap();
+    ours.handle_message(&challenge(many), &mut ScramKeyCache::new(0))
+        .unwrap();
+    assert!(handle(&mut ours, &AuthRequest::Ok).is_err());
+    assert_eq!(ours.handle_keys(derivation.derive(), &mut cache), None);
+}
+
 #[test]
 fn debug_output_shows_no_secret() {
     let ours = auth(password());
@@ -325,7 +369,7 @@ proptest! {
         for message in messages {
             match ours.handle_message(&message, &mut cache) {
                 Ok(ServerStep::Send(_)) => is_scram |= message.starts_with(b"\0\0\0\x0a"),
-                Ok(ServerStep::Authenticated | ServerStep::Wait) => prop_assert!(!is_scram),
+                Ok(ServerStep::Authenticated | ServerStep::Wait | ServerStep::Derive(_)) => prop_assert!(!is_scram),
                 Err(_) => {}
             }
         }

@@ -185,6 +185,9 @@ impl Pooler {
         for slot in self.clients.slots() {
             self.ask_others_again(ClientId(slot));
         }
+        for slot in self.servers.slots() {
+            self.have_keys_derived_again(ServerId(slot));
+        }
         let config = self.shared.config.clone();
         self.use_config(now, config, &Changes::default(), predecessor.credentials);
     }

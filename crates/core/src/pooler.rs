@@ -315,8 +315,11 @@ impl Pooler {
     }
 
     /// The answer to a [`Request::Verify`].
-    pub fn handle_verified(&mut self, now: Time, client: ClientId, answer: Verified) {
-        self.verified(now, client, answer);
+    pub fn handle_verified(&mut self, now: Time, asker: ConnectionId, answer: Verified) {
+        match asker {
+            ConnectionId::Client(client) => self.verified(now, client, answer),
+            ConnectionId::Server(server) => self.server_keys_derived(now, server, answer),
+        }
     }
 
     /// The time asked for by [`Pooler::poll_timeout`] has come (calling it early does no harm).

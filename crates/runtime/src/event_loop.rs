@@ -36,7 +36,7 @@ use crate::token::Subject;
 use crate::verifier::Verifier;
 use mio::event::Event;
 use mio::{Events, Poll};
-use pgweir_core::{ClientId, ConnectionId, Pooler, ServerId, Time};
+use pgweir_core::{ConnectionId, Pooler, ServerId, Time};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -367,15 +367,15 @@ impl EventLoop {
                     self.service_manager.ready();
                 }
                 Message::Verified {
-                    client,
+                    asker,
                     lane,
                     origin,
                     answer,
                 } => {
                     let connections = &mut self.connections;
-                    let waits = |client: ClientId| connections.get(client.into()).is_some();
-                    self.verifier.answered(lane, origin, waits);
-                    self.pooler.handle_verified(self.now, client, answer);
+                    self.verifier
+                        .answered(lane, origin, |asker| connections.get(asker).is_some());
+                    self.pooler.handle_verified(self.now, asker, answer);
                 }
                 Message::Resolved { host, addresses } => {
                     self.handle_resolved(&host, addresses);

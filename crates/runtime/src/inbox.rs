@@ -6,7 +6,7 @@ use crate::token::Subject;
 use crate::turns::Origin;
 use crate::verifier::Lane;
 use mio::{Registry, Waker};
-use pgweir_core::{ClientId, Command, ReloadOutcome, Verified};
+use pgweir_core::{ClientId, Command, ConnectionId, ReloadOutcome, Verified};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -24,9 +24,9 @@ pub(crate) enum Message {
         /// With a new configuration.
         tls: Option<TlsContexts>,
     },
-    /// A question about a client has been answered.
+    /// A question that a login waits for has been answered.
     Verified {
-        client: ClientId,
+        asker: ConnectionId,
         /// The lane of the question.
         lane: Lane,
         /// Where the question came from.

@@ -25,13 +25,12 @@ impl EventLoop {
             Request::Close(id) => self.close(id),
             Request::Abort(id) => self.abort(id),
             Request::Resume(id) => self.resume(id),
-            Request::Verify { client, question } => {
-                if let Some(connection) = self.connections.get(client.into()) {
+            Request::Verify { asker, question } => {
+                if let Some(connection) = self.connections.get(asker) {
                     let origin = origin(&connection.transport);
                     let connections = &mut self.connections;
-                    self.verifier.ask(client, origin, *question, |client| {
-                        connections.get(client.into()).is_some()
-                    });
+                    self.verifier
+                        .ask(asker, origin, *question, |asker| connections.get(asker).is_some());
                 }
             }
             Request::Log { level, text } => self.log.write(level, &text),

@@ -1,5 +1,5 @@
-//! Questions about clients that are logging in, asked on threads: the operating system for users, PAM and directories
-//! for passwords.
+//! Questions that logins wait for, asked on threads: the operating system for users, PAM and directories for passwords;
+//! and slow derivations of keys.
 //!
 //! Each kind of question has a lane. A lane has a greatest number of questions at a time; the others wait. So a
 //! directory that hangs does not delay PAM. A question whose client leaves while it waits is never asked.
@@ -11,7 +11,7 @@ use crate::inbox::{InboxSender, Message};
 use crate::turns::{Origin, Turns};
 use crate::{ldap, pam};
 use nix::unistd::{Uid, User};
-use pgweir_core::{ClientId, Verification, Verified};
+use pgweir_core::{ConnectionId, Verification, Verified};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -23,17 +23,22 @@ pub(crate) enum Lane {
     SystemUsers,
     Pam,
     Ldap,
-    /// A derivation of SCRAM keys, on this machine's processors.
+    /// A derivation of SCRAM keys for a client's password, on this machine's processors.
     Keys,
+    /// The same for a login to a server, so that guesses of clients do not delay it.
+    ServerKeys,
 }
 
 impl Lane {
-    fn of(question: &Verification) -> Lane {
+    fn of(asker: ConnectionId, question: &Verification) -> Lane {
         match question {
             Verification::SystemUser { .. } => Lane::SystemUsers,
             Verification::Pam { .. } => Lane::Pam,
             Verification::Ldap { .. } => Lane::Ldap,
-            Verification::Keys(_) => Lane::Keys,
+            Verification::Keys(_) => match asker {
+                ConnectionId::Client(_) => Lane::Keys,
+                ConnectionId::Server(_) => Lane::ServerKeys,
+            },
         }
     }
 
@@ -44,7 +49,7 @@ impl Lane {
             Lane::SystemUsers => 4,
             Lane::Pam | Lane::Ldap => 16,
             // A derivation keeps one processor busy, and PostgreSQL and the event loop need the others.
-            Lane::Keys => 1,
+            Lane::Keys | Lane::ServerKeys => 1,
         }
     }
 
@@ -53,7 +58,7 @@ impl Lane {
         match self {
             Lane::SystemUsers => 2,
             Lane::Pam | Lane::Ldap => 4,
-            Lane::Keys => 1,
+            Lane::Keys | Lane::ServerKeys => 1,
         }
     }
 }
@@ -67,7 +72,7 @@ struct Queue {
     asked: usize,
     /// How many are being asked for an origin, where there are some. Invariant: their sum is `asked`.
     asked_of: HashMap<Origin, usize>,
-    waiting: Turns<(ClientId, Verification)>,
+    waiting: Turns<(ConnectionId, Verification)>,
     /// The number of waiting questions at which those whose clients have left are removed, from [`SWEPT_MIN`] on. It is
     /// always at most twice the number that was left the last time, so their number is bounded, and so is the work.
     sweep_at: usize,
@@ -82,13 +87,13 @@ impl Queue {
     fn wait(
         &mut self,
         origin: Origin,
-        client: ClientId,
+        asker: ConnectionId,
         question: Verification,
-        mut waits: impl FnMut(ClientId) -> bool,
+        mut waits: impl FnMut(ConnectionId) -> bool,
     ) {
-        self.waiting.push(origin, (client, question));
+        self.waiting.push(origin, (asker, question));
         if self.waiting.len() >= self.sweep_at.max(SWEPT_MIN) {
-            self.waiting.retain(|(client, _)| waits(*client));
+            self.waiting.retain(|(asker, _)| waits(*asker));
             self.sweep_at = 2 * self.waiting.len();
         }
     }
@@ -113,7 +118,7 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Verifier {
     inbox: InboxSender,
-    queues: [Queue; 4],
+    queues: [Queue; 5],
 }
 
 impl Verifier {
@@ -128,37 +133,37 @@ impl Verifier {
     /// [`Verifier::answered`].
     pub(crate) fn ask(
         &mut self,
-        client: ClientId,
+        asker: ConnectionId,
         origin: Origin,
         question: Verification,
-        waits: impl FnMut(ClientId) -> bool,
+        waits: impl FnMut(ConnectionId) -> bool,
     ) {
-        let lane = Lane::of(&question);
+        let lane = Lane::of(asker, &question);
         let queue = &mut self.queues[lane as usize];
         if !queue.may_ask(lane, origin) {
-            return queue.wait(origin, client, question, waits);
+            return queue.wait(origin, asker, question, waits);
         }
         queue.note_asked(origin);
-        self.start(lane, client, origin, question);
+        self.start(lane, asker, origin, question);
     }
 
     /// A question that came from `origin` has been answered: asks the next one whose client still waits.
-    pub(crate) fn answered(&mut self, lane: Lane, origin: Origin, mut waits: impl FnMut(ClientId) -> bool) {
+    pub(crate) fn answered(&mut self, lane: Lane, origin: Origin, mut waits: impl FnMut(ConnectionId) -> bool) {
         let queue = &mut self.queues[lane as usize];
         queue.note_answered(origin);
         let may_ask = |queue: &Queue, origin| queue.may_ask(lane, origin);
         while let Some(place) = queue.waiting.first(|origin| may_ask(queue, origin)) {
-            let Some((origin, (client, question))) = queue.waiting.take(place) else {
+            let Some((origin, (asker, question))) = queue.waiting.take(place) else {
                 return;
             };
-            if waits(client) {
+            if waits(asker) {
                 queue.note_asked(origin);
-                return self.start(lane, client, origin, question);
+                return self.start(lane, asker, origin, question);
             }
         }
     }
 
-    fn start(&self, lane: Lane, client: ClientId, origin: Origin, question: Verification) {
+    fn start(&self, lane: Lane, asker: ConnectionId, origin: Origin, question: Verification) {
         let inbox = self.inbox.clone();
         let thread = thread::Builder::new().name("verifier".into());
         let started = thread.spawn(move || {
@@ -166,7 +171,7 @@ impl Verifier {
             let answer = catch_unwind(AssertUnwindSafe(|| find_out(question)));
             let answer = answer.unwrap_or_else(|_| Verified::Wrong("the check ended in a panic".into()));
             inbox.send(Message::Verified {
-                client,
+                asker,
                 lane,
                 origin,
                 answer,
@@ -175,7 +180,7 @@ impl Verifier {
         if let Err(e) = started {
             let answer = Verified::Wrong(format!("no thread could be started: {e}"));
             self.inbox.send(Message::Verified {
-                client,
+                asker,
                 lane,
                 origin,
                 answer,
@@ -222,13 +227,13 @@ mod tests {
         (Verifier::new(sender), receiver, poll)
     }
 
-    fn client(index: u32) -> ClientId {
-        pgweir_core::ids::ClientId(pgweir_core::ids::Slot { index, generation: 1 })
+    fn client(index: u32) -> ConnectionId {
+        pgweir_core::ids::ClientId(pgweir_core::ids::Slot { index, generation: 1 }).into()
     }
 
-    fn next(inbox: &Receiver<Message>) -> (ClientId, Verified) {
+    fn next(inbox: &Receiver<Message>) -> (ConnectionId, Verified) {
         match inbox.recv_timeout(Duration::from_secs(30)).unwrap() {
-            Message::Verified { client, answer, .. } => (client, answer),
+            Message::Verified { asker, answer, .. } => (asker, answer),
             other => panic!("expected an answer, got {other:?}"),
         }
     }
@@ -318,7 +323,7 @@ mod tests {
     fn the_questions_of_those_who_have_left_are_few() {
         let (mut verifier, _inbox, _poll) = verifier();
         for index in 0..10_000 {
-            let stays = |id: ClientId| id.0.index.is_multiple_of(100) || id == client(index);
+            let stays = |id| id == client(index) || (0..100).any(|kept| id == client(kept * 100));
             verifier.ask(client(index), origin(1), Verification::SystemUser { uid: 0 }, stays);
         }
         let waiting = verifier.queues[LANE as usize].waiting.len();

@@ -52,6 +52,7 @@ impl AwaitServerFirst {
 }
 
 /// The server has sent salt and iteration count; the caller must give the keys for them.
+#[derive(pgweir_freeze::Freeze)]
 pub struct Challenge {
     salt: Vec<u8>,
     iterations: u32,

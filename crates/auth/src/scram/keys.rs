@@ -73,7 +73,7 @@ impl fmt::Debug for ScramKeys {
 /// Keys that the caller derives on another thread, because the derivation is slow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Derivation {
-    /// The password that a client has sent in clear text.
+    /// The password: of the pooler's settings, or sent by a client in clear text.
     pub password: Password,
     /// The verifier's salt, raw.
     pub salt: Vec<u8>,
@@ -124,8 +124,12 @@ impl ScramKeyCache {
 
     /// The keys of a password and a verifier, if they have been derived before.
     pub(crate) fn known(&self, password: &[u8], verifier: &ScramVerifier) -> Option<&ScramKeys> {
-        self.entries
-            .get(&entry_name(password, &verifier.salt, verifier.iterations))
+        self.find(password, &verifier.salt, verifier.iterations)
+    }
+
+    /// The keys, if they have been derived before.
+    pub(crate) fn find(&self, password: &[u8], salt: &[u8], iterations: u32) -> Option<&ScramKeys> {
+        self.entries.get(&entry_name(password, salt, iterations))
     }
 
     /// Keeps the keys of a password that has proved right. Guesses must not remove other entries.

@@ -56,6 +56,10 @@ pub const SCRAM_MESSAGE_BYTES_MAX: usize = 1024;
 /// 600,000. A million take most of a second, once for each password and salt.
 pub const ITERATIONS_MAX: u32 = 1_000_000;
 
+/// The most iterations that the pooler computes at once in a login to a server: PostgreSQL's default, which takes one or
+/// two milliseconds. A database user chooses this number by ALTER ROLE, and all other clients would wait for more.
+pub const ITERATIONS_AT_ONCE_MAX: u32 = 4096;
+
 /// A key, a proof or a signature.
 pub(crate) type Key = [u8; KEY_BYTES];
 

@@ -171,11 +171,11 @@ pub enum Request {
     /// `may_read` of this connection may have become true: pass the bytes kept for it to `handle_*_bytes` again (even
     /// if there are none), then read on.
     Resume(ConnectionId),
-    /// Find this out about a client that is logging in, without blocking. Answered by `handle_verified`. If the client
-    /// leaves, no answer is needed.
+    /// Find this out about a client that is logging in, or for a login to a server, without blocking. Answered by
+    /// `handle_verified`. If the connection is gone, no answer is needed.
     Verify {
-        /// The client.
-        client: ClientId,
+        /// The connection whose login waits. A server waits only for [`Verification::Keys`].
+        asker: ConnectionId,
         /// The question.
         question: Box<Verification>,
     },

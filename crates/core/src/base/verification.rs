@@ -1,4 +1,4 @@
-//! Questions about a client that is logging in. The driver asks others, and answers later.
+//! Questions that a login waits for. The driver asks others, and answers later.
 
 use crate::base::request::Address;
 use pgweir_auth::{Derivation, Password, ScramKeys};
@@ -24,8 +24,8 @@ pub enum Verification {
         /// The password; never empty.
         password: Password,
     },
-    /// The keys of a clear-text password, to be compared with a SCRAM secret. Deriving them takes milliseconds of
-    /// processor time.
+    /// The keys of a clear-text password, to be compared with a SCRAM secret, or to log in to a server. Deriving them
+    /// takes milliseconds of processor time.
     Keys(Derivation),
     /// Whether a directory accepts this password.
     Ldap {

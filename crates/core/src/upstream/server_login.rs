@@ -2,7 +2,7 @@
 
 use crate::base::pool_id::LoginFailure;
 use crate::upstream::standing::{Judgement, QUESTION, Standing};
-use pgweir_auth::{ScramKeyCache, ServerAuth, ServerStep};
+use pgweir_auth::{Derivation, ScramKeyCache, ScramKeys, ServerAuth, ServerStep};
 use pgweir_config::TargetSessionAttrs;
 use pgweir_wire::{BackendTag, CancelKey, ErrorFields, HEADER_BYTES, Header, TransactionStatus, backend};
 
@@ -44,6 +44,8 @@ pub(crate) enum ServerLoginStep<'i> {
     Nothing,
     /// This is sent as a message tagged `p`.
     Send(Vec<u8>),
+    /// These keys are derived elsewhere, for [`ServerLogin::keys_derived`].
+    Derive(Derivation),
     /// This query is sent.
     Ask(&'static str),
     /// The body of a ParameterStatus, to be recorded.
@@ -147,18 +149,44 @@ impl ServerLogin {
     fn authentication(&mut self, body: &[u8], keys: &mut ScramKeyCache) -> ServerLoginStep<'static> {
         match self.auth.handle_message(body, keys) {
             Ok(ServerStep::Send(payload)) => ServerLoginStep::Send(payload),
+            Ok(ServerStep::Derive(derivation)) => ServerLoginStep::Derive(derivation),
             Ok(ServerStep::Wait) => ServerLoginStep::Nothing,
             Ok(ServerStep::Authenticated) => {
                 self.progress = Progress::LetIn;
                 ServerLoginStep::Nothing
             }
-            Err(error) => ServerLoginStep::GiveUp(LoginFailure {
-                sqlstate: Some(NOT_AUTHORIZED.into()),
-                message: format!("cannot log in to the server: {error}"),
-                temporary: false,
-            }),
+            Err(error) => gave_up(&error.to_string()),
         }
     }
+
+    /// The keys that the driver is deriving.
+    pub(crate) fn keys_being_derived(&self) -> Option<Derivation> {
+        self.auth.keys_being_derived()
+    }
+
+    /// The driver has derived the keys, or could not. `None` if nobody waits for them.
+    pub(crate) fn keys_derived(
+        &mut self,
+        derived: Result<ScramKeys, String>,
+        keys: &mut ScramKeyCache,
+    ) -> Option<ServerLoginStep<'static>> {
+        self.keys_being_derived()?;
+        match derived {
+            Err(why) => Some(gave_up(&why)),
+            Ok(derived) => match self.auth.handle_keys(derived, keys)? {
+                ServerStep::Send(payload) => Some(ServerLoginStep::Send(payload)),
+                _ => None,
+            },
+        }
+    }
+}
+
+fn gave_up(why: &str) -> ServerLoginStep<'static> {
+    ServerLoginStep::GiveUp(LoginFailure {
+        sqlstate: Some(NOT_AUTHORIZED.into()),
+        message: format!("cannot log in to the server: {why}"),
+        temporary: false,
+    })
 }
 
 fn refused(body: &[u8]) -> ServerLoginStep<'static> {

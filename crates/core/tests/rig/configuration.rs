@@ -56,6 +56,7 @@ impl Rig {
             configured: None,
             reloads: VecDeque::new(),
             questions: VecDeque::new(),
+            derivations: VecDeque::new(),
             names: HashMap::new(),
             catalogs_are_empty: true,
         }

@@ -50,7 +50,10 @@ impl Rig {
                     input = self.kept.remove(&id).unwrap_or_default();
                     self.pass(id, &input);
                 }
-                Some(Request::Verify { client, question }) => self.questions.push_back((client, *question)),
+                Some(Request::Verify { asker, question }) => match asker {
+                    ConnectionId::Client(client) => self.questions.push_back((client, *question)),
+                    ConnectionId::Server(server) => self.derivations.push_back((server, *question)),
+                },
                 Some(Request::Exit) => self.exited = true,
                 Some(Request::StopListening) => self.stopped_listening = true,
                 Some(Request::Reload { by }) => self.reloads.push_back(by),
@@ -123,7 +126,13 @@ impl Rig {
 
     /// The driver answers a question about a client.
     pub fn verified(&mut self, client: ClientId, answer: Verified) {
-        self.pooler.handle_verified(self.now, client, answer);
+        self.pooler.handle_verified(self.now, client.into(), answer);
+        self.settle(&[]);
+    }
+
+    /// The driver has derived the keys for a login to a server, or could not.
+    pub fn derived(&mut self, server: ServerId, answer: Verified) {
+        self.pooler.handle_verified(self.now, server.into(), answer);
         self.settle(&[]);
     }
 }

@@ -55,6 +55,8 @@ pub struct Rig {
     pub reloads: VecDeque<Option<ClientId>>,
     /// Questions to the driver about clients.
     pub questions: VecDeque<(ClientId, Verification)>,
+    /// Keys to derive for logins to servers.
+    pub derivations: VecDeque<(ServerId, Verification)>,
     /// Internal names that were sent to any connection, by their form after [`without_secrets`].
     names: HashMap<String, String>,
     /// Servers that are asked for their catalog at login answer at once that it contains no name that matters.

@@ -4,11 +4,12 @@ use crate::base::ids::ServerId;
 use crate::base::pool_id::LoginFailure;
 use crate::base::request::{Connected, LogLevel, Request};
 use crate::base::time::Time;
+use crate::base::verification::{Verification, Verified};
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::server_login::{ServerLogin, ServerLoginStep};
-use pgweir_auth::ServerAuth;
+use pgweir_auth::{Derivation, ServerAuth};
 use rand_core::RngCore;
 
 impl Pooler {
@@ -60,6 +61,7 @@ impl Pooler {
         match step {
             ServerLoginStep::NeedBytes | ServerLoginStep::Nothing => {}
             ServerLoginStep::Send(payload) => self.send(id, |w| w.password(&payload)),
+            ServerLoginStep::Derive(derivation) => self.have_keys_derived(id, derivation),
             ServerLoginStep::Ask(query) => self.send(id, |w| w.query(query.as_bytes())),
             ServerLoginStep::ParameterStatus(body) => {
                 if let Some(mut reply) = self.replying(now, id) {
@@ -77,6 +79,39 @@ impl Pooler {
             ServerLoginStep::Welcome(Some(why)) => self.second_choice(now, id, why),
             ServerLoginStep::Unwanted(why) => self.server_is_unwanted(now, id, why),
             ServerLoginStep::Misbehaves(what) => self.server_misbehaves(now, id, &what),
+        }
+    }
+
+    /// A derivation that would take long is left to the driver; the server waits for the proof.
+    fn have_keys_derived(&mut self, id: ServerId, derivation: Derivation) {
+        self.shared.requests.push_back(Request::Verify {
+            asker: id.into(),
+            question: Box::new(Verification::Keys(derivation)),
+        });
+    }
+
+    /// Another process has let keys be derived for this login, and has got the answer: asks again.
+    pub(crate) fn have_keys_derived_again(&mut self, id: ServerId) {
+        if let Some(server) = self.servers.get(id.0)
+            && let ServerPhase::Login(login) = &server.phase
+            && let Some(derivation) = login.keys_being_derived()
+        {
+            self.have_keys_derived(id, derivation);
+        }
+    }
+
+    /// The keys for a login have been derived. The server may be gone.
+    pub(crate) fn server_keys_derived(&mut self, now: Time, id: ServerId, answer: Verified) {
+        let derived = match answer {
+            Verified::Keys(keys) => Ok(keys),
+            Verified::Wrong(why) => Err(why),
+            Verified::Right | Verified::SystemUser(_) => return,
+        };
+        if let Some(server) = self.servers.get_mut(id.0)
+            && let ServerPhase::Login(login) = &mut server.phase
+            && let Some(step) = login.keys_derived(derived, &mut self.scram_keys)
+        {
+            self.follow_server_login(now, id, step);
         }
     }
 

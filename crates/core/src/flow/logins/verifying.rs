@@ -74,8 +74,8 @@ impl Arrival<'_> {
     }
 
     pub(super) fn ask_others(&mut self, question: Verification) {
-        let (client, question) = (self.id, Box::new(question));
-        self.shared.requests.push_back(Request::Verify { client, question });
+        let (asker, question) = (self.id.into(), Box::new(question));
+        self.shared.requests.push_back(Request::Verify { asker, question });
     }
 
     /// `None` if nobody waits for this answer.
