@@ -153,6 +153,10 @@ fn exchange(story: &mut Story<'_>) {
         }
         let answer = match visitor.handle_message(&heard, &mut cache) {
             Ok(ServerStep::Send(answer)) => answer,
+            Ok(ServerStep::Derive(derivation)) => match visitor.handle_keys(derivation.derive(), &mut cache) {
+                Some(ServerStep::Send(answer)) => answer,
+                other => panic!("keys must lead to a proof, not to {other:?}"),
+            },
             Ok(ServerStep::Authenticated) => {
                 assert!(!untouched, "let in before it has proved anything");
                 story.raw(60)
