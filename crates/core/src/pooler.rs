@@ -48,6 +48,11 @@ pub struct Surroundings {
 /// SCRAM keys kept so that logging in to a server does not cost thousands of hashes each time.
 const SCRAM_KEYS_KEPT_MAX: usize = 1024;
 
+/// The same, and those of all users of `auth_file`: a stranger who names one after the other has them derived once.
+pub(crate) fn scram_keys_kept_max(config: &Config) -> usize {
+    SCRAM_KEYS_KEPT_MAX + config.auth_users.len()
+}
+
 /// One worker's clients, servers and pools.
 pub struct Pooler {
     pub(crate) shared: Shared,
@@ -95,6 +100,7 @@ impl Pooler {
         let internal = InternalStatements::new(&mut names);
         let listeners = crate::notify::hub::Listeners::new(&mut names, key());
         let process_ids = crate::login::process_ids::ProcessIds::new(random.next_u64());
+        let scram_keys = ScramKeyCache::new(scram_keys_kept_max(&config));
         let shared = Shared::new(config, names, internal);
         let mut pooler = Pooler {
             shared,
@@ -102,7 +108,7 @@ impl Pooler {
             random,
             cancel_key,
             mock_key,
-            scram_keys: ScramKeyCache::new(SCRAM_KEYS_KEPT_MAX),
+            scram_keys,
             clients: Slab::new(),
             servers: Slab::new(),
             pools: Vec::new(),

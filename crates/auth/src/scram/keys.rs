@@ -111,6 +111,11 @@ impl ScramKeyCache {
         }
     }
 
+    /// Sets the number of entries that are kept. Entries that are too many stay until new ones come.
+    pub fn keep_at_most(&mut self, entries_max: usize) {
+        self.entries_max = entries_max;
+    }
+
     /// The keys, from the cache or derived now.
     pub fn keys(&mut self, password: &[u8], salt: &[u8], iterations: u32) -> ScramKeys {
         let name = entry_name(password, salt, iterations);
@@ -154,7 +159,7 @@ impl ScramKeyCache {
         if self.entries_max == 0 {
             return;
         }
-        if self.entries.len() >= self.entries_max
+        while self.entries.len() >= self.entries_max
             && let Some(oldest) = self.by_age.pop_front()
         {
             self.entries.remove(&oldest);
@@ -215,6 +220,13 @@ mod tests {
         assert_eq!(cache.len(), 2);
         assert!(!cache.entries.contains_key(&entry_name(b"1", b"salt", 1)));
         assert!(cache.entries.contains_key(&entry_name(b"3", b"salt", 1)));
+
+        cache.keep_at_most(3);
+        cache.keys(b"4", b"salt", 1);
+        assert_eq!((cache.len(), cache.by_age.len()), (3, 3));
+        cache.keep_at_most(1);
+        cache.keys(b"5", b"salt", 1);
+        assert_eq!((cache.len(), cache.by_age.len()), (1, 1));
 
         let mut none = ScramKeyCache::new(0);
         assert_eq!(none.keys(b"1", b"salt", 1), ScramKeys::derive(b"1", b"salt", 1));

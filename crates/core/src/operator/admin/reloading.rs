@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use crate::login::admission;
-use crate::pooler::Pooler;
+use crate::pooler::{Pooler, scram_keys_kept_max};
 use crate::pools::choice::Choice;
 use crate::pools::hosts::Hosts;
 use crate::pools::pool;
@@ -81,6 +81,7 @@ impl Pooler {
     ) {
         self.shared.settings = Settings::new(&config);
         self.shared.config = config;
+        self.scram_keys.keep_at_most(scram_keys_kept_max(&self.shared.config));
         let settings = &self.shared.settings;
         self.shared
             .sizings
