@@ -447,6 +447,27 @@ def test_client_vanishes_in_a_transaction(pg15, one_server, way):
     pg15.psql("drop table vanished")
 
 
+@pytest.mark.parametrize("way", (*WAYS, "half a Sync", "kill_client"))
+def test_client_vanishes_before_its_sync(pg15, one_server, way):
+    """What it has begun without BEGIN is rolled back, too: the pooler's own Sync must not commit it."""
+    pg15.psql("drop table if exists unsynced; create table unsynced (a int)")
+    c = one_server.connect()
+    c.send(parse("", "insert into unsynced values (1)"), bind(""), execute(), flush())
+    c.read_until("C")
+    if way == "half a Sync":
+        c.send(sync()[:3])
+        c.drop()
+    elif way == "kill_client":
+        clients = one_server.console("show clients")
+        (row,) = [row for row in clients if row["database"] != "pgbouncer"]
+        one_server.console(f"kill_client {row['id']}")
+    else:
+        getattr(c, way)()
+    clean(one_server)
+    assert pg15.psql("select count(*) from unsynced") == "0"
+    pg15.psql("drop table unsynced")
+
+
 @pytest.mark.parametrize("way", ("drop", "reset"))
 def test_client_vanishes_in_its_login(pg15, make_pooler, way):
     """Mid-login: at every step."""

@@ -56,6 +56,8 @@ pub enum Weakness {
     TakesServerEarly,
     /// The setting `seed` counts as any other.
     TrustsSeeds,
+    /// If a client leaves without a Sync, what it has begun is committed.
+    CommitsForTheGone,
     /// The plans of functions stay when the settings change under which their constants were read.
     KeepsPlans,
 }
@@ -72,7 +74,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 25] = [
+    pub const ALL: [Weakness; 26] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -98,5 +100,6 @@ impl Weakness {
         Weakness::TakesServerEarly,
         Weakness::TrustsSeeds,
         Weakness::KeepsPlans,
+        Weakness::CommitsForTheGone,
     ];
 }

@@ -27,7 +27,7 @@ use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Reader, TransactionStatus};
 
 /// A portal that does not exist: Describe of it fails, and so does the transaction.
-const NO_PORTAL: &[u8] = b"the transaction has failed";
+pub(super) const NO_PORTAL: &[u8] = b"the transaction has failed";
 
 /// A segment of the extended protocol that consists of one BEGIN, COMMIT or ROLLBACK.
 struct Segment<'a> {

@@ -14,6 +14,7 @@ use crate::base::request::Request;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
+use crate::flow::deferred_begin::NO_PORTAL;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::upstream::entry::To;
@@ -37,16 +38,21 @@ impl ServerSide<'_> {
         self.asks(To::Skip, |r| r.query(query.as_bytes()));
     }
 
-    /// Sends the CopyFail and the Sync that end what the client has begun.
+    /// Sends what ends the client's copy and its segment. PostgreSQL rolls back what a connection has begun and not
+    /// completed when it ends, but a Sync would commit it: so the segment fails first.
     pub(crate) fn end_what_client_began(&mut self) {
         let owes_sync =
             self.server.conversation.intake() == Intake::ToSync || self.server.conversation.queue.segment_open();
+        let would_commit = owes_sync && self.server.conversation.intake() == Intake::Requests;
         if self.server.conversation.intake() == Intake::CopyIn {
             self.server.conversation.takes_requests_from_here();
             self.send(|w| w.copy_fail("client disconnected"));
         }
         if owes_sync {
             self.server.conversation.takes_requests_from_here();
+            if would_commit && !self.shared.is_weak(Weakness::CommitsForTheGone) {
+                self.asks(To::Swallow, |r| r.describe(b'P', NO_PORTAL));
+            }
             // It ends a request of the client: a cancel may hit it.
             self.asks(To::Forward, |r| r.sync());
         }

@@ -194,6 +194,7 @@ fn a_client_may_leave_while_its_server_is_asked() {
     rig.says(server, |w| {
         w.error(&error("0A000", CHANGED));
         w.ready_for_query(Idle);
+        w.error(&error("34000", "portal does not exist"));
         w.ready_for_query(Idle);
     });
     rig.cancel_arrives(server);

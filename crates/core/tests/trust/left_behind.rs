@@ -115,3 +115,66 @@ fn a_malformed_query_does_not_end_the_unnamed_statement_of_another_client() {
         assert!(close < bind, "{told:?}");
     }
 }
+
+/// Guards against committing half of what a client wanted to do: a Sync would complete the transaction that its client
+/// has not completed. On a connection of its own the client's end would roll it back.
+#[test]
+fn what_a_client_has_not_completed_by_a_sync_is_rolled_back() {
+    for answered in [false, true] {
+        let mut rig = Rig::one_server("");
+        let id = rig.client();
+        rig.says(id, |w| {
+            w.parse(b"", b"insert into t values (1)", &[0, 0]);
+            w.bind_text(b"", &[]);
+            w.execute();
+            w.flush();
+        });
+        let server = rig.server_of(id).unwrap();
+        rig.told(server);
+        if answered {
+            rig.says(server, |w| {
+                w.empty(b'1');
+                w.empty(b'2');
+                w.command_complete("INSERT 0 1");
+            });
+        }
+        rig.client_leaves(id);
+        let told = rig.told(server);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("Describe P") && told[1] == "Sync", "{told:?}");
+        if !answered {
+            assert_eq!(rig.cancels.len(), 1, "nobody waits for it");
+            rig.cancel_arrives(server);
+            rig.says(server, |w| {
+                w.empty(b'1');
+                w.empty(b'2');
+                w.command_complete("INSERT 0 1");
+            });
+        }
+        rig.says(server, |w| {
+            w.error(&error("34000", "portal \"the transaction has failed\" does not exist"));
+            w.ready_for_query(Idle);
+        });
+        let next = rig.client();
+        rig.query(next, "select 1");
+        assert_eq!(rig.server_of(next), Some(server), "it serves on");
+    }
+}
+
+/// The server ignores everything up to the Sync anyway.
+#[test]
+fn a_segment_that_has_failed_is_ended_by_a_sync_alone() {
+    let mut rig = Rig::one_server("");
+    let id = rig.client();
+    rig.says(id, |w| {
+        w.parse(b"", b"slect", &[0, 0]);
+        w.flush();
+    });
+    let server = rig.server_of(id).unwrap();
+    rig.told(server);
+    rig.says(server, |w| w.error(&error("42601", "syntax error")));
+    rig.client_leaves(id);
+    assert_eq!(rig.told(server), ["Sync"]);
+    rig.says(server, |w| w.ready_for_query(Idle));
+    assert_eq!(rig.aborted, []);
+}

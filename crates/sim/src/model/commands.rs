@@ -78,6 +78,7 @@ impl Session {
         self.transaction.code = None;
         self.transaction.announced = Rc::default();
         self.portals.clear();
+        self.unsynced.clear();
     }
 
     /// `AbortCurrentTransaction`: a block becomes a failed one, anything else ends.

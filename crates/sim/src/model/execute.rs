@@ -127,6 +127,12 @@ impl Session {
     ) -> Result<Ran, ServerError> {
         if let Some(token) = audit::token(plan) {
             let (token, settings) = (token.to_string(), self.settings.snapshot());
+            if matches!(
+                self.transaction.block,
+                Block::Default | Block::Started | Block::Implicit
+            ) {
+                self.unsynced.push(token.clone());
+            }
             self.ran.push(audit::Ran { token, settings });
         }
         match plan {

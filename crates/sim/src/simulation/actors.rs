@@ -199,11 +199,17 @@ impl World {
             Err(why) => self.fail(why),
         }
         let client = &mut self.clients[number as usize];
+        let was_busy = client.phase == Phase::Busy;
         client.phase = Phase::Offline;
         if let Some(connection) = self.connections.get_mut(&key) {
             let keeps = self.random.below(connection.inbox.len() as u64 + 1) as usize;
+            let lost = connection.inbox.len() - keeps;
             connection.inbox.truncate(keeps);
             connection.peer_closed = true;
+            if was_busy {
+                self.incomplete
+                    .extend(client.incomplete(lost).map(|bytes| (session, bytes)));
+            }
         }
         self.read_later(key);
         self.reconnect_later(number);

@@ -39,6 +39,7 @@ impl World {
             postgres,
             clients: Vec::new(),
             retired: BTreeMap::new(),
+            incomplete: BTreeMap::new(),
             connections: BTreeMap::new(),
             by_id: HashMap::new(),
             by_process: HashMap::new(),

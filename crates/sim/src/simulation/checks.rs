@@ -76,11 +76,23 @@ impl World {
         }
     }
 
+    /// A Sync has committed a statement: its client must have sent that Sync.
+    pub(super) fn check_completed(&mut self, token: &str) {
+        let Some(incomplete) = session_of(token).and_then(|number| self.incomplete.get(&number)) else {
+            return;
+        };
+        // The token ends with its number: another one may begin with the same digits.
+        let is_it =
+            |at: &[u8]| at.starts_with(token.as_bytes()) && !at.get(token.len()).is_some_and(u8::is_ascii_digit);
+        if (0..incomplete.len()).any(|at| is_it(&incomplete[at..])) {
+            self.fail(format!("{token} was committed, but its client has sent no Sync"));
+        }
+    }
+
     /// A server has run a statement: it must run under its client's settings, and under nobody else's. Clients that are
     /// still there compare at the end of their flight.
     pub(super) fn check_settings(&mut self, ran: Ran) {
-        let number = ran.token.trim_start_matches("tok").split('x').next();
-        let Some(number) = number.and_then(|n| n.parse::<u64>().ok()) else {
+        let Some(number) = session_of(&ran.token) else {
             return;
         };
         let own = format!("tok{number}x");
@@ -313,4 +325,9 @@ fn is_ignored_when_idle(bytes: &[u8], sent_bytes: usize) -> bool {
             || matches!(m[0], b'd' | b'c' | b'f' | b'H')
                 && matches!(Header::read(m), Ok(Some(h)) if h.message_bytes as usize == m.len())
     })
+}
+
+/// The number of the session to which a token belongs.
+fn session_of(token: &str) -> Option<u64> {
+    token.trim_start_matches("tok").split('x').next()?.parse().ok()
 }

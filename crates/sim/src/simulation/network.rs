@@ -135,6 +135,10 @@ impl World {
         for ran in ran.unwrap_or_default() {
             self.check_settings(ran);
         }
+        let synced = self.postgres.with(process_id, |session, _| session.take_synced());
+        for token in synced.unwrap_or_default() {
+            self.check_completed(&token);
+        }
         if let Some(Some(wrong)) = self.postgres.with(process_id, |session, _| session.take_foreign()) {
             self.fail(wrong);
         }

@@ -114,6 +114,8 @@ pub struct World {
     pub(super) clients: Vec<Client>,
     /// Sessions whose client has left in the midst of a flight, by number.
     pub(super) retired: BTreeMap<u64, Retired>,
+    /// What sessions whose client vanished had not completed by a Sync, by number.
+    pub(super) incomplete: BTreeMap<u64, Vec<u8>>,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) by_id: HashMap<ConnectionId, u64>,
     /// Connections to servers, by process id.

@@ -124,6 +124,9 @@ impl Session {
                 if self.transaction.block == Block::Implicit {
                     self.transaction.block = Block::Started;
                 }
+                if self.transaction.block == Block::Started {
+                    self.synced.append(&mut self.unsynced);
+                }
                 self.finish_command(shared);
                 self.ready(shared);
                 (Ok(()), false)

@@ -63,6 +63,10 @@ pub struct Session {
     pub(super) met_undefined: bool,
     /// Statements that have begun to run since they were last asked for.
     pub(super) ran: Vec<Ran>,
+    /// Tokens of the statements that have run since the last Sync, outside of a transaction block.
+    pub(super) unsynced: Vec<String>,
+    /// Tokens of statements that a Sync has committed, since they were last asked for.
+    pub(super) synced: Vec<String>,
     pub(super) user: String,
     pub(super) database: String,
 }
@@ -113,6 +117,8 @@ impl Session {
             heard: 0,
             met_undefined: false,
             ran: Vec::new(),
+            unsynced: Vec::new(),
+            synced: Vec::new(),
             user: String::new(),
             database: String::new(),
         }
@@ -169,6 +175,11 @@ impl Session {
     /// Statements that have begun to run since the last call.
     pub fn take_ran(&mut self) -> Vec<Ran> {
         std::mem::take(&mut self.ran)
+    }
+
+    /// Tokens of statements that a Sync has committed, since the last call.
+    pub fn take_synced(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.synced)
     }
 
     /// What a client has got that another client has decided, since the last call.

@@ -49,6 +49,24 @@ impl Client {
         }
     }
 
+    /// The segments of the present flight that the client has not sent completely, if the last `lost` bytes that it has
+    /// sent do not arrive.
+    pub fn incomplete(&self, lost: usize) -> Option<Vec<u8>> {
+        if self.rubbish || self.hostile || self.flight.certain {
+            return None;
+        }
+        let begun: usize = self.flight.stages[..self.stage].iter().map(Vec::len).sum();
+        let arrives = begun.checked_sub(self.unsent_bytes + lost)?;
+        let mut complete = 0;
+        for segment in &self.flight.segments {
+            if complete + segment > arrives {
+                break;
+            }
+            complete += segment;
+        }
+        Some(self.flight.stages.concat().split_off(complete))
+    }
+
     /// The client leaves. What its servers have run is checked. Returns what is needed to check the rest of its flight,
     /// if the settings for that are certain.
     pub fn retire(&mut self, topology: &Topology) -> Result<Option<Retired>, String> {
