@@ -226,3 +226,41 @@ def test_reload_switches_it_off(pg15, make_pooler):
     before = shared(pooler)
     in_threads(lambda number: reads(pooler, number, 60))
     assert shared(pooler) == before
+
+
+CODE = """
+create or replace function fl_path() returns text language sql as $$select set_config('search_path', 'evil', false)$$;
+create or replace function fl_lock() returns text language sql as $$select pg_advisory_lock(77)::text$$;
+create or replace view fl_paths as select fl_path() as x;
+create or replace view fl_locks as select fl_lock() as x;
+"""
+HELD = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
+
+
+@pytest.mark.parametrize("form", ("simple", "unnamed", "prepared"))
+@pytest.mark.parametrize("view", ("fl_paths", "fl_locks"))
+def test_code_that_waits_first_reaches_nobody_else(pg15, make_pooler, form, view):
+    """The first waiting client reads a view that changes the session: the next client gets a session without that."""
+    pg15.psql(CODE)
+    pooler = make_pooler(pg15, settings=SHARED)
+    text = f"select x from public.{view}"
+    with pooler.connect() as x, pooler.connect() as a, pooler.connect() as b:
+        a.send(wire.parse("own", text), wire.describe("S", "own"), wire.sync())
+        assert error_codes(a.read_ready()) == []
+        eventually(lambda: a.value("select 1") == "1" and not pooler.console("SHOW PINS"))
+        x.send(wire.query("select pg_sleep(0.5)"))
+        eventually(lambda: pooler.pool()["sv_active"] == "1")
+        portal = (wire.execute(), wire.sync())
+        a.send(*{
+            "simple": (wire.query(text),),
+            "unnamed": (wire.parse("", text), wire.bind("", ""), *portal),
+            "prepared": (wire.bind("", "own"), *portal),
+        }[form])
+        assert error_codes(a.read_ready()) == []
+        x.read_ready()
+        # If it holds a lock, it keeps the only server until it leaves.
+        if view == "fl_locks":
+            assert a.value(HELD) == "1"
+            a.close()
+        assert b.value("show search_path") == '"$user", public'
+        assert b.value(HELD) == "0"

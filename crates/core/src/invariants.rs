@@ -6,6 +6,7 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::Waiting;
+use crate::base::weakness::Weakness;
 use crate::client::{Client, ClientPhase};
 use crate::pooler::Pooler;
 use crate::pools::pool;
@@ -52,6 +53,11 @@ impl Pooler {
                 || format!("has a flight of {:?}, which waits so: {flies:?}", aboard.client),
             )?;
         }
+        let left = |client: ClientId| self.clients.get(client.0).is_some_and(|c| !c.session.leaves_nothing());
+        let trusts = self.is_weak(Weakness::TrustsFirstFlights);
+        must(trusts || !server.flies() || !server.link.is_some_and(left), || {
+            "a flight may leave something in the session".into()
+        })?;
         let flights = server.flights.as_ref().map_or(0, |flights| flights.len());
         must(flights == 0 || server.conversation.queue.ends_owed() >= flights, || {
             format!("{flights} flights, and fewer segments are owed")

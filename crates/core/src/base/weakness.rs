@@ -30,6 +30,8 @@ pub enum Weakness {
     TellsWhatOthersCancel,
     /// A Query is sent to a server that works for others, whatever the Query does.
     SharesAnything,
+    /// A flight that finds a free server is shared, whatever the objects that it mentions do.
+    TrustsFirstFlights,
     /// If a server is lost, the clients whose flights it had not begun are forgotten.
     ForgetsRiders,
     /// Clients are not charged for the servers that they use.
@@ -86,6 +88,7 @@ impl Weakness {
         Weakness::HurriesRestorations,
         Weakness::TellsWhatOthersCancel,
         Weakness::SharesAnything,
+        Weakness::TrustsFirstFlights,
         Weakness::ForgetsRiders,
         Weakness::ForgetsToCharge,
         Weakness::ServesNewestFirst,

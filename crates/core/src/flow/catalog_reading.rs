@@ -47,12 +47,22 @@ impl Pooler {
                 continue;
             };
             match server.link {
+                // The other flights may have begun.
+                Some(_)
+                    if server
+                        .flights
+                        .as_ref()
+                        .is_some_and(|flights| !flights.is_empty() && !flights.is_plain_alone()) =>
+                {
+                    server.close_reason.get_or_insert(CloseReason::StateUnknown);
+                }
                 // Before a probe has been answered, the client's settings are not known, and internal requests run no
                 // code.
                 Some(client)
                     if server.conversation.runs_texts()
                         && self.clients.get(client.0).is_some_and(Client::is_session) =>
                 {
+                    self.is_no_flight(now, id);
                     self.between(now, client, id).code_may_change();
                 }
                 None if server.flies() || matches!(server.phase, ServerPhase::Draining) => {

@@ -60,6 +60,16 @@ impl ClientSession {
         self.suspicion.as_ref().map_or(0, |suspicion| suspicion.texts)
     }
 
+    /// Whether nothing of the session may be on a server, as far as is known: no pin, and nothing that a probe must find
+    /// out.
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        self.suspicion.is_none()
+            && self.pins.is_empty()
+            && self.bound_reset.is_none()
+            && self.reset_among.is_none()
+            && !self.minds_traces
+    }
+
     pub(crate) fn new(shape: Arc<Shape>) -> Self {
         ClientSession {
             base: shape.clone(),

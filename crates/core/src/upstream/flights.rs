@@ -222,11 +222,15 @@ impl Flights {
         self.aboard.iter_mut().skip(1).for_each(|a| a.is_exposed = true);
     }
 
+    /// Whether there is one flight, and no cancel may hit it.
+    pub(crate) fn is_plain_alone(&self) -> bool {
+        let alone = self.aboard.front().filter(|_| self.aboard.len() == 1);
+        alone.is_some_and(|a| a.client.is_some() && !a.is_cancelled && !a.is_exposed)
+    }
+
     /// Whether the flight at the front takes so long that it no longer counts as a flight, and none stands behind it.
     pub(crate) fn is_long(&self, now: Time) -> bool {
-        let alone = self.aboard.front().filter(|_| self.aboard.len() == 1);
-        let plain = alone.is_some_and(|a| a.client.is_some() && !a.is_cancelled && !a.is_exposed);
-        plain && self.at_work_us(now) > LONG_US
+        self.is_plain_alone() && self.at_work_us(now) > LONG_US
     }
 
     /// Whether a cancel may still hit a flight for which it is not meant.

@@ -4,6 +4,7 @@
 mod rig;
 
 mod cancel_requests;
+mod code;
 mod crowd;
 mod leaving;
 mod own_answers;

@@ -1,4 +1,5 @@
-//! The functions of the database: `changing()`, which clients replace while others call it, and `folded()`.
+//! The functions of the database: `changing()`, which clients replace while others call it, and `folded()`; and a view,
+//! `changes`, which calls `changing()`.
 
 use super::cursor::Rows;
 use super::statement::Statement;
@@ -26,8 +27,14 @@ const CALL: &str = "select changing()";
 /// One that calls it after a while.
 const CALL_LATER: &str = "select pg_sleep(0.05); select changing()";
 
+/// One that calls it and does not show it: the query of a view does.
+const CALL_BY_VIEW: &str = "select changing from changes";
+
 /// The function's OID.
 const OID: &str = "16400";
+
+/// The view's OID.
+const VIEW_OID: &str = "16402";
 
 /// The OID and the source of `folded()`, which [`super::left_behind`] describes.
 const FOLDED_OID: &str = "16401";
@@ -55,7 +62,12 @@ impl Code {
 
     /// The row for the pooler's reading of all objects.
     pub(super) fn object() -> Rows {
-        rows([["r", OID, "changing", "0"], ["r", FOLDED_OID, "folded", "0"]].map(|row| row.map(Some)))
+        let objects = [
+            ["r", OID, "changing", "0"],
+            ["r", FOLDED_OID, "folded", "0"],
+            ["v", VIEW_OID, "changes", OID],
+        ];
+        rows(objects.map(|row| row.map(Some)))
     }
 
     /// The row for the pooler's reading of all sources.
@@ -67,7 +79,7 @@ impl Code {
     }
 }
 
-fn rows<const N: usize>(rows: [[Option<&str>; N]; 2]) -> Rows {
+fn rows<const N: usize, const ROWS: usize>(rows: [[Option<&str>; N]; ROWS]) -> Rows {
     let value = |v: Option<&str>| v.map_or(Value::Null, |v| Value::Text(v.into()));
     Rows::Given(
         rows.into_iter()
@@ -79,7 +91,7 @@ fn rows<const N: usize>(rows: [[Option<&str>; N]; 2]) -> Rows {
 /// The statements of a text that defines or calls the function. Clients send no other spelling.
 pub(super) fn statements(text: &str) -> Option<Vec<Statement>> {
     match text {
-        CALL => return Some(vec![Statement::CallChanging]),
+        CALL | CALL_BY_VIEW => return Some(vec![Statement::CallChanging]),
         CALL_LATER => return Some(vec![Statement::Sleep { seconds: 0.05 }, Statement::CallChanging]),
         _ => {}
     }
@@ -93,7 +105,7 @@ pub fn definitions() -> [String; 3] {
     Code::ALL.map(|code| format!("{DEFINE}{}{END}", code.source()))
 }
 
-/// Texts that call the function. Only a Query can hold the second.
-pub fn calls() -> [&'static str; 2] {
-    [CALL, CALL_LATER]
+/// Texts that call the function. Only a Query can hold the last.
+pub fn calls() -> [&'static str; 3] {
+    [CALL, CALL_BY_VIEW, CALL_LATER]
 }

@@ -30,6 +30,14 @@ impl Shared {
         Self::default()
     }
 
+    /// The same, and the function `changing()` sets a setting.
+    pub fn with_code_that_sets() -> Self {
+        Shared {
+            code: Code::Told,
+            ..Self::default()
+        }
+    }
+
     /// Whether a notification was ever committed.
     pub fn has_notifications(&self) -> bool {
         !self.notifications.is_empty()

@@ -60,7 +60,7 @@ impl World {
         let Some(key) = client.connection else { return };
         if client.rubbish {
             let (bytes, stays_us) = match client.hostile {
-                true => client.some_hostility(self.topology.hostility, &self.postgres.internal_statements()),
+                true => client.some_hostility(&self.topology, &self.postgres.internal_statements()),
                 false => (client.some_rubbish(), STAYS_US_MAX),
             };
             client.phase = Phase::Busy;

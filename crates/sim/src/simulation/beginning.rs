@@ -30,7 +30,8 @@ impl World {
         if let Some(Canary::Weak(weakness)) = canary {
             pooler.weaken(weakness);
         }
-        let postgres = Postgres::new(topology.version, &topology.role_defaults);
+        let postgres =
+            Postgres::new(topology.version, &topology.role_defaults).with_code_that_sets(topology.calls_by_view);
         let mut world = World {
             now_us: 0,
             events: BinaryHeap::new(),

@@ -23,6 +23,8 @@ pub struct Postgres {
     version: Version,
     /// The default settings of sessions.
     defaults: Rc<[RoleDefault]>,
+    /// In a new database the function `changing()` sets a setting.
+    code_sets: bool,
     /// By database, of which there are few.
     shared: Vec<(String, Shared)>,
     sessions: BTreeMap<u32, Session>,
@@ -37,11 +39,18 @@ impl Postgres {
         Postgres {
             version,
             defaults: defaults.into(),
+            code_sets: false,
             shared: Vec::new(),
             sessions: BTreeMap::new(),
             next_process_id: 1,
             down: false,
         }
+    }
+
+    /// In all databases the function `changing()` sets a setting, until a client replaces the function.
+    pub fn with_code_that_sets(mut self, sets: bool) -> Self {
+        self.code_sets = sets;
+        self
     }
 
     /// Accepts a connection; returns its process id. `forgets` omits the default settings of its role and
@@ -106,7 +115,11 @@ impl Postgres {
         let at = match self.shared.iter().position(|(name, _)| name == database) {
             Some(at) => at,
             None => {
-                self.shared.push((database.into(), Shared::new()));
+                let shared = match self.code_sets {
+                    true => Shared::with_code_that_sets(),
+                    false => Shared::new(),
+                };
+                self.shared.push((database.into(), shared));
                 self.shared.len() - 1
             }
         };

@@ -1,11 +1,13 @@
 //! Sending flights: to a server that is free, and to one that works for others.
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::pin_reason::Cleanup;
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::Request;
 use crate::base::settings::Settings;
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::flow::extended_query::write_bind;
 use crate::flow::flights::recognizing::{first_message, may_fly};
@@ -82,6 +84,31 @@ impl Exchange<'_> {
             self.shared.state_stats.flights_shared += 1;
         }
         sent
+    }
+
+    /// Whether the text of a flight mentions no name with effects, as far as an up-to-date catalog shows.
+    fn flight_mentions_nothing(&mut self, flight: &Flight) -> bool {
+        match &flight.form {
+            Form::Query => self.to().mentions_nothing(&flight.bytes[HEADER_BYTES..]),
+            Form::Parse(statement) => self.to().mentions_nothing_in(statement),
+            Form::Bind => {
+                let names = first_message(&flight.bytes).and_then(|bind| BindNames::read(bind.body()).ok());
+                let known = self.client.statements.names.as_ref();
+                let meaning = names.and_then(|names| known?.get(names.statement));
+                let statement = meaning.map(|meaning| meaning.statement.clone());
+                statement.is_some_and(|statement| self.to().mentions_nothing_in(&statement))
+            }
+        }
+    }
+
+    /// Whether the client's requests that were sent surely leave nothing in the session.
+    fn leaves_nothing(&self) -> bool {
+        let (client, session) = (&self.client.session, &self.server.session);
+        client.leaves_nothing()
+            && session.probe.is_none()
+            && session.cleanup == Cleanup::Nothing
+            && !session.settings_in_doubt
+            && !session.local_in_doubt
     }
 
     fn send_kept(&mut self, bytes: &[u8]) {
@@ -263,8 +290,10 @@ impl Pooler {
     }
 
     /// A client that has waited with a flight is linked to a server that looks like it: the flight begins. Messages of
-    /// the flight that cannot be sent now are read again from the bytes that the client has sent.
+    /// the flight that cannot be sent now are read again from the bytes that the client has sent. If the flight may leave
+    /// something behind, which only the catalog shows, it is none: its client has the server for itself.
     pub(crate) fn takes_off(&mut self, now: Time, id: ClientId, server_id: ServerId, flight: Box<Flight>, since: Time) {
+        let mentions_nothing = self.between(now, id, server_id).flight_mentions_nothing(&flight);
         self.shared.outbox.begins_kept(&flight.bytes);
         let mut at = 0;
         let stopped = self.between(now, id, server_id).pass(&flight.bytes, &mut at);
@@ -272,10 +301,13 @@ impl Pooler {
         if let Stopped::CatalogTold { .. } = stopped {
             self.tell_catalog_news(now);
         }
+        let trusts = self.is_weak(Weakness::TrustsFirstFlights);
         let exchange = self.between(now, id, server_id);
+        let leaves_nothing = mentions_nothing && exchange.leaves_nothing() || trusts;
         let (client, server) = (exchange.client, exchange.server);
         let pool_id = server.pool;
-        if at == flight.bytes.len() && client.waiting == Waiting::No && client.passing == Passing::None {
+        let is_sent = at == flight.bytes.len() && client.waiting == Waiting::No && client.passing == Passing::None;
+        if is_sent && leaves_nothing {
             client.waiting = Waiting::Flying { server: server_id };
             server.flights.get_or_insert_default().push(now, id, flight, since);
             return self.fill(now, pool_id, server_id);

@@ -1,10 +1,12 @@
 //! The end of a flight: its client goes on, and the link moves to the client whose flight is next.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Passed, Passing, Waiting};
 use crate::base::request::Request;
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
@@ -65,11 +67,16 @@ impl Pooler {
             return self.release_if_clean(now, id);
         };
         let has_next = server.flies();
+        let trusts = self.shared.is_weak(Weakness::TrustsFirstFlights);
         if let Some(client_id) = server.link.take()
             && let Some(client) = self.clients.get_mut(client_id.0)
         {
             client.link = None;
             client.request_time = now;
+            if !client.session.leaves_nothing() && !trusts {
+                debug_assert!(false, "a flight has left something in the session");
+                server.close_reason.get_or_insert(CloseReason::StateUnknown);
+            }
             self.flies_no_more(client_id, &landed);
         }
         self.learn(pool_id, &landed, has_next);
@@ -81,8 +88,8 @@ impl Pooler {
         self.fill(now, pool_id, id);
     }
 
-    /// A flight takes long, and none stands behind it: its client goes on as one that has the server for itself. What
-    /// the client sends meanwhile is read, and so is its Terminate.
+    /// The only flight of a server, if it has one, no longer counts as a flight: its client goes on as one that has the
+    /// server for itself. What the client sends meanwhile is read, and so is its Terminate.
     pub(crate) fn is_no_flight(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get_mut(id.0) else {
             return;

@@ -106,11 +106,7 @@ fn is_usual(client: &Client) -> bool {
         && client.dropping == Dropping::Nothing
         && !client.attends()
         && client.statements.bound_ends.is_none()
-        && session.bound_reset.is_none()
-        && session.suspicion.is_none()
-        && session.pins.is_empty()
-        && session.reset_among.is_none()
-        && !session.minds_traces
+        && session.leaves_nothing()
         && session.shape.is_usual()
 }
 

@@ -3,7 +3,7 @@
 use super::Client;
 use crate::model::code;
 use crate::simulation::postgres::Internal;
-use crate::simulation::topology::Hostility;
+use crate::simulation::topology::{Hostility, Topology};
 
 /// How long a client stays that breaks the protocol, or has stopped in the midst of a message, microseconds.
 pub const STAYS_US_MAX: u64 = 100_000;
@@ -40,10 +40,10 @@ impl Client {
 
     /// Messages of the protocol that no driver sends, and how long the client stays afterwards at most, microseconds.
     /// `internal`: what a client could read in pg_prepared_statements.
-    pub fn some_hostility(&mut self, hostility: Hostility, internal: &[Internal]) -> (Vec<u8>, u64) {
+    pub fn some_hostility(&mut self, topology: &Topology, internal: &[Internal]) -> (Vec<u8>, u64) {
         let mut bytes = Vec::new();
-        let stalls_percent = match hostility {
-            Hostility::Code => return self.some_code(),
+        let stalls_percent = match topology.hostility {
+            Hostility::Code => return self.some_code(topology.calls_by_view),
             Hostility::Names => {
                 self.use_names(&mut bytes, internal);
                 0
@@ -154,11 +154,18 @@ impl Client {
 
     /// A function that others call meanwhile is replaced, in one of several ways; and how long the client stays
     /// afterwards at most, microseconds.
-    fn some_code(&mut self) -> (Vec<u8>, u64) {
+    ///
+    /// `by_view`: calls are such that only the catalog shows them.
+    fn some_code(&mut self, by_view: bool) -> (Vec<u8>, u64) {
         let mut bytes = Vec::new();
         let mut w = pgweir_wire::Writer::new(&mut bytes);
-        let (definitions, [call, call_later]) = (code::definitions(), code::calls());
-        let calls_percent = *self.random.pick(&[60, 90, 100, 100, 100]);
+        let (definitions, [call, call_by_view, call_later]) = (code::definitions(), code::calls());
+        let call = if by_view { call_by_view } else { call };
+        let calls_percent = match by_view {
+            // While the catalog is not known, all that runs counts as code.
+            true => *self.random.pick(&[90, 100, 100, 100, 100]),
+            false => *self.random.pick(&[60, 90, 100, 100, 100]),
+        };
         for _ in 0..self.random.between(1, 12) {
             let definition = self.random.pick(&definitions).as_bytes();
             let is_call = self.random.percent(calls_percent);
@@ -185,7 +192,7 @@ impl Client {
                     w.close(b'S', b"code");
                     w.sync();
                 }
-                3 | 4 if is_call => w.query(call_later.as_bytes()),
+                3 | 4 if is_call && !by_view => w.query(call_later.as_bytes()),
                 _ => w.query(text),
             }
         }

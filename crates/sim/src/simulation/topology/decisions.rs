@@ -87,6 +87,7 @@ impl Topology {
         topology.choose_sizing(Random::new(seed ^ 0x512e_d000));
         topology.choose_queue(Random::new(seed ^ 0xfa19_0000));
         topology.choose_hostility(Random::new(seed ^ 0xc0de_0000), Random::new(seed ^ 0x4057_0000));
+        topology.choose_views(Random::new(seed ^ 0x71e3_0000));
         topology.choose_sequences(Random::new(seed ^ 0x5e9e_0000));
         topology.choose_left_behind(Random::new(seed ^ 0x1ef7_0000));
         topology
@@ -129,6 +130,19 @@ impl Topology {
         (self.clients, self.sessions) = (r.between(4, 10), r.between(2, 6));
         self.hostile_percent = r.between(30, 80);
         self.client_limits_s = *r.pick(&[0, 20]);
+    }
+
+    /// Clients whose code only the catalog shows, and who may share servers by flights.
+    fn choose_views(&mut self, mut r: Random) {
+        if self.hostility != Hostility::Code || !r.percent(40) {
+            return;
+        }
+        self.calls_by_view = true;
+        self.pipeline_depth = r.pick::<&str>(&["auto", "2", "8", "64"]);
+        self.pool_size = r.between(1, 2);
+        (self.link, self.probe) = ("adversarial", "suspected");
+        self.reset_always = false;
+        self.max_prepared_statements = self.max_prepared_statements.max(5);
     }
 
     /// The decisions that are older than all others. What later decisions concern is switched off.
@@ -205,6 +219,7 @@ impl Topology {
             sequences: false,
             leave_behind: false,
             reader_percent: 0,
+            calls_by_view: false,
             pipeline_depth: "1",
             fair_by: "client",
             weight: 1,

@@ -145,6 +145,9 @@ pub struct Topology {
     pub stray_copies: bool,
     /// Sessions in a hundred that only read; the others of such a run leave nothing behind.
     pub reader_percent: u64,
+    /// Clients call the function that others replace by a view, so that their calls count as reads. At first it sets a
+    /// setting.
+    pub calls_by_view: bool,
     /// pipeline_depth.
     pub pipeline_depth: &'static str,
     /// fair_by.
