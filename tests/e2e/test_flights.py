@@ -264,3 +264,31 @@ def test_code_that_waits_first_reaches_nobody_else(pg15, make_pooler, form, view
             a.close()
         assert b.value("show search_path") == '"$user", public'
         assert b.value(HELD) == "0"
+
+
+@pytest.mark.parametrize("ends", ("query_timeout", "kill_client", "vanishes"))
+def test_a_client_that_ends_in_front_costs_the_others_nothing(pg15, make_pooler, ends):
+    """The front waits for a lock, and its client goes: those behind it get their rows."""
+    pg15.psql("drop table if exists fl_locked; create table fl_locked as select 1 as a")
+    settings = SHARED | {"query_timeout": 1 if ends == "query_timeout" else 0}
+    pooler = make_pooler(pg15, settings=settings)
+    with pooler.connect() as x, pooler.connect() as a, pooler.connect() as b, wire.Connection(port=pg15.port) as holder:
+        front = pooler.connect()
+        holder.query("begin; lock table fl_locked in access exclusive mode")
+        x.send(wire.query("select pg_sleep(0.8)"))
+        time.sleep(0.1)
+        front.send(wire.query("select a from fl_locked"))
+        time.sleep(0.1)
+        for c in (a, b):
+            c.send(wire.query("select 'behind'"))
+        x.read_ready()
+        time.sleep(0.3)
+        if ends == "kill_client":
+            rows = pooler.console("SHOW CLIENTS")
+            port = str(front.socket.getsockname()[1])
+            pooler.console("KILL_CLIENT " + next(row["id"] for row in rows if row["port"] == port))
+        if ends != "query_timeout":
+            front.drop()
+        for c in (a, b):
+            assert rows_of(c.read_ready()) == [("behind",)]
+        holder.query("rollback")

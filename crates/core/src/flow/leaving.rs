@@ -139,6 +139,9 @@ impl Pooler {
     pub(crate) fn drains_on(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
         let takes_long = now - server.since > WORK_TIME_MAX;
+        if server.flights.as_ref().is_some_and(|flights| flights.has_riders()) {
+            return self.cancel_in_front(id, takes_long);
+        }
         let is_weak = self.is_weak(Weakness::CancelsAmongSegments);
         if takes_long && server.conversation.queue.has_several_of_client() && !is_weak {
             return self.abort(

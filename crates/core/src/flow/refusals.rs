@@ -125,6 +125,10 @@ impl Reply<'_> {
             self.server.conversation.fatal = Some(self.now);
             return Passed::Forward;
         }
+        if self.server.flies() {
+            // The client in front has left. The server has begun none of the flights behind it.
+            self.server.conversation.fatal = Some(self.now);
+        }
         self.deeds.push(Deed::Close(error.text().into_owned()));
         Passed::Closed
     }

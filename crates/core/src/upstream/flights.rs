@@ -66,6 +66,8 @@ pub(crate) struct Aboard {
     pub(crate) flight: Box<Flight>,
     /// When its client began to wait.
     pub(crate) since: Time,
+    /// When it was sent.
+    pub(crate) sent: Time,
     /// Its client wants it cancelled.
     pub(crate) is_cancelled: bool,
     /// A cancel that is meant for a flight in front of it may hit it: its client gets nothing before the flight's
@@ -143,6 +145,7 @@ impl Flights {
             client: Some(client),
             flight,
             since,
+            sent: now,
             is_cancelled: false,
             is_exposed: false,
         });

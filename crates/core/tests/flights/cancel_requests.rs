@@ -1,10 +1,9 @@
 //! Cancel requests of clients whose statements stand in front of others, or behind them.
 
-use crate::crowd::{SHARED, first_ends, login};
-use crate::rig::{Rig, error};
+use crate::crowd::{SHARED, cancelled, first_ends, login};
+use crate::rig::Rig;
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
-use pgweir_wire::Writer;
 
 /// The crowd's first two; the first one wants to be cancelled, and the server has been told.
 fn first_of_two_cancelled(rig: &mut Rig) -> (ServerId, ClientId, ClientId) {
@@ -22,11 +21,6 @@ fn first_of_two_cancelled(rig: &mut Rig) -> (ServerId, ClientId, ClientId) {
     rig.cancel_request(&key);
     assert_eq!(rig.cancels.len(), 1, "the server works on it");
     (server, a, b)
-}
-
-fn cancelled(w: &mut Writer<'_>) {
-    w.error(&error("57014", "canceling statement due to user request"));
-    w.ready_for_query(Idle);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Clients whose queries wait behind the query of another client.
 
-use crate::rig::Rig;
+use crate::rig::{Rig, error};
 use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::Idle;
 use pgweir_wire::Writer;
 
 /// One server, and every class of statements counts as short.
@@ -36,4 +37,10 @@ pub fn parse_and_run(w: &mut Writer<'_>, text: &str) {
     w.bind_portal(b"", b"", &[]);
     w.execute_portal(b"");
     w.sync();
+}
+
+/// The end of a reply that a cancel has hit.
+pub fn cancelled(w: &mut Writer<'_>) {
+    w.error(&error("57014", "canceling statement due to user request"));
+    w.ready_for_query(Idle);
 }

@@ -1,6 +1,6 @@
 //! Clients that leave, servers that are lost or replaced, and queries that take long.
 
-use crate::crowd::{SHARED, crowd, first_ends, login};
+use crate::crowd::{SHARED, cancelled, crowd, first_ends, login};
 use crate::rig::{Rig, fatal};
 use std::time::Duration;
 
@@ -154,4 +154,129 @@ fn reconnect_lets_flights_end_and_sends_no_more() {
     assert!(rig.closed.contains(&server.into()));
     let up = rig.servers_log_in()[0];
     assert_eq!(rig.told(up).last().unwrap(), "Query select 'late'");
+}
+
+/// Guards against clients that lost their connections because another client's time limit was over.
+#[test]
+fn a_client_that_leaves_in_front_and_takes_long_costs_the_others_nothing() {
+    for (limit, goes) in [("query_timeout = 2", false), ("query_timeout = 0", true)] {
+        let mut rig = Rig::new(&format!("{SHARED}\n{limit}"));
+        let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'", "select 'c'"]);
+        first_ends(&mut rig, server);
+        if goes {
+            rig.client_leaves(crowd[0]);
+        } else {
+            rig.wait(Duration::from_millis(2200));
+        }
+        assert!(rig.is_closed(crowd[0]));
+        assert!(rig.cancels.is_empty(), "it may yet end soon");
+        rig.wait(Duration::from_millis(1300));
+        assert_eq!(rig.cancels.len(), 1, "{limit}");
+        assert!(rig.aborted.is_empty() && !rig.is_closed(server));
+        rig.says(server, cancelled);
+        rig.cancel_arrives(server);
+        for (client, tag) in [(crowd[1], "SELECT 2"), (crowd[2], "SELECT 3")] {
+            rig.completes(server, tag);
+            assert_eq!(rig.told(client), [&format!("CommandComplete {tag}"), "ReadyForQuery I"]);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_leaves_in_the_second_place_and_takes_long_is_cancelled_too() {
+    let mut rig = Rig::new(SHARED);
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'", "select 'c'"]);
+    first_ends(&mut rig, server);
+    rig.client_leaves(crowd[1]);
+    rig.completes(server, "SELECT 1");
+    rig.wait(Duration::from_millis(1300));
+    assert_eq!(rig.cancels.len(), 1);
+    // The cancel comes late, and hits the next one.
+    rig.completes(server, "SELECT 2");
+    rig.says(server, cancelled);
+    assert!(!rig.is_closed(crowd[2]));
+    rig.cancel_arrives(server);
+    assert_eq!(rig.told(server).last().unwrap(), "Query select 'c'", "it runs again");
+    rig.completes(server, "SELECT 3");
+    assert_eq!(rig.told(crowd[2]), ["CommandComplete SELECT 3", "ReadyForQuery I"]);
+}
+
+#[test]
+fn killing_a_client_in_front_costs_the_others_nothing() {
+    let mut rig = Rig::new(&format!("{SHARED}\nadmin_users = u"));
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
+    first_ends(&mut rig, server);
+    let console = rig.client_begins(&[("user", "u"), ("database", "pgbouncer")]);
+    rig.told(console);
+    let number = crowd[0].0.generation << 21 | (crowd[0].0.index + 1) << 1;
+    rig.query(console, &format!("KILL_CLIENT {number}"));
+    assert!(rig.is_closed(crowd[0]), "{:?}", rig.told(console));
+    assert_eq!(rig.cancels.len(), 1);
+    assert!(!rig.is_closed(server) && !rig.is_closed(crowd[1]));
+    rig.says(server, cancelled);
+    rig.cancel_arrives(server);
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(crowd[1]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+    assert!(rig.is_closed(server), "as its client was killed");
+}
+
+/// Guards against a FATAL that nobody read, because it came behind a cancel of another client.
+#[test]
+fn last_words_behind_a_cancel_are_told_and_the_others_run_elsewhere() {
+    let mut rig = Rig::new(SHARED);
+    let first = rig.client();
+    rig.query(first, "select 'first'");
+    let server = rig.server_of(first).unwrap();
+    let crowd: Vec<_> = (0..3).map(|_| login(&mut rig)).collect();
+    let key = rig.key_told(crowd[0]);
+    for client in &crowd {
+        rig.told(*client);
+        rig.query(*client, "select 'short'");
+    }
+    first_ends(&mut rig, server);
+    rig.cancel_request(&key);
+    rig.says(server, cancelled);
+    rig.says(server, |w| {
+        w.error(&fatal("57P01", "terminating connection due to administrator command"))
+    });
+    rig.server_dies(server);
+    assert_eq!(
+        rig.told(crowd[1]),
+        ["Error 57P01 terminating connection due to administrator command"]
+    );
+    assert!(!rig.is_closed(crowd[2]) && rig.told(crowd[2]).is_empty());
+    let up = rig.servers_log_in()[0];
+    assert_eq!(rig.told(up), ["Query select 'short'"]);
+}
+
+#[test]
+fn last_words_to_a_client_that_has_left_send_the_others_elsewhere() {
+    let mut rig = Rig::new(SHARED);
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
+    first_ends(&mut rig, server);
+    rig.client_leaves(crowd[0]);
+    rig.says(server, |w| {
+        w.error(&fatal("57P01", "terminating connection due to administrator command"))
+    });
+    assert!(!rig.is_closed(crowd[1]) && rig.told(crowd[1]).is_empty());
+    let up = rig.servers_log_in()[0];
+    assert_eq!(rig.told(up), ["Query select 'b'"]);
+}
+
+/// The time for which a transaction was on a server is no time of waiting for one.
+#[test]
+fn query_wait_timeout_does_not_count_the_time_on_a_server() {
+    let mut rig = Rig::new(&format!("{SHARED}\nquery_wait_timeout = 3"));
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
+    rig.wait(Duration::from_secs(1));
+    first_ends(&mut rig, server);
+    rig.wait(Duration::from_secs(4));
+    rig.says(server, |w| {
+        w.error(&fatal("57P01", "terminating connection due to administrator command"))
+    });
+    rig.server_dies(server);
+    rig.wait(Duration::from_millis(1500));
+    assert!(!rig.is_closed(crowd[1]), "{:?}", rig.told(crowd[1]));
+    rig.wait(Duration::from_millis(1000));
+    assert!(rig.is_closed(crowd[1]), "it has waited for three seconds");
 }

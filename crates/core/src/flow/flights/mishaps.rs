@@ -10,6 +10,7 @@ use crate::server::Server;
 use crate::upstream::flights::{Aboard, Flight, Flights, Form};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header};
+use std::time::Duration;
 
 /// The longest reply that is held back because a cancel may have hit it, bytes. If a reply is longer, the client gets
 /// its beginning.
@@ -34,7 +35,14 @@ fn is_hit(mut reply: &[u8]) -> Hit {
             break;
         };
         match header.tag {
-            b'E' => canceled = ErrorFields::read_prefix(&message[HEADER_BYTES..]).sqlstate == QUERY_CANCELED,
+            b'E' => {
+                let error = ErrorFields::read_prefix(&message[HEADER_BYTES..]);
+                if error.is_fatal() {
+                    // No ReadyForQuery follows.
+                    return Hit::No;
+                }
+                canceled = error.sqlstate == QUERY_CANCELED;
+            }
             b'Z' if canceled => return Hit::Yes,
             b'Z' => return Hit::No,
             _ => {}
@@ -81,7 +89,7 @@ impl Pooler {
         aboard.client = None;
         let mut again = aboard.flight.clone();
         again.runs_again = true;
-        let since = aboard.since;
+        let (since, sent) = (aboard.since, aboard.sent);
         let parses = matches!(again.form, Form::Parse(_));
         let holder = self.client_mut(client);
         holder.link = None;
@@ -89,11 +97,12 @@ impl Pooler {
             // A Parse that a cancel hits has dropped the unnamed statement.
             holder.statements.unnamed = None;
         }
-        self.wait_again(client, again, since);
+        self.wait_again(client, again, since, now - sent);
     }
 
-    /// A client waits for a server again, with a flight that has not been answered.
-    fn wait_again(&mut self, id: ClientId, flight: Box<Flight>, since: Time) {
+    /// A client waits for a server again, with a flight that has not been answered. It keeps its place, but for
+    /// `aboard` it has not waited.
+    fn wait_again(&mut self, id: ClientId, flight: Box<Flight>, since: Time, aboard: Duration) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
@@ -102,7 +111,7 @@ impl Pooler {
         let ticket = self.pool_mut(pool_id).waiting.push_front(id, since);
         self.client_mut(id).waiting = Waiting::ForServer {
             ticket,
-            since,
+            since: since + aboard,
             notified: false,
         };
         self.shared.state_stats.flights_run_again += 1;
@@ -118,12 +127,16 @@ impl Pooler {
         let mut aboard = flights.take_all();
         aboard.pop_front();
         for Aboard {
-            client, flight, since, ..
+            client,
+            flight,
+            since,
+            sent,
+            ..
         } in aboard.into_iter().rev()
         {
             match client.filter(|_| !forgets) {
                 Some(client) if begun => self.tell_server_lost(now, client, reason),
-                Some(client) => self.wait_again(client, flight, since),
+                Some(client) => self.wait_again(client, flight, since, now - sent),
                 None => {}
             }
         }
@@ -143,8 +156,16 @@ impl Pooler {
         }
     }
 
-    /// The linked client is gone. If other flights stand behind its flight, the flight is not cancelled, because it is
-    /// short, and nobody gets the reply. `false`: none stand behind it.
+    /// The client of the flight at the front is gone, and others stand behind it. If the flight takes long, it is
+    /// cancelled. If the cancel hits one behind it, that one is run again.
+    pub(crate) fn cancel_in_front(&mut self, id: ServerId, takes_long: bool) {
+        if takes_long {
+            self.at(id).send_cancel();
+        }
+    }
+
+    /// The linked client is gone. If other flights stand behind its flight, the flight is not cancelled at once, because
+    /// it is usually short, and nobody gets the reply. `false`: none stand behind it.
     pub(crate) fn flies_on_alone(&mut self, now: Time, id: ServerId) -> bool {
         let server = self.server_mut(id);
         let Some(flights) = &mut server.flights else {
@@ -170,6 +191,19 @@ mod tests {
     use super::*;
     use pgweir_wire::write::ErrorText;
     use pgweir_wire::{TransactionStatus, Writer};
+
+    #[test]
+    fn a_fatal_message_is_the_end_of_a_reply() {
+        let mut last_words = Vec::new();
+        Writer::new(&mut last_words).error(&ErrorText {
+            severity: "FATAL",
+            sqlstate: "57P01",
+            message: "terminating connection due to administrator command",
+            detail: "",
+            hint: "",
+        });
+        assert!(matches!(is_hit(&last_words), Hit::No));
+    }
 
     #[test]
     fn a_hit_is_known_at_ready_for_query() {
