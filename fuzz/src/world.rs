@@ -17,8 +17,8 @@ use crate::server::{Purpose, Server};
 use pgweir_auth::ScramKeyCache;
 use pgweir_config::Config;
 use pgweir_core::{
-    Accepted, Address, ClientId, Command, Connected, ConnectionId, Part, Pooler, ReloadOutcome, Request, ServerId,
-    Source, Surroundings, Time, Verification, Verified, WallClock,
+    Accepted, Address, CancelEnd, ClientId, Command, Connected, ConnectionId, Part, Pooler, ReloadOutcome, Request,
+    ServerId, Source, Surroundings, Time, Verification, Verified, WallClock,
 };
 use pgweir_wire::{Header, StartupPacket};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -181,7 +181,7 @@ impl World {
 
     pub fn finish_cancel(&mut self, which: usize) {
         let id = self.cancels.swap_remove(which);
-        self.pooler.handle_cancel_finished(self.now, id);
+        self.pooler.handle_cancel_finished(self.now, id, CancelEnd::Over);
         self.settle();
     }
 

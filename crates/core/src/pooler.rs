@@ -7,7 +7,7 @@ use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
 use crate::base::reasons::Waiting;
-use crate::base::request::{Accepted, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
+use crate::base::request::{Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 use crate::base::secret_names::SecretNames;
 use crate::base::slab::Slab;
 use crate::base::time::{Time, WallClock};
@@ -305,9 +305,9 @@ impl Pooler {
         }
     }
 
-    /// A [`Request::Cancel`] for this server has succeeded or failed.
-    pub fn handle_cancel_finished(&mut self, now: Time, server: ServerId) {
-        self.cancel_finished(now, server);
+    /// A [`Request::Cancel`] for this server has ended.
+    pub fn handle_cancel_finished(&mut self, now: Time, server: ServerId, end: CancelEnd) {
+        self.cancel_finished(now, server, end);
     }
 
     /// A [`Request::PassOn`] has succeeded or failed.

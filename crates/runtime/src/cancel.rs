@@ -13,7 +13,7 @@ use crate::transport::{Received, Sent, Transport};
 use mio::Interest;
 use mio::unix::SourceFd;
 use pgweir_core::ids::Slot;
-use pgweir_core::{ClientId, ConnectionId, LogLevel, ServerId};
+use pgweir_core::{CancelEnd, ClientId, ConnectionId, LogLevel, ServerId};
 use pgweir_wire::{CancelKey, StartupPacket};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -228,6 +228,12 @@ impl Cancel {
         }
     }
 
+    /// Whether a part of the packet may have reached the server.
+    fn was_sent(&self) -> bool {
+        let is_sent = |talk: &Talk| matches!(talk.stage, Stage::Sent) && socket::is_connected(talk.transport.socket());
+        self.talk.as_ref().is_some_and(is_sent)
+    }
+
     /// The handshake of this request, if one is under way.
     fn session(&mut self) -> Option<&mut TlsSession> {
         match &mut self.talk.as_mut()?.stage {
@@ -258,7 +264,7 @@ impl EventLoop {
     /// whether it succeeded or not.
     pub(crate) fn cancel(&mut self, server: ServerId, key: &CancelKey) {
         let Some(connection) = self.connections.get(ConnectionId::Server(server)) else {
-            return self.tell_cancel_finished(Addressee::Server(server));
+            return self.tell_cancel_finished(Addressee::Server(server), CancelEnd::Over);
         };
         let speech = match &connection.tls {
             None => Speech::Plain,
@@ -337,7 +343,8 @@ impl EventLoop {
     /// The time for a request is over.
     pub(crate) fn cancel_timed_out(&mut self, slot: Slot) {
         self.log_failed_cancel(slot, "it did not end within 10 seconds");
-        self.finish_cancel(slot);
+        let was_sent = self.cancels.get(slot).is_some_and(|cancel| cancel.was_sent());
+        self.end_cancel(slot, if was_sent { CancelEnd::NotKnown } else { CancelEnd::Over });
     }
 
     fn log_failed_cancel(&mut self, slot: Slot, why: &str) {
@@ -351,19 +358,23 @@ impl EventLoop {
         }
     }
 
-    /// The other side has closed the connection, or the time for the request is over.
+    /// The other side has closed the connection, or has never got the request.
     pub(crate) fn finish_cancel(&mut self, slot: Slot) {
+        self.end_cancel(slot, CancelEnd::Over);
+    }
+
+    fn end_cancel(&mut self, slot: Slot, end: CancelEnd) {
         if let Some(mut cancel) = self.cancels.remove(slot) {
             if let Some(session) = cancel.session() {
                 self.connections.handshakes.leave(Subject::Cancel(slot), session.turn);
             }
-            self.tell_cancel_finished(cancel.addressee);
+            self.tell_cancel_finished(cancel.addressee, end);
         }
     }
 
-    fn tell_cancel_finished(&mut self, addressee: Addressee) {
+    fn tell_cancel_finished(&mut self, addressee: Addressee, end: CancelEnd) {
         match addressee {
-            Addressee::Server(server) => self.pooler.handle_cancel_finished(self.now, server),
+            Addressee::Server(server) => self.pooler.handle_cancel_finished(self.now, server, end),
             Addressee::Peer { peer, by } => self.pooler.handle_passed_on(self.now, peer, by),
         }
         self.settle();

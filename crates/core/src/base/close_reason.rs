@@ -28,6 +28,8 @@ pub(crate) enum CloseReason {
     TracesLeft,
     /// A probe of its session has failed.
     StateUnknown,
+    /// A cancel request for its work may still arrive.
+    CancelMayCome,
     /// A step of moving channels has failed.
     ChannelsUnknown,
     /// It does not hold the prepared statements that it should.
@@ -58,6 +60,7 @@ impl CloseReason {
             CloseReason::NotRestored => "invalid server parameter",
             CloseReason::TracesLeft => "its client's session cannot be undone",
             CloseReason::StateUnknown => "the state of its session is not known",
+            CloseReason::CancelMayCome => "a cancel request may still arrive",
             CloseReason::ChannelsUnknown => "what it listens to is not known",
             CloseReason::OutOfStep => "prepared statements out of step",
             CloseReason::StatementTooLong => "a prepared statement too long to be tracked",

@@ -110,6 +110,15 @@ pub enum LogLevel {
     Debug,
 }
 
+/// How a [`Request::Cancel`] has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelEnd {
+    /// The server has carried it out, or has never got it.
+    Over,
+    /// It was sent, and the server has not closed the connection in time: it may still be carried out.
+    NotKnown,
+}
+
 /// What the driver must do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
@@ -121,8 +130,8 @@ pub enum Request {
         endpoint: Endpoint,
     },
     /// Open another connection to the address that `server` is connected to, send a CancelRequest with `key`, and wait
-    /// until the server closes the connection (10 seconds at most). Answered by `handle_cancel_finished(server)`, also
-    /// if the request could not be sent, or if `server` was closed meanwhile.
+    /// until the server closes the connection (10 seconds at most). Answered by `handle_cancel_finished(server, end)`,
+    /// also if the request could not be sent, or if `server` was closed meanwhile.
     Cancel {
         /// The server whose query is to be cancelled.
         server: ServerId,

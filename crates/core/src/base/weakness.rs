@@ -58,6 +58,8 @@ pub enum Weakness {
     TakesServerEarly,
     /// The setting `seed` counts as any other.
     TrustsSeeds,
+    /// A cancel request that has not ended in time counts as over.
+    TrustsLateCancels,
     /// If a client leaves without a Sync, what it has begun is committed.
     CommitsForTheGone,
     /// The plans of functions stay when the settings change under which their constants were read.
@@ -76,7 +78,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 26] = [
+    pub const ALL: [Weakness; 28] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -104,5 +106,6 @@ impl Weakness {
         Weakness::TrustsSeeds,
         Weakness::KeepsPlans,
         Weakness::CommitsForTheGone,
+        Weakness::TrustsLateCancels,
     ];
 }

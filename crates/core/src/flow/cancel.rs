@@ -5,10 +5,11 @@
 //! waits until that has ended. While a cancel is on its way, no internal request is sent and the server is not handed
 //! out: PostgreSQL delivers the signal before it closes the cancel connection, and ignores it while idle.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::{Dropping, Passing, Waiting};
-use crate::base::request::Request;
+use crate::base::request::{CancelEnd, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::ClientPhase;
@@ -202,10 +203,15 @@ impl Pooler {
         self.abandon(now, server_id, Passing::None);
     }
 
-    pub(crate) fn cancel_finished(&mut self, now: Time, server_id: ServerId) {
+    pub(crate) fn cancel_finished(&mut self, now: Time, server_id: ServerId, end: CancelEnd) {
+        let is_weak = self.is_weak(Weakness::TrustsLateCancels);
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return;
         };
+        if end == CancelEnd::NotKnown && !is_weak {
+            // It may hit whatever this server does next, so no other client gets the server.
+            server.close_reason.get_or_insert(CloseReason::CancelMayCome);
+        }
         server.cancels.in_flight = server.cancels.in_flight.saturating_sub(1);
         if server.cancels.in_flight > 0 {
             return;

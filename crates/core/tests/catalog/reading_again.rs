@@ -4,6 +4,7 @@ use crate::readings::{
     OBJECTS, PAUSE, SIZE_2, SOURCES, asks, catalog_is_empty, is_asked, is_probed, nothing_found, rig, settles, start,
 };
 use crate::rig::Rig;
+use pgweir_core::CancelEnd;
 use std::time::Duration;
 
 /// Guards against a reading after each function that a migration makes: they cost more than the migration.
@@ -147,7 +148,7 @@ fn a_client_that_leaves_behind_its_definition_leaves_a_catalog_that_is_read() {
     rig.says(maker, |w| w.query(b"create extension x"));
     rig.client_leaves(maker);
     rig.cancels.clear();
-    rig.pooler.handle_cancel_finished(rig.now, server);
+    rig.pooler.handle_cancel_finished(rig.now, server, CancelEnd::Over);
     rig.settle(&[]);
     rig.told(server);
     rig.completes(server, "CREATE EXTENSION");

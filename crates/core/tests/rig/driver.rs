@@ -2,7 +2,7 @@
 
 use super::Rig;
 use pgweir_config::Config;
-use pgweir_core::{ClientId, ConnectionId, ReloadOutcome, Request, ServerId, Source, Verified};
+use pgweir_core::{CancelEnd, ClientId, ConnectionId, ReloadOutcome, Request, ServerId, Source, Verified};
 use pgweir_wire::Writer;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +120,11 @@ impl Rig {
     }
 
     pub fn cancel_arrives(&mut self, server: ServerId) {
-        self.pooler.handle_cancel_finished(self.now, server);
+        self.cancel_ends(server, CancelEnd::Over);
+    }
+
+    pub fn cancel_ends(&mut self, server: ServerId, end: CancelEnd) {
+        self.pooler.handle_cancel_finished(self.now, server, end);
         self.settle(&[]);
     }
 

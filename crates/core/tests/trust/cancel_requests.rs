@@ -2,7 +2,7 @@
 
 use crate::restorations::confirms;
 use crate::rig::{Rig, error};
-use pgweir_core::{ClientId, ServerId};
+use pgweir_core::{CancelEnd, ClientId, ServerId};
 use pgweir_wire::TransactionStatus;
 
 #[test]
@@ -243,4 +243,22 @@ fn the_cleaning_of_a_session_waits_for_the_end_of_a_cancel() {
     let next = rig.client();
     rig.query(next, "select 2");
     assert_eq!(rig.server_of(next), Some(server));
+}
+
+/// Guards against a cancel that hits another client: the postmaster was so busy that it carried the request out after
+/// the pooler had given up waiting for that.
+#[test]
+fn a_server_that_a_late_cancel_may_hit_serves_nobody_else() {
+    let mut rig = Rig::one_server("");
+    let (id, key) = rig.client_with_key();
+    rig.query(id, "select 1");
+    let server = rig.server_of(id).unwrap();
+    rig.told(server);
+    rig.cancel_request(&key);
+    rig.completes(server, "SELECT 1");
+    rig.cancel_ends(server, CancelEnd::NotKnown);
+    assert!(rig.is_closed(server));
+    rig.query(id, "select 2");
+    let other = rig.servers_log_in()[0];
+    assert_eq!(rig.server_of(id), Some(other));
 }

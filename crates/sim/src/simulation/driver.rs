@@ -251,8 +251,10 @@ impl World {
                 self.cancels.entry(server).or_default().push(linked);
                 let key = (key.process_id, key.secret.to_vec());
                 let told = self.sings(Canary::EarlyCancelEnd);
-                if told {
-                    self.soon(Event::CancelTold(server));
+                // Its time may be over before PostgreSQL carries it out.
+                let is_late = self.topology.late_cancels && self.random.percent(20);
+                if told || is_late {
+                    self.soon(Event::CancelTold(server, !is_late));
                     let late = self.now_us + 50 * self.topology.latency_us_max;
                     self.schedule(late, Event::CancelArrives(server, key, linked, true));
                 } else if self.random.percent(75) {

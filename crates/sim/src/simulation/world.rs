@@ -9,7 +9,7 @@ use super::takeover::Successors;
 use super::topology::Topology;
 use super::trace::Trace;
 use crate::random::Random;
-use pgweir_core::{ClientId, ConnectionId, Pooler, ServerId, Time};
+use pgweir_core::{CancelEnd, ClientId, ConnectionId, Pooler, ServerId, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
@@ -90,7 +90,7 @@ pub(super) enum Event {
     /// The connection of a cancel request ends; the same.
     CancelEnds(ServerId, bool),
     /// The core is told that it has ended.
-    CancelTold(ServerId),
+    CancelTold(ServerId, bool),
     /// The time of a pause or statement may be over.
     ServerWakes(u32),
     /// A fault.
@@ -308,11 +308,12 @@ impl World {
                     }
                 }
                 if !told {
-                    self.handle(Event::CancelTold(server));
+                    self.handle(Event::CancelTold(server, true));
                 }
             }
-            Event::CancelTold(server) => {
-                self.pooler.handle_cancel_finished(self.now(), server);
+            Event::CancelTold(server, is_over) => {
+                let end = if is_over { CancelEnd::Over } else { CancelEnd::NotKnown };
+                self.pooler.handle_cancel_finished(self.now(), server, end);
                 self.settle();
             }
             Event::ServerWakes(process_id) => {

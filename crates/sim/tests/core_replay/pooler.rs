@@ -1,7 +1,8 @@
 //! A pooler whose clients and servers play a recording, in whole pieces or byte by byte.
 
 use pgweir_core::{
-    Accepted, Address, ClientId, Connected, ConnectionId, Pooler, Request, ServerId, Surroundings, Time, WallClock,
+    Accepted, Address, CancelEnd, ClientId, Connected, ConnectionId, Pooler, Request, ServerId, Surroundings, Time,
+    WallClock,
 };
 use pgweir_sim::transcript::{Line, split_messages};
 use pgweir_wire::{CancelKey, StartupPacket};
@@ -180,7 +181,7 @@ impl Replay {
         self.give(id.into(), &packet);
         for server in std::mem::take(&mut self.cancels) {
             assert_eq!(self.pooler.linked(self.clients[&of].into()), Some(server.into()));
-            self.pooler.handle_cancel_finished(self.now, server);
+            self.pooler.handle_cancel_finished(self.now, server, CancelEnd::Over);
             self.requests();
         }
     }

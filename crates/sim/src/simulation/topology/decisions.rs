@@ -90,6 +90,8 @@ impl Topology {
         topology.choose_views(Random::new(seed ^ 0x71e3_0000));
         topology.choose_sequences(Random::new(seed ^ 0x5e9e_0000));
         topology.choose_left_behind(Random::new(seed ^ 0x1ef7_0000));
+        // Where clients share a server at one time, a late cancel may hit any of them.
+        topology.late_cancels = topology.pipeline_depth == "1" && Random::new(seed ^ 0x1a7e_0000).percent(20);
         topology
     }
 
@@ -220,6 +222,7 @@ impl Topology {
             leave_behind: false,
             reader_percent: 0,
             calls_by_view: false,
+            late_cancels: false,
             pipeline_depth: "1",
             fair_by: "client",
             weight: 1,

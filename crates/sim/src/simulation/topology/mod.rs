@@ -148,6 +148,8 @@ pub struct Topology {
     /// Clients call the function that others replace by a view, so that their calls count as reads. At first it sets a
     /// setting.
     pub calls_by_view: bool,
+    /// Some cancels arrive after the pooler has given up waiting for their end.
+    pub late_cancels: bool,
     /// pipeline_depth.
     pub pipeline_depth: &'static str,
     /// fair_by.
