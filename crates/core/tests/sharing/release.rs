@@ -34,7 +34,12 @@ fn an_extended_segment_without_sync_keeps_the_server() {
     rig.client_leaves(client);
     assert_eq!(
         rig.told(server),
-        ["Parse  select 1", "Flush", "Sync"],
+        [
+            "Parse  select 1",
+            "Flush",
+            "Describe Pthe transaction has failed",
+            "Sync"
+        ],
         "the implicit transaction is ended, not handed on"
     );
 }

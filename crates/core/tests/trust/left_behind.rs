@@ -142,9 +142,9 @@ fn what_a_client_has_not_completed_by_a_sync_is_rolled_back() {
         let told = rig.told(server);
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("Describe P") && told[1] == "Sync", "{told:?}");
+        assert_eq!(rig.cancels.len(), 1, "nobody waits for it");
+        rig.cancel_arrives(server);
         if !answered {
-            assert_eq!(rig.cancels.len(), 1, "nobody waits for it");
-            rig.cancel_arrives(server);
             rig.says(server, |w| {
                 w.empty(b'1');
                 w.empty(b'2');
@@ -155,6 +155,7 @@ fn what_a_client_has_not_completed_by_a_sync_is_rolled_back() {
             w.error(&error("34000", "portal \"the transaction has failed\" does not exist"));
             w.ready_for_query(Idle);
         });
+        assert_eq!(rig.told(server), [""; 0], "answered: {answered}");
         let next = rig.client();
         rig.query(next, "select 1");
         assert_eq!(rig.server_of(next), Some(server), "it serves on");
