@@ -43,6 +43,8 @@ ESCAPED = (r"create or replace function at_escapes(int) returns int language plp
            r"\'s\' || \'et af\' || \'.x = \'\'attacker\'\'\'; return 2; end'")
 READINGS = ("create function at_readings() returns int language plpgsql as $$begin perform '\\', '; "
             "execute 's' || 'et af' || '.x = ''attacker'''; return 1; --';\n end; $$")
+# In this body, CASE is the label of a column.
+BODY = "create or replace function at_body() returns int begin atomic select 1 case; end;"
 
 # What other clients do first, and what the attacker does.
 ATTACKS = {
@@ -66,6 +68,7 @@ ATTACKS = {
     "replaced-by-escapes": (["select at_escapes(1)", ESCAPED], ["select at_escapes(1)"]),
     "readings": (["set standard_conforming_strings = off", READINGS],
                  ["set standard_conforming_strings = off", "select at_readings()"]),
+    "behind-a-body": ([], [f"{BODY} set af.x = 'attacker'"]),
     "defined-by-do": (["do $$begin execute 'cre' || 'ate or replace function at_rename(int) returns text "
                        "language sql as ''select " + XML.replace("'", "''''") + "'''; end$$"],
                       ["select at_rename(1)"]),

@@ -119,13 +119,16 @@ impl<'a> Iterator for Statements<'a> {
     }
 }
 
-/// How deep a statement is in parentheses (CREATE RULE has its commands there) and in the BEGIN ATOMIC body of a
-/// function. Semicolons there end no statement.
+/// Where a statement is: how deep in parentheses (CREATE RULE has its commands there), and whether in the BEGIN ATOMIC
+/// body of a function. Semicolons there end no statement.
+///
+/// Within a body, each statement has a semicolon behind it, and no statement begins with END. So END ends the body if it
+/// stands behind a semicolon or ATOMIC; elsewhere it ends a CASE, or is a label (`select 1 end`). CASE need not be
+/// counted: it may be a label, too.
 #[derive(Debug, Clone, Default)]
 struct Nesting {
     parentheses: usize,
-    /// BEGIN ATOMIC and CASE without their END.
-    blocks: usize,
+    in_body: bool,
     last: Last,
     routine: Routine,
 }
@@ -136,8 +139,8 @@ enum Last {
     #[default]
     Other,
     Begin,
-    /// AS or a dot: the next token is a label or a column, which may be called "end".
-    Label,
+    /// In a body: a semicolon, or the ATOMIC that begins the body.
+    StatementEnd,
 }
 
 /// The part of CREATE [ OR REPLACE ] { FUNCTION | PROCEDURE } that was read.
@@ -152,7 +155,7 @@ enum Routine {
 
 impl Nesting {
     fn is_outermost(&self) -> bool {
-        self.parentheses == 0 && self.blocks == 0
+        self.parentheses == 0 && !self.in_body
     }
 
     fn follow(&mut self, token: Token<'_>) {
@@ -171,21 +174,18 @@ impl Nesting {
             Routine::Yes => Routine::Yes,
             _ => Routine::No,
         };
-        if self.routine == Routine::Yes && self.last != Last::Label {
-            if token.is("atomic") && self.last == Last::Begin && self.is_outermost() {
-                self.blocks = 1;
-            } else if self.blocks > 0 && token.is("case") {
-                self.blocks += 1;
-            } else if token.is("end") {
-                self.blocks = self.blocks.saturating_sub(1);
+        let last = std::mem::take(&mut self.last);
+        match token {
+            _ if self.routine != Routine::Yes || self.parentheses > 0 => {}
+            Token::Byte(b';') => self.last = Last::StatementEnd,
+            _ if self.in_body => self.in_body = !(last == Last::StatementEnd && token.is("end")),
+            _ if token.is("begin") => self.last = Last::Begin,
+            _ if token.is("atomic") && last == Last::Begin => {
+                self.in_body = true;
+                self.last = Last::StatementEnd;
             }
+            _ => {}
         }
-        self.last = match token {
-            Token::Byte(b'.') => Last::Label,
-            _ if token.is("as") => Last::Label,
-            _ if token.is("begin") => Last::Begin,
-            _ => Last::Other,
-        };
     }
 }
 
@@ -215,9 +215,33 @@ mod tests {
 
     #[test]
     fn a_function_body_is_one_statement_whatever_is_called_end() {
-        let body = "create or replace function f() returns int begin atomic select case when a then 1 end; \
-                    select t.end, 1 as end, 2 as case; return 1; end";
-        assert_eq!(split(&format!("{body}; set x = 1")), [body, "set x = 1"]);
+        let create = "create or replace function f() returns int begin atomic";
+        for body in [
+            "select case when a then 1 end; select t.end, 1 as end, 2 as case; return 1; end",
+            "select 1 case; end",
+            "select 1 case, a end, 2 end; END",
+            "select t.* case; select case when (select 1 end) then 2 end end; end",
+            "select distinct on (a) case a when 1 then 2 end from t; end",
+            "select (select 1 case); select 'x' case from (select 1 end) end; /* ; */ end",
+            "select \"a\" case; select x.case case; select case case when 1 then 2 end when 3 then 4 end; end",
+            "end",
+            "; ; end",
+            "insert into t values (1) returning a case; select case; end",
+        ] {
+            let body = format!("{create} {body}");
+            assert_eq!(split(&format!("{body}; set x = 1")), [&body, "set x = 1"]);
+        }
+    }
+
+    /// A text without the END of a body is one that the server refuses.
+    #[test]
+    fn a_body_without_its_end_hides_no_statement() {
+        for text in [
+            "create function f() returns int begin atomic select 1 end; set x = 1",
+            "create function f() returns int begin atomic select (1; end; set x = 1",
+        ] {
+            assert_eq!(statements(text.as_bytes()), None, "{text}");
+        }
     }
 
     /// BEGIN is not a reserved word: a function of that name must not swallow the text after it.
