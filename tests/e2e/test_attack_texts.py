@@ -117,14 +117,17 @@ def test_a_type_that_the_client_declares(prepared, make_pooler):
            lambda c: c.extended("select set_config($1, $2, false)", ("zz", "attacker"), (oid, 25)), MINE)
 
 
-def test_a_routine_made_elsewhere_whose_name_contains_a_known_one(prepared, make_pooler):
+@pytest.mark.parametrize("text", ["select at_set_config('x', 'attacker')",
+                                  "do $$begin perform at_set_config('x', 'attacker'); end$$",
+                                  "do $$begin execute $q$select at_set_config('x', 'attacker')$q$; end$$"])
+def test_a_routine_made_elsewhere_whose_name_contains_a_known_one(prepared, make_pooler, text):
     pooler = one_server(make_pooler, prepared)
     with connect(pooler) as client:
         client.value("select 1")
     prepared.psql("create function at_set_config(k text, v text) returns text language sql "
                   "as $$select set_config('af.' || k, v, false)$$", dbname="af")
     try:
-        attack(pooler, lambda c: runs(c, ["select at_set_config('x', 'attacker')"]), MINE)
+        attack(pooler, lambda c: runs(c, [text]), MINE)
     finally:
         prepared.psql("drop function at_set_config", dbname="af")
 

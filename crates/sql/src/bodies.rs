@@ -78,6 +78,15 @@ pub struct Body {
 /// as unread code, except for the names in its constants. The effects of other routines that the body calls are not
 /// included.
 pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body {
+    let judged = judge_with_routines(language, body, parameters);
+    Body {
+        effects: judged.effects.without(Effects::ROUTINES),
+        ..judged
+    }
+}
+
+/// [`judge_body`], with [`Effects::ROUTINES`] if the body calls other routines ([`crate::called`]).
+fn judge_with_routines(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body {
     let found = names::search(body);
     let readable = match language {
         // The body is the function's name in C, which is often not its name in SQL.
@@ -126,7 +135,7 @@ pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body
         Some(_) => effects |= Effects::PASSES,
     }
     Body {
-        effects: effects.without(Effects::ROUTINES),
+        effects,
         passes: passes.unwrap_or_default(),
     }
 }
@@ -148,9 +157,10 @@ fn plain(effects: Effects) -> Body {
     Body { effects, passes: 0 }
 }
 
-/// [`judge_body`] of a block without parameters: DO.
+/// The effects of a block without parameters: DO. The catalog must know the routines that it calls, as it must know those
+/// of any text: [`Effects::ROUTINES`].
 pub(crate) fn body_effects(language: Language, body: &[u8]) -> Effects {
-    let judged = judge_body(language, body, &[]);
+    let judged = judge_with_routines(language, body, &[]);
     match judged.passes {
         0 => judged.effects,
         _ => judged.effects.without(Effects::PASSES) | Effects::UNTOLD,
@@ -210,7 +220,7 @@ fn dynamic_read(language: Language, body: &[u8], backslashes: bool) -> Option<Ef
             found |= of_text | Effects::CODE;
         }
     }
-    Some(found.without(Effects::ROUTINES))
+    Some(found)
 }
 
 fn effects_of_plpgsql(body: &[u8]) -> Effects {

@@ -9,7 +9,6 @@ use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names;
 use memchr::{memchr_iter, memmem, memrchr};
-use std::collections::BTreeSet;
 
 /// The effects of unread code. No server can tell afterwards which seed and which custom settings it has made.
 pub const UNREAD: Effects = Effects::CODE
@@ -337,19 +336,6 @@ fn is_query_s(mut lexer: Lexer<'_>) -> bool {
         && lexer
             .next()
             .is_some_and(|t| t == Token::Byte(b'(') || QUERIES.iter().any(|q| t.is(q)))
-}
-
-/// The names of the routines that a text surely calls, as the catalog holds them, each once.
-pub fn called(text: &[u8]) -> BTreeSet<Box<[u8]>> {
-    let mut names = BTreeSet::new();
-    for backslashes in [false, true] {
-        each_foreign(text, backslashes, |_, foreign| {
-            if foreign.is_call {
-                names.extend(foreign.name);
-            }
-        });
-    }
-    names
 }
 
 #[cfg(test)]

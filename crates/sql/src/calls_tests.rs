@@ -1,4 +1,5 @@
 use super::*;
+use crate::called;
 
 /// Guards against functions that the catalog does not know, because their names contain known ones.
 #[test]

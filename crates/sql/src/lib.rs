@@ -7,6 +7,7 @@
 
 mod bodies;
 mod built_in;
+mod called;
 mod calls;
 mod condensed;
 mod database_ddl;
@@ -32,7 +33,8 @@ pub mod statement;
 mod verbs;
 
 pub use bodies::{Body, Language, judge_body, may_create};
-pub use calls::{UNREAD, called, effects_of_name, effects_of_own};
+pub use called::called;
+pub use calls::{UNREAD, effects_of_name, effects_of_own};
 pub use condensed::Condensed;
 pub use database_ddl::{database_needed_alone, may_need_database_alone};
 pub use definitions::{changes_defaults, is_definition};

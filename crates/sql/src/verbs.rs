@@ -7,6 +7,7 @@ use crate::lexer::{Lexer, Token};
 use crate::names::{SETTINGS_VIEW, TEMP_WORD};
 use crate::set_config::SEED;
 use crate::settings::{Scope, Target, read_set, read_setting};
+use std::borrow::Cow;
 
 /// Whether a text begins with a verb that does nothing to the session by itself, and is a query or a short command. It
 /// is a cheap test, and not exhaustive.
@@ -260,6 +261,17 @@ fn explain(lexer: Lexer<'_>, found: Effects) -> Effects {
 
 /// DO [ LANGUAGE name ] 'code': PL/pgSQL is read like the body of a function.
 fn block(lexer: Lexer<'_>) -> Effects {
+    let Some(code) = code_of_block(lexer) else {
+        return UNREAD;
+    };
+    let effects = code.iter().fold(Effects::CODE, |effects, code| {
+        effects | body_effects(Language::Plpgsql, code)
+    });
+    effects.without(SEEN)
+}
+
+/// The code of a DO, whose rest is given, in each spelling that it may have; `None` if it is not read.
+pub(crate) fn code_of_block(lexer: Lexer<'_>) -> Option<Vec<Cow<'_, [u8]>>> {
     let mut code = None;
     let mut language = None;
     let mut last = Token::Number;
@@ -269,7 +281,7 @@ fn block(lexer: Lexer<'_>) -> Effects {
             Token::Text(text) if code.is_none() => code = Some(text),
             Token::Word(_) if token.is("language") => {}
             Token::Word(_) | Token::Quoted(_) if last.is("language") => language = Some(token),
-            _ => return UNREAD,
+            _ => return None,
         }
         last = token;
     }
@@ -278,16 +290,12 @@ fn block(lexer: Lexer<'_>) -> Effects {
         Some(Token::Quoted(name)) => name == b"plpgsql",
         _ => language.is_none(),
     };
-    let Some(code) = code.filter(|code| is_read && !code.contains(&b'\\')) else {
-        return UNREAD;
-    };
+    let code = code.filter(|code| is_read && !code.contains(&b'\\'))?;
     // In a plain constant, quotes are doubled. In dollar quotes, two quotes are an empty constant, or mean the same.
-    let undoubled = code.windows(2).any(|pair| pair == b"''").then(|| undoubled(code));
-    let mut effects = Effects::CODE | body_effects(Language::Plpgsql, code);
-    if let Some(undoubled) = undoubled {
-        effects |= body_effects(Language::Plpgsql, &undoubled);
-    }
-    effects.without(SEEN)
+    let doubled = code.windows(2).any(|pair| pair == b"''");
+    let mut spellings = vec![Cow::from(code)];
+    spellings.extend(doubled.then(|| undoubled(code).into()));
+    Some(spellings)
 }
 
 /// The effects that a probe asks for after any code.

@@ -1,0 +1,80 @@
+//! Which routines a text calls by name.
+
+use crate::calls::each_foreign;
+use crate::lexer::{Lexer, Token};
+use crate::split::Statements;
+use crate::verbs::code_of_block;
+use std::collections::BTreeSet;
+
+/// Names of routines as the catalog holds them, each once.
+type Names = BTreeSet<Box<[u8]>>;
+
+/// The names of the routines that a text surely calls, also in the code of a DO that is read.
+pub fn called(text: &[u8]) -> BTreeSet<Box<[u8]>> {
+    let mut names = Names::new();
+    add_called(text, &mut names);
+    for backslashes in [false, true] {
+        for statement in Statements::new(text, backslashes) {
+            let mut lexer = Lexer::with_backslashes(statement, backslashes);
+            if lexer.accept("do") {
+                let spellings = code_of_block(lexer).unwrap_or_default();
+                spellings.iter().for_each(|code| add_called_by_code(code, &mut names));
+            }
+        }
+    }
+    names
+}
+
+fn add_called(text: &[u8], names: &mut Names) {
+    for backslashes in [false, true] {
+        each_foreign(text, backslashes, |_, foreign| {
+            if foreign.is_call {
+                names.extend(foreign.name);
+            }
+        });
+    }
+}
+
+/// Adds what code calls, itself and in the constants that it EXECUTEs. The code contains no backslashes.
+fn add_called_by_code(code: &[u8], names: &mut Names) {
+    add_called(code, names);
+    let mut executes = false;
+    for token in Lexer::new(code) {
+        if let Token::Text(text) = token
+            && executes
+        {
+            add_called(text, names);
+        }
+        executes = token.is("execute");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effects::Effects;
+
+    /// Guards against a DO whose routines the catalog was not asked about.
+    #[test]
+    fn the_code_of_a_do_calls_routines_like_a_statement() {
+        for text in [
+            "select f(1)",
+            "do $$begin perform f(1); end$$",
+            "do language plpgsql 'declare x int := s.f(''a''); begin end'",
+            "select 1; do $$begin execute 'select f(1)'; end$$; select 2",
+            "do 'begin if true then execute ''select f(1)'' into x; end if; end'",
+            "do $$begin for r in select * from f(1) loop null; end loop; end$$",
+        ] {
+            assert!(crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
+            let names: Vec<_> = called(text.as_bytes()).into_iter().collect();
+            assert_eq!(names, [b"f".to_vec().into_boxed_slice()], "{text}");
+        }
+        for text in [
+            "do $$declare n numeric(3, 1); begin perform abs(1); insert into t (a) values (lower('f(1)')); end$$",
+            "do $$begin if exists (select from t) then create table u (a int); end if; raise notice 'f(1)'; end$$",
+        ] {
+            assert!(!crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
+            assert!(called(text.as_bytes()).is_empty(), "{text}");
+        }
+    }
+}
