@@ -28,7 +28,7 @@ pub enum Language {
 }
 
 /// Words of PL/pgSQL after which another statement begins without a semicolon before it.
-const OPENING: [&str; 8] = ["begin", "then", "else", "loop", "declare", "exception", "do", "atomic"];
+pub(crate) const OPENING: [&str; 8] = ["begin", "then", "else", "loop", "declare", "exception", "do", "atomic"];
 
 /// At most this many times the length of a body is read.
 const PARTS_READ_MAX: usize = 16;

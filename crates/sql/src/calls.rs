@@ -162,6 +162,8 @@ pub(crate) struct Foreign<'a> {
     pub(crate) arguments: Lexer<'a>,
     /// Whether it must be a function, because no list of columns can stand here.
     pub(crate) is_call: bool,
+    /// The token before the name and its schema.
+    pub(crate) behind: Token<'a>,
 }
 
 /// The effects of the built-in functions that a text calls, except those named in [`crate::names`]; and
@@ -195,6 +197,7 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
     let mut last = Token::Number;
     let mut before_last = Token::Number;
     let mut front = Front::Other;
+    let mut behind = Token::Number;
     // Schema and name, with the token before each.
     let mut schema = None;
     let mut name: Option<Token<'a>> = None;
@@ -209,6 +212,7 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
                             name: None,
                             arguments: lexer.clone(),
                             is_call: true,
+                            behind,
                         },
                     );
                 }
@@ -217,6 +221,7 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
                 } else {
                     schema = None;
                     front = front_of(last, before_last, creates);
+                    behind = last;
                 }
                 name = Some(token);
                 dotted = false;
@@ -238,6 +243,7 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
                             name,
                             arguments,
                             is_call,
+                            behind,
                         },
                     );
                 }
