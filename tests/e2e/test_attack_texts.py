@@ -5,7 +5,7 @@ As in test_attack_functions, every attack runs against a pool of one server.
 """
 
 import pytest
-from test_attack_functions import CUSTOM, FRESH, MINE, attack, connect, looks_fresh, one_server, xml
+from test_attack_functions import CUSTOM, FRESH, LOCKS, MINE, attack, connect, looks_fresh, one_server, xml
 
 from harness import wire
 from harness.pooler import kind
@@ -115,6 +115,18 @@ def test_a_type_that_the_client_declares(prepared, make_pooler):
     oid = int(prepared.psql("select 'at_enum'::regtype::oid", dbname="af"))
     attack(one_server(make_pooler, prepared),
            lambda c: c.extended("select set_config($1, $2, false)", ("zz", "attacker"), (oid, 25)), MINE)
+
+
+def test_a_view_that_explain_makes(prepared, make_pooler):
+    pooler = one_server(make_pooler, prepared)
+    with connect(pooler) as maker:
+        maker.value("select 1")
+        known = readings(pooler)
+        runs(maker, ["explain analyze create materialized view at_explained as select pg_try_advisory_lock(77)",
+                     "select pg_advisory_unlock_all()"])
+    with connect(pooler) as other:
+        eventually(lambda: other.value("select 1") and readings(pooler) > known)
+    attack(pooler, lambda c: runs(c, ["refresh materialized view at_explained"]), {LOCKS: "1"})
 
 
 @pytest.mark.parametrize("text", ["select at_set_config('x', 'attacker')",

@@ -109,7 +109,7 @@ pub(crate) fn native(text: &[u8]) -> Effects {
 /// the text, runs or contains code that is not read.
 pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unread: bool) -> Effects {
     let mut lexer = Lexer::with_backslashes(statement, backslashes);
-    let Some(verb) = lexer.next() else {
+    let Some(verb) = verb(&mut lexer) else {
         return Effects::NONE;
     };
     // A default or a check of a table may run the functions with these names.
@@ -145,6 +145,24 @@ pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unrea
         true => Effects::DEFINES,
         false => Effects::NONE,
     }
+}
+
+/// The first word of a statement; for EXPLAIN, that of the statement that it explains and may run.
+fn verb<'a>(lexer: &mut Lexer<'a>) -> Option<Token<'a>> {
+    let mut depth = 0;
+    let first = lexer.next()?;
+    if !first.is("explain") {
+        return Some(first);
+    }
+    lexer.find(|token| {
+        let is_option = ["analyze", "analyse", "verbose"].iter().any(|word| token.is(word));
+        match token {
+            Token::Byte(b'(') => depth += 1,
+            Token::Byte(b')') => depth -= 1,
+            _ => return depth == 0 && !is_option,
+        }
+        false
+    })
 }
 
 /// Whether the text after CREATE TYPE goes on like that of an enum or of a composite type. Other types have functions.
@@ -244,6 +262,8 @@ mod tests {
             "drop function f()",
             "select 1 as language, c from x",
             "do $$begin create table t (a int); end$$",
+            "explain select 1",
+            "explain (analyze, verbose) create table t as select 1",
         ] {
             assert_eq!(
                 effects(text.as_bytes(), false, Effects::NONE, false),
@@ -269,6 +289,9 @@ mod tests {
             "import foreign schema s from server x into y",
             "do $$begin create view v as select 1; end$$",
             "create transform for x language y (from sql with function f(internal))",
+            "explain analyze create materialized view v as select 1",
+            "explain /* x */ (costs off, analyze) create materialized view if not exists v as select 1",
+            "EXPLAIN ANALYSE VERBOSE CREATE MATERIALIZED VIEW v AS SELECT 1",
         ] {
             assert_eq!(
                 effects(text.as_bytes(), false, Effects::NONE, false),
@@ -278,6 +301,7 @@ mod tests {
         }
         for text in [
             "create table t (a text default f())",
+            "explain analyze create table t as select f()",
             "alter table t alter a set default f()",
             "create index on t (f(a))",
             "create statistics s on (f(a)), b from t",
