@@ -38,6 +38,8 @@ impl Listening<'_> {
             return None;
         }
         let server = self.servers.get(server_id.0)?;
+        // A cancel on its way would hit the internal requests that move channels.
+        let is_under_cancel = server.cancels.in_flight > 0;
         let replies_are_due = !channels.heard.is_empty()
             && !server.conversation.queue.is_empty()
             && !server.conversation.queue.segment_open();
@@ -59,7 +61,7 @@ impl Listening<'_> {
         let concerns =
             CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.at(server_id).names_listen(&text);
         let notifies = contains(&text, b"notify");
-        if (concerns || notifies) && replies_are_due {
+        if (concerns || notifies) && replies_are_due || concerns && is_under_cancel {
             // The meaning of this text depends on the results of the requests before it, and its notifications must not
             // be delivered together with theirs.
             self.client_mut(id).waiting = Waiting::ForReplies;

@@ -325,7 +325,7 @@ impl ReplyQueue {
         let behind = skipped.enumerate().filter(|(_, e)| e.expect == Expect::Sync).last();
         let last = behind.map_or(0, |(sync, _)| sync);
         // Internal Close messages may come between it and the client's message.
-        let of_client = |e: &&mut Entry| e.to != To::Skip;
+        let of_client = |e: &&mut Entry| !matches!(e.to, To::Skip | To::Probe(_) | To::Fake);
         if let Some(next) = self.entries.iter_mut().skip(last + 1).find(of_client) {
             // Bind looks for its statement before it checks the transaction.
             let failed = in_block && next.expect == Expect::Query;
