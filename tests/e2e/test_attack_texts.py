@@ -144,6 +144,18 @@ def test_a_routine_made_elsewhere_whose_name_contains_a_known_one(prepared, make
         prepared.psql("drop function at_set_config", dbname="af")
 
 
+def test_a_routine_made_elsewhere_that_is_called_like_a_key_word(prepared, make_pooler):
+    pooler = one_server(make_pooler, prepared)
+    with connect(pooler) as client:
+        client.value("select 1")
+    prepared.psql("create function validate(k text, v text) returns text language sql "
+                  "as $$select set_config('af.' || k, v, false)$$", dbname="af")
+    try:
+        attack(pooler, lambda c: runs(c, ["select validate('x', 'attacker')"]), MINE)
+    finally:
+        prepared.psql("drop function validate", dbname="af")
+
+
 # In SJIS these two bytes are one letter. Read as ASCII, the second one is a backslash.
 HIDDEN = (b"select e'\x95\x5c', query_to_xml('select se' || 't_con' || 'fig' || chr(40) || '''af.x'', ''attacker'', false' "
           b"|| chr(41), true, true, '') --'")

@@ -1,8 +1,8 @@
 //! What PostgreSQL's lists of built-in functions and key words say about a name before a parenthesis.
 
-use crate::harmless_names::{DOUBTFUL, FUNCTIONS, KEY_WORDS};
+use crate::harmless_names::{DOUBTFUL, FREE_KEY_WORDS, FUNCTIONS, KEY_WORDS};
 
-/// What a word is in PostgreSQL's lists: a set of the three kinds below.
+/// What a word is in PostgreSQL's lists: a set of the four kinds below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known(u16);
 
@@ -12,6 +12,8 @@ impl Known {
     const HARMLESS: Known = Known(1 << 12);
     const DOUBTFUL: Known = Known(1 << 13);
     const KEY_WORD: Known = Known(1 << 14);
+    /// A key word that calls a function if a parenthesis follows.
+    const FREE: Known = Known(1 << 15);
 
     /// A function that leaves nothing in the session, or whose effects [`crate::names`] knows.
     pub(crate) fn is_harmless(self) -> bool {
@@ -26,6 +28,18 @@ impl Known {
     /// A word of the grammar.
     pub(crate) fn is_key_word(self) -> bool {
         self.0 & Known::KEY_WORD.0 != 0
+    }
+
+    /// Whether a parenthesis behind this word may be part of the grammar. Otherwise the word is a name.
+    pub(crate) fn is_before_parenthesis(self) -> bool {
+        self.is_key_word() && self.0 & Known::FREE.0 == 0
+    }
+
+    /// Whether, before a parenthesis, this is the name of something that is not built in.
+    #[inline]
+    pub(crate) fn is_foreign(self) -> bool {
+        // FREE is the sign.
+        self.0.cast_signed() <= 0
     }
 }
 
@@ -152,7 +166,21 @@ impl Table {
             table.add(number | kind.0);
             number += 1;
         }
+        let mut free = 0;
+        while free < FREE_KEY_WORDS.len() {
+            table.add_kind(FREE_KEY_WORDS[free].as_bytes(), Known::FREE);
+            free += 1;
+        }
         table
+    }
+
+    /// Adds a kind to a word that is there.
+    const fn add_kind(&mut self, word: &[u8], kind: Known) {
+        let mut at = slot_of(hash_of(word));
+        while !same(word_of(self.slots[at]), word) {
+            at = (at + 1) & (SLOTS - 1);
+        }
+        self.slots[at] |= kind.0;
     }
 
     const fn add(&mut self, slot: u16) {
@@ -186,8 +214,13 @@ mod tests {
             );
         }
         for word in KEY_WORDS {
-            assert!(look_up(word.as_bytes()).is_key_word(), "{word}");
+            let known = look_up(word.as_bytes());
+            let is_free = FREE_KEY_WORDS.contains(&word);
+            assert!(known.is_key_word(), "{word}");
+            assert_eq!(known.is_before_parenthesis(), !is_free, "{word}");
+            assert_eq!(known.is_foreign(), is_free, "{word}");
         }
+        assert!(Known::NOTHING.is_foreign() && !look_up(b"abs").is_foreign());
         for word in ["", "x", "pgbench_history", "set_tenant", "ab\u{1}", "@bs"] {
             assert_eq!(look_up(word.as_bytes()), Known::NOTHING, "{word}");
         }

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 /// Names of routines as the catalog holds them, each once.
 type Names = BTreeSet<Box<[u8]>>;
 
-/// Words of PL/pgSQL that SQL does not have, and that begin a statement. A parenthesis may follow them.
-const CODE_VERBS: [&[u8]; 5] = [b"perform", b"elsif", b"elseif", b"while", b"assert"];
+/// Words that begin a statement of PL/pgSQL, and none of SQL. A parenthesis may follow them.
+const CODE_VERBS: [&[u8]; 6] = [b"if", b"perform", b"elsif", b"elseif", b"while", b"assert"];
 
 /// Words of PL/pgSQL behind RETURN.
 const RETURN_WORDS: [&[u8]; 1] = [b"query"];
@@ -87,7 +87,7 @@ mod tests {
         }
         for text in [
             "do $$declare n numeric(3, 1); begin perform abs(1); insert into t (a) values (lower('f(1)')); end$$",
-            "do $$begin <<a>> while (x) loop perform (select 1); end loop; if a then assert (b); elsif (c) then end if; end$$",
+            "do $$begin <<a>> while (x) loop perform (select 1); end loop; if a then assert (b); elsif (c) then end if; if (d) then end if; end$$",
             "do $$begin if exists (select from t) then create table u (a int); end if; raise notice 'f(1)'; end$$",
         ] {
             assert!(called(text.as_bytes()).is_empty(), "{text}");

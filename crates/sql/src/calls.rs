@@ -65,7 +65,7 @@ pub(crate) fn surely_harmless(text: &[u8]) -> bool {
                 let (rest, _, known) = last_word(before);
                 match rest.last() {
                     _ if known.is_doubtful() => false,
-                    _ if known == Known::NOTHING => behind_into(before),
+                    _ if known.is_foreign() => behind_into(before),
                     Some(b'.' | b'/' | 0x0b) => false,
                     Some(b' ' | b'\n' | b'\t' | b'\r' | 0x0c) => {
                         let (rest, more_lines) = without_space(rest);
@@ -292,7 +292,7 @@ fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Bo
         Token::Quoted(_) if identifier.iter().any(u8::is_ascii_uppercase) => Known::NOTHING,
         _ => look_up(&identifier),
     };
-    let key_word = known.is_key_word() && schema.is_none() && matches!(name, Token::Word(_));
+    let key_word = known.is_before_parenthesis() && schema.is_none() && matches!(name, Token::Word(_));
     // If the name only contains one of [`crate::names`], it belongs to another function.
     if key_word || own && known.is_harmless() {
         return None;

@@ -20,6 +20,36 @@ fn a_name_that_only_contains_a_known_one_is_another_routine() {
         assert!(!crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
     }
 }
+
+/// Guards against routines of the database that a key word hides, because the grammar has words before parentheses.
+#[test]
+fn a_key_word_that_the_grammar_has_before_no_parenthesis_is_a_routine() {
+    for text in [
+        "select validate('a', 'b')",
+        "select a from t where Search (a)",
+        "select 1 + last(a), is(1)",
+    ] {
+        assert!(!surely_harmless(text.as_bytes()), "{text}");
+        assert!(crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
+    }
+    for text in [
+        "insert into source (a) select a from target as data (a)",
+        "with last (a) as (select 1), data (a) as (select 2) select * from last, data",
+        "merge into target using source on (a = b) when not matched then insert (a) values (1)",
+        "select a from t group by rollup (a), cube (b), grouping sets ((a)) fetch first (1) rows only",
+        "select sum(a) filter (where b) over (partition by c range between (1) preceding and (2) following) from t",
+        "select a like (b) escape (c), a at time zone (b), row(1) overlaps (1, 2), interval '1' second (3)",
+        "create table t (a int generated always as identity (start 1), primary key (a) include (b)) inherits (u)",
+        "create type e as enum ('a')",
+        "grant insert (a), update (a) on t to u",
+        "copy t from stdin (format csv)",
+        "explain verbose (select 1)",
+        "alter table t set (fillfactor = 10), reset (fillfactor), alter a add generated always as identity (start 1)",
+        "select left(a, 1), format('x'), replace(a, b, c), version(), text(a), name(a)",
+    ] {
+        assert_eq!(of(text), Effects::NONE, "{text}");
+    }
+}
 use proptest::prelude::*;
 
 fn of(text: &str) -> Effects {

@@ -558,3 +558,36 @@ pub(crate) static KEY_WORDS: [&str; 495] = [
     "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot", "xmlserialize", "xmltable", "year",
     "yes", "zone",
 ];
+
+/// Words of the grammar that call a function if a parenthesis follows.
+#[rustfmt::skip]
+pub(crate) static FREE_KEY_WORDS: [&str; 283] = [
+    "abort", "absent", "absolute", "access", "action", "add", "admin", "after", "aggregate", "alter", "always",
+    "asensitive", "assertion", "assignment", "at", "attach", "attribute", "authorization", "backward", "before",
+    "begin", "binary", "breadth", "cache", "call", "called", "cascade", "cascaded", "catalog", "chain",
+    "characteristics", "class", "close", "collation", "comment", "comments", "commit", "committed", "compression",
+    "concurrently", "conditional", "configuration", "connection", "constraints", "continue", "conversion", "cost",
+    "cross", "csv", "current", "cycle", "data", "database", "day", "deallocate", "declare", "defaults", "deferred",
+    "definer", "delete", "delimiter", "delimiters", "depends", "depth", "detach", "dictionary", "disable", "discard",
+    "domain", "double", "drop", "each", "empty", "enable", "encoding", "encrypted", "enforced", "error", "event",
+    "excluding", "exclusive", "expression", "extension", "external", "finalize", "following", "force", "forward",
+    "freeze", "full", "function", "functions", "generated", "global", "granted", "handler", "header", "hold", "hour",
+    "if", "immediate", "immutable", "implicit", "import", "including", "increment", "indent", "index", "indexes",
+    "inherit", "inline", "inner", "input", "insensitive", "invoker", "is", "isnull", "isolation", "keep", "keys",
+    "label", "language", "large", "last", "leakproof", "level", "listen", "load", "local", "location", "lock",
+    "locked", "logged", "mapping", "match", "matched", "maxvalue", "merge", "method", "minute", "minvalue", "month",
+    "move", "names", "natural", "nested", "new", "nfc", "nfd", "nfkc", "nfkd", "no", "normalized", "nothing",
+    "notify", "notnull", "nowait", "nulls", "object", "objects", "of", "off", "oids", "old", "omit", "option",
+    "ordinality", "others", "outer", "overriding", "owned", "owner", "parallel", "parameter", "parser", "partial",
+    "partition", "password", "period", "plan", "plans", "policy", "preceding", "prepare", "prepared", "preserve",
+    "prior", "procedural", "procedure", "procedures", "program", "publication", "quote", "quotes", "read", "reassign",
+    "recheck", "recursive", "referencing", "refresh", "relative", "release", "rename", "replica", "restart",
+    "restrict", "returns", "revoke", "role", "rollback", "routine", "routines", "rule", "savepoint", "scalar",
+    "schema", "schemas", "scroll", "search", "security", "sequence", "sequences", "serializable", "server", "session",
+    "share", "show", "similar", "simple", "skip", "snapshot", "source", "sql", "stable", "standalone", "start",
+    "statement", "storage", "stored", "strict", "string", "subscription", "support", "sysid", "tables", "tablesample",
+    "tablespace", "target", "temp", "template", "temporary", "ties", "transaction", "transform", "trigger",
+    "truncate", "trusted", "type", "types", "uescape", "unbounded", "uncommitted", "unconditional", "unencrypted",
+    "unknown", "unlisten", "unlogged", "until", "valid", "validate", "validator", "view", "views", "virtual",
+    "volatile", "whitespace", "within", "without", "work", "wrapper", "write", "year", "yes",
+];
