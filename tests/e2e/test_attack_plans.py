@@ -276,3 +276,87 @@ def test_prepared_statements_keep_the_constants_of_their_parse(prepared, make_po
 def connect_and_call(pooler) -> str:
     with connect(pooler) as victim:
         return victim.value("select ap_date()")
+
+
+# ---- shared statements: their constants are read again after DDL, by whoever uses them next
+
+READ_AGAIN = {
+    "timezone": ("Asia/Tokyo", "select extract(epoch from '2024-01-01 00:00'::timestamptz)"),
+    "datestyle": ("ISO, DMY", "select to_char('01/02/2024'::date, 'YYYY-MM-DD')"),
+    "array_nulls": ("off", "select ('{null,1}'::text[])[1] is null"),
+    "transform_null_equals": ("on", "select (select 1 where null = null) is null"),
+    "extra_float_digits": ("-10", "select (0.1::float8 / 3)::text"),
+}
+
+# How the other client uses the statement under its own setting.
+USES = {
+    "set-local": lambda c, name, value: (
+        c.query("begin"), c.query(f"set local {name} = '{value}'"), uses(c), c.query("commit")),
+    "set-behind-which-it-binds-at-once": lambda c, name, value: (
+        asks(c, wire.query(f"set {name} = '{value}'"), *USING, ready=2), c.query(f"reset {name}")),
+    "one-segment": lambda c, name, value: (
+        asks(c, wire.parse("", f"set local {name} = '{value}'"), wire.bind(), wire.execute(), *USING)),
+    "set-config": lambda c, name, value: (
+        c.query("begin"), c.query(f"select set_config('{name}', '{value}', true)"), uses(c), c.query("commit")),
+    "prepared-set-config": lambda c, name, value: (
+        asks(c, wire.parse("", "select set_config($1, $2, true)"), wire.bind("", "", (name, value)), wire.execute(),
+             *USING)),
+    "function": lambda c, name, value: (
+        c.query("begin"), c.query("select ap_sets()"), uses(c), c.query("commit")),
+    "describe": lambda c, name, value: (
+        c.query("begin"), c.query(f"set local {name} = '{value}'"),
+        asks(c, wire.describe("S", "s"), wire.sync()), c.query("commit")),
+    "execute": lambda c, name, value: (
+        c.query("begin"), c.query(f"set local {name} = '{value}'"), c.query("execute s"), c.query("commit")),
+    "rolled-back": lambda c, name, value: (
+        c.query("begin"), c.query(f"set local {name} = '{value}'"), uses(c), c.query("rollback")),
+    "leaves": lambda c, name, value: (
+        c.query("begin"), c.query(f"set local {name} = '{value}'"), uses(c), c.drop()),
+}
+
+# What makes PostgreSQL analyse its statements again.
+INVALIDATES = ["discard plans", "create operator public.@@@@ (leftarg = int, rightarg = int, function = int4pl)"]
+
+USING = [wire.bind("", "s"), wire.execute(), wire.sync()]
+
+
+def asks(client, *messages, ready=1) -> list:
+    client.send(*messages)
+    return client.read_ready(ready)
+
+
+def uses(client) -> list:
+    return wire.rows_of(asks(client, *USING))
+
+
+@pytest.fixture(scope="module")
+def plain(pg):
+    """The cluster with a database in which no function has constants, so that no DISCARD PLANS comes between clients."""
+    pg.psql("create database ap_plain")
+    pg.psql("create function ap_sets() returns void language plpgsql "
+            'as $f$begin set local timezone = "Asia/Tokyo"; end$f$', dbname="ap_plain")
+    yield pg
+    pg.psql("drop database ap_plain with (force)")
+
+
+@pytest.mark.parametrize(("name", "way"), [
+    *[("timezone", way) for way in USES],
+    *[(name, way) for name in READ_AGAIN if name != "timezone" for way in ("set-local", "set-behind-which-it-binds-at-once")],
+])
+def test_constants_of_a_shared_statement_are_read_again_under_anothers_setting(plain, make_pooler, name, way):
+    """A client uses a shared statement while a setting of its own is not known to the pooler, after something has
+    made PostgreSQL analyse its statements again: the next client does not get the constants that were read then."""
+    value, text = READ_AGAIN[name]
+    pooler = one_server(make_pooler, plain)
+    plain.psql("drop operator if exists @@@@ (int, int)", dbname="ap_plain")
+    connects = lambda: pooler.connect(user="postgres", database="ap_plain")  # noqa: E731
+    with connects() as victim, connects() as attacker:
+        for client in (victim, attacker):
+            asks(client, wire.parse("s", text), wire.sync())
+        own = uses(victim)
+        for invalidates in INVALIDATES:
+            assert not wire.first_error(victim.query(invalidates))
+            USES[way](attacker, name, value)
+            assert uses(victim) == own, invalidates
+            if way == "leaves":
+                return

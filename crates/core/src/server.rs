@@ -14,13 +14,18 @@ use crate::pools::sizing::Work;
 use crate::state::server_session::ServerSession;
 use crate::state::shape::Shape;
 use crate::statements::held::Held;
+use crate::statements::held::Moment;
 use crate::upstream::cancels::Cancels;
 use crate::upstream::conversation::Conversation;
 use crate::upstream::flights::Flights;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::{Begin, Intake, Introduction, ServerPhase};
+use pgweir_sql::Effects;
 use pgweir_wire::HEADER_BYTES;
 use std::sync::Arc;
+
+/// Effects after which the server may read constants under other settings than those that are known of its client.
+const READS_OTHERWISE: Effects = Effects::READING.union(Effects::CODE);
 
 /// One server connection.
 #[derive(Debug, pgweir_freeze::Freeze)]
@@ -156,6 +161,22 @@ impl Server {
     /// Whether its lifetime is over. With a lifetime of zero, which means "use once", it must have been used.
     pub(crate) fn is_expired(&self, now: Time) -> bool {
         self.expires <= now && (self.has_served || self.expires > self.connect_time)
+    }
+
+    /// A text with these effects is about to run.
+    #[inline]
+    pub(crate) fn may_set(&mut self, effects: Effects, now: Moment) {
+        self.session.may_set(effects);
+        if effects.intersects(READS_OTHERWISE) {
+            self.held.reads_otherwise(now);
+        }
+    }
+
+    /// The server may run code that is not known.
+    #[cold]
+    pub(crate) fn runs_unknown_code(&mut self, now: Moment) {
+        self.session.runs_unknown_code();
+        self.held.reads_otherwise(now);
     }
 
     /// Whether it will soon be free: it is being tested for a waiting client, is new and being examined, or reads the

@@ -26,7 +26,8 @@ impl ServerSide<'_> {
     /// This statement is about to be executed.
     pub(crate) fn may_change_settings(&mut self, statement: Option<&Arc<Statement>>) {
         if let Some(statement) = statement {
-            self.server.session.may_set(statement.effects);
+            let now = self.shared.statements.now();
+            self.server.may_set(statement.effects, now);
         }
         if statement.is_some_and(|s| s.effects.intersects(Effects::CODE)) {
             self.doubt_statements();

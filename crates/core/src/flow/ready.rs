@@ -88,8 +88,8 @@ impl Reply<'_> {
         let was_queried = server.conversation.queried_in_pipeline;
         server.conversation.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
         server.session.settings_in_doubt = false;
-        if between {
-            server.session.transaction_ends();
+        if between && server.session.transaction_ends() {
+            server.held.reads_as_known();
         }
         server.held.note_ready(self.shared.statements.now(), between, in_block);
         if between && server.held.take_doubt_at_end() {

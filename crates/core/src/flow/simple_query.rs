@@ -125,7 +125,7 @@ impl Exchange<'_> {
         if is_code {
             sets |= Effects::CODE;
         }
-        self.server.session.may_set(sets);
+        self.server.may_set(sets, self.shared.statements.now());
         if self.may_replace_statements(message, found, is_code) {
             self.to().doubt_statements();
         }

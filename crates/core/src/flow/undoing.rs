@@ -1,7 +1,6 @@
 //! Undoes the effects of requests that the server has refused or ignored.
 
 use crate::reply::Reply;
-use crate::statements::held::Moment;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect, To};
 use std::collections::HashSet;
@@ -45,11 +44,11 @@ impl Reply<'_> {
             server.held.remove(statement.id);
         }
         if let Some(statement) = effect.server_loses {
-            server.held.insert(statement, Moment::default());
+            server.held.restore(statement);
         }
         for statement in effect.server_lost_all.unwrap_or_default() {
             all_restored.insert(statement.id);
-            server.held.insert(statement, Moment::default());
+            server.held.restore(statement);
         }
         let Some((_, client)) = &mut self.client else { return };
         if let Some((name, before)) = effect.name {

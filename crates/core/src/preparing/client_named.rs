@@ -111,7 +111,7 @@ impl Exchange<'_> {
             self.to().runs_names_in(&named);
         }
         // The effects of these statements depend on settings, too.
-        self.server.session.may_set(mentioned.effects);
+        self.server.may_set(mentioned.effects, self.shared.statements.now());
         mentioned
     }
 

@@ -196,7 +196,8 @@ impl ServerSide<'_> {
     fn settings_to_parse_under(&mut self, statement: &Statement) -> Vec<(Arc<str>, Arc<str>)> {
         let server = &mut *self.server;
         // A statement without constants means the same under any settings. A failed transaction refuses SET.
-        let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt && statement.has_constants;
+        let reads_otherwise = server.session.local_in_doubt || server.held.may_read_otherwise();
+        let in_doubt = server.session.settings_in_doubt || reads_otherwise && statement.has_constants;
         if server.conversation.status == TransactionStatus::Failed {
             return Vec::new();
         }

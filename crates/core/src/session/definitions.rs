@@ -117,7 +117,7 @@ impl Exchange<'_> {
     pub(crate) fn code_may_change(&mut self) {
         let hidden = self.settings_of_functions();
         self.suspect(Effects::CODE, CHANGED_MEANWHILE, hidden);
-        self.server.session.runs_unknown_code();
+        self.server.runs_unknown_code(self.shared.statements.now());
     }
 }
 

@@ -44,7 +44,7 @@ impl ServerSide<'_> {
     }
 
     fn may_run(&mut self, found: Effects) {
-        self.server.session.may_set(found);
+        self.server.may_set(found, self.shared.statements.now());
         if found.intersects(Effects::CODE) {
             self.doubt_statements();
         }
@@ -94,7 +94,7 @@ impl Exchange<'_> {
     /// A text runs; `any`: what every text may do, because the catalog is not up to date.
     fn runs_any(&mut self, any: Effects) {
         if !any.is_empty() && self.keeps_session() {
-            self.server.session.runs_unknown_code();
+            self.server.runs_unknown_code(self.shared.statements.now());
         }
     }
 

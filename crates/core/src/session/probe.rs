@@ -9,6 +9,7 @@
 //! role and unnamed statement do not matter. It runs without a statement timeout, and in a transaction that is not
 //! deferrable, whatever the session's default is (recording F3).
 
+use crate::base::pin_reason::Cleanup;
 use crate::base::reasons::Waiting;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
@@ -39,6 +40,9 @@ impl ServerSide<'_> {
         );
         if about.probes_failed > 0 || self.server.session.has_run_unknown_code() {
             self.forget_internal_statements();
+        }
+        if hidden.is_some() && self.server.link.is_some() && self.server.session.cleanup >= Cleanup::Plans {
+            self.settings_are_asked_for();
         }
         let limits = self.time_limits(&about);
         let followed = self.names_by_sql();
@@ -83,6 +87,13 @@ impl ServerSide<'_> {
         if deferrable {
             self.rollback_internal();
         }
+    }
+
+    /// The settings under which constants are read are not known before the server has answered.
+    #[cold]
+    pub(super) fn settings_are_asked_for(&mut self) {
+        let now = self.shared.statements.now();
+        self.server.held.reads_otherwise(now);
     }
 
     /// The time limits that a probe lifts for itself, if the session may have one: it is known to have one, code may

@@ -98,6 +98,9 @@ impl Reply<'_> {
         let Some(probe) = self.server.session.probe.take() else {
             return;
         };
+        if !self.server.session.local_in_doubt {
+            self.server.held.reads_as_known();
+        }
         let Some(mut exchange) = self.exchange() else {
             return self.to().told_without_client(&probe);
         };
@@ -180,6 +183,7 @@ impl Exchange<'_> {
         self.shared.log(LogLevel::Warning, text);
         // It may have included DISCARD PLANS.
         self.server.session.keeps_foreign_plans();
+        self.to().settings_are_asked_for();
         let forgets = self.shared.is_weak(Weakness::ForgetsFailedProbe);
         about.probes_failed = about.probes_failed.saturating_add(1);
         if about.probes_failed < PROBES_FAILED_MAX && !forgets {

@@ -16,6 +16,7 @@ use crate::server_side::ServerSide;
 use crate::state::difference::Change;
 use crate::state::restoration::Restoration;
 use crate::state::shape::Shape;
+use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Ready, To};
 use pgweir_wire::{Writer, backend};
 use std::sync::Arc;
@@ -115,6 +116,11 @@ impl Reply<'_> {
             let plans_alike = server.session.shape.plans_alike(&before);
             if !plans_alike && server.has_served && server.session.restoration.is_none() {
                 server.session.keeps_foreign_plans();
+                if !server.held.may_read_otherwise() {
+                    // No text explains the change. The server may have used any statement since.
+                    server.held.outdate_all();
+                    server.held.unnamed = Unnamed::Foreign;
+                }
             }
         }
         if let Some(restoration) = server.session.restoration.as_mut().filter(|r| !known(&r.target)) {

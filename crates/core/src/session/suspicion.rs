@@ -111,7 +111,7 @@ impl Exchange<'_> {
     /// from `hidden`, because a server cannot be asked for it.
     fn seeds(&mut self, effects: Effects, hidden: &mut Vec<Box<str>>) -> Effects {
         if effects.intersects(Effects::MAY_SEED) {
-            self.server.session.runs_unknown_code();
+            self.server.runs_unknown_code(self.shared.statements.now());
         }
         let named = hidden.len();
         hidden.retain(|name| name.as_bytes() != pgweir_sql::SEED);
@@ -147,7 +147,7 @@ impl Exchange<'_> {
             self.defines(text);
             // The client may run at once what it has defined.
             effects |= Effects::CODE;
-            self.server.session.runs_unknown_code();
+            self.server.runs_unknown_code(self.shared.statements.now());
         }
         for name in &hidden {
             self.note_custom_setting(name);

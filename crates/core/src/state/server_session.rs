@@ -15,7 +15,10 @@ use std::sync::Arc;
 const CUSTOM_NAMES_MAX: usize = 1024;
 
 /// Effects that may set a setting, at least for the transaction.
-const MAY_SET_LOCALLY: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(Effects::CODE);
+const MAY_SET_LOCALLY: Effects = Effects::SETTINGS
+    .union(Effects::LOCAL)
+    .union(Effects::CODE)
+    .union(Effects::READING);
 
 /// Effects after which something of the session before must be known.
 const NOTED: Effects = Effects::LOCAL.union(Effects::READING);
@@ -138,12 +141,14 @@ impl ServerSession {
         self.cleanup >= Cleanup::Settings
     }
 
-    /// The transaction has ended, and with it the settings of SET LOCAL.
+    /// The transaction has ended, and with it the settings of SET LOCAL. Returns whether there may have been some.
     #[inline]
-    pub(crate) fn transaction_ends(&mut self) {
-        if std::mem::take(&mut self.local_in_doubt) {
+    pub(crate) fn transaction_ends(&mut self) -> bool {
+        let had = std::mem::take(&mut self.local_in_doubt);
+        if had {
             self.before_local = None;
         }
+        had
     }
 
     /// A client gets the server; `visits` counts the client's visits. Returns the client that had the server before,

@@ -74,6 +74,9 @@ pub(crate) struct Held {
     doubted: Moment,
     /// Code of the present transaction may still run: a portal, a cursor, a deferred trigger.
     doubts_at_end: bool,
+    /// Since this moment the server may have read constants under other settings than those that are known of its
+    /// client: see [`Held::reads_otherwise`].
+    otherwise: Option<Moment>,
     /// Each transaction may run in another session, so no statement is relied on beyond its transaction.
     forgets: bool,
     /// The server's client has temporary objects, or may have.
@@ -108,6 +111,7 @@ impl Held {
             provisional: Vec::new(),
             doubted: Moment::default(),
             doubts_at_end: false,
+            otherwise: None,
             forgets: false,
             temporary: false,
             failed: false,

@@ -5,6 +5,7 @@ mod rig;
 
 mod answered_by_the_pooler;
 mod closing;
+mod constants_read_again;
 mod failed_segments;
 mod one_statement;
 mod other_settings;

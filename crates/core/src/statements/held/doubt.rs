@@ -1,7 +1,9 @@
 //! Doubt: whether code of a client may have ended or replaced the statements of a server.
 
 use super::{Held, Moment};
+use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
+use std::sync::Arc;
 
 impl Held {
     /// Whether the server holds this internal statement, and no client can have replaced it.
@@ -18,6 +20,43 @@ impl Held {
     pub(crate) fn doubt(&mut self, now: Moment) {
         self.doubted = now;
         self.doubts_at_end = true;
+    }
+
+    /// From this moment on, until [`Held::reads_as_known`], the server may read constants under settings that are not
+    /// those of its client, as far as these are known.
+    pub(crate) fn reads_otherwise(&mut self, now: Moment) {
+        self.otherwise.get_or_insert(now);
+    }
+
+    /// Whether the server may be reading constants under settings that are not known.
+    pub(crate) fn may_read_otherwise(&self) -> bool {
+        self.otherwise.is_some()
+    }
+
+    /// The server's settings are those that are known again. PostgreSQL may have analysed and planned the statements
+    /// that were used meanwhile anew, with constants that it read under other settings. So they are prepared again
+    /// before their next use, unless they belong to the one client that has used them. What SQL has used by name is not
+    /// known.
+    #[cold]
+    pub(crate) fn reads_as_known(&mut self) {
+        let Some(since) = self.otherwise.take() else { return };
+        for (_, copy) in &mut self.copies {
+            let may_be_used = copy.used >= since || copy.statement.is_client_named();
+            copy.outdated |= may_be_used && !copy.statement.is_private;
+        }
+        if matches!(self.unnamed, Unnamed::Statement(_)) {
+            self.unnamed = Unnamed::Foreign;
+        }
+    }
+
+    /// Adds a statement that the server has not lost after all. How old its plan is, and whether it had to be prepared
+    /// again, is no longer known.
+    pub(crate) fn restore(&mut self, statement: Arc<Statement>) {
+        let id = statement.id;
+        self.insert(statement, Moment::default());
+        if let Some(copy) = self.copies.peek_mut(&id) {
+            copy.outdated = true;
+        }
     }
 
     /// Whether each transaction may run in another session. Then what one transaction has prepared is doubted in the
