@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness.scenes import backend_pid, elsewhere
+from harness.scenes import backend_pid, elsewhere, held_server
 from harness.wire import bind, close, command_tags, describe, error_codes, execute, parse, query, rows_of, sync, tags
 
 ONE_SERVER = {"default_pool_size": 1}
@@ -134,6 +134,86 @@ def test_a_local_setting_is_not_in_anothers_statement(pg15, make_pooler, setting
         assert backend_pid(b) == pid
         ask(b, parse("s", text), sync())
         assert rows_of(ask(b, bind("", "s"), execute(), sync())) == [(expected,)]
+
+
+# ---- names that come to mean other objects
+
+# What makes each text mean another object, and a query that shows which one it means.
+MOVES = {
+    "create table": ("create table mn_tenant.mn_orders (a int)", "insert into mn_orders values (1)"),
+    "create table as": ("create table mn_tenant.mn_orders as select 0 as a", "insert into mn_orders values (1)"),
+    "set schema": ("alter table mn_other.mn_orders set schema mn_tenant", "insert into mn_orders values (1)"),
+    "rename": ("alter table mn_tenant.mn_old rename to mn_orders", "insert into mn_orders values (1)"),
+    "block": ("begin; create table mn_tenant.mn_orders (a int); commit", "insert into mn_orders values (1)"),
+    "do": ("do $$begin create table mn_tenant.mn_orders (a int); end$$", "insert into mn_orders values (1)"),
+    "function of the database": ("select mn_makes()", "insert into mn_orders values (1)"),
+    "view": ("create view mn_tenant.mn_orders as select a from mn_other.mn_orders", "insert into mn_orders values (1)"),
+    "function": ("create function mn_tenant.mn_writes(int) returns int language sql as "
+                 "'insert into mn_other.mn_orders values ($1) returning a'", "select mn_writes(1)"),
+    "overload": ("create function public.mn_writes(int) returns int language sql as "
+                 "'insert into mn_other.mn_orders values ($1) returning a'", "select mn_writes(1)"),
+}
+
+MN_SCHEMA = """
+drop schema if exists mn_tenant cascade; drop schema if exists mn_other cascade;
+drop table if exists mn_orders cascade; drop function if exists mn_writes(int), mn_writes(bigint), mn_makes();
+create schema mn_tenant; create schema mn_other;
+create table public.mn_orders (a int); create table mn_other.mn_orders (a int); create table mn_tenant.mn_old (a int);
+create function public.mn_writes(bigint) returns bigint language sql as 'insert into public.mn_orders values ($1) returning a';
+create function mn_makes() returns void language plpgsql as 'begin create table mn_tenant.mn_orders (a int); end';
+"""
+
+
+@pytest.mark.parametrize("where", ["one server", "another server"])
+@pytest.mark.parametrize("name", MOVES)
+def test_a_new_parse_means_what_the_names_mean_now(pg, make_pooler, name, where):
+    """Servers hold the statement bound to the table of another schema. A client that prepares it after the DDL writes
+    to the table that a direct connection would write to, on whatever server."""
+    moves, text = MOVES[name]
+    pg.psql(MN_SCHEMA)
+    pooler = make_pooler(pg, settings=ONE_SERVER if where == "one server" else TWO_SERVERS)
+    path = {"search_path": "mn_tenant, public"}
+    use = [bind("", "s"), execute(), sync()]
+    with pooler.connect(options=path) as a, pooler.connect(options=path) as b, pooler.connect(options=path) as c:
+        pid = backend_pid(a)
+        assert not error_codes(ask(a, parse("s", text), sync()) + ask(a, *use))
+        if where == "another server":
+            with elsewhere(pooler, a, pid, options=path):
+                assert not error_codes(ask(a, *use))
+        assert not error_codes(c.query(moves))
+        before = pg.psql("select count(*) from public.mn_orders").strip()
+        pid = backend_pid(b)
+        assert not error_codes(ask(b, parse("s", text), sync()) + ask(b, *use))
+        if where == "another server":
+            pids = {pid}
+            while len(pids) < 2:
+                # A server that reads the catalog may come in between.
+                with held_server(pooler, options=path):
+                    assert not error_codes(ask(b, *use))
+                    pids.add(backend_pid(b))
+                assert not error_codes(ask(b, *use))
+        assert pg.psql("select count(*) from public.mn_orders").strip() == before, "its rows are in the other table"
+
+
+def test_a_parse_in_the_transaction_of_the_ddl(pg, make_pooler):
+    """The client that makes the table uses it at once, and later on another server."""
+    pg.psql(MN_SCHEMA)
+    pooler = make_pooler(pg, settings=TWO_SERVERS)
+    path = {"search_path": "mn_tenant, public"}
+    text, use = "insert into mn_orders values (1)", [bind("", "s"), execute(), sync()]
+    with pooler.connect(options=path) as a, pooler.connect(options=path) as b:
+        pid = backend_pid(a)
+        assert not error_codes(ask(a, parse("s", text), sync()) + ask(a, *use))
+        with elsewhere(pooler, a, pid, options=path):
+            assert not error_codes(ask(a, *use))
+        pid = backend_pid(b)
+        b.query("begin; create table mn_tenant.mn_orders (a int)")
+        assert not error_codes(ask(b, parse("s", text), sync()) + ask(b, *use))
+        b.query("commit")
+        with elsewhere(pooler, b, pid, options=path):
+            assert not error_codes(ask(b, *use))
+        assert pg.psql("select count(*) from mn_tenant.mn_orders").strip() == "2"
+        assert pg.psql("select count(*) from public.mn_orders").strip() == "2"
 
 
 # ---- names

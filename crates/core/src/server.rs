@@ -170,6 +170,17 @@ impl Server {
         if effects.intersects(READS_OTHERWISE) {
             self.held.reads_otherwise(now);
         }
+        if effects.intersects(Effects::NAMES) {
+            self.moves_names(now);
+        }
+    }
+
+    /// A text that may change what names in statements mean is about to run.
+    #[cold]
+    pub(crate) fn moves_names(&mut self, now: Moment) {
+        self.session.moves_names = true;
+        self.session.changes_objects = true;
+        self.held.names_move(now);
     }
 
     /// The server may run code that is not known.

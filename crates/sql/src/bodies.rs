@@ -6,6 +6,7 @@ use crate::definitions;
 use crate::effects::Effects;
 use crate::known_names::words;
 use crate::lexer::{Lexer, Token};
+use crate::moved_names;
 use crate::names::{self, SETTINGS_VIEW};
 use crate::passed_names;
 use crate::read_under;
@@ -118,6 +119,9 @@ fn judge_with_routines(language: Language, body: &[u8], parameters: &[&[u8]]) ->
     effects |= set_config::effects(body).without(Effects::UNTOLD);
     if language != Language::SqlStandard {
         effects |= definitions::effects_of_body(body, calls);
+        for backslashes in readings(body) {
+            effects |= moved_names::effects(body, backslashes);
+        }
     }
     effects |= match dynamic {
         Some(effects) if !unread => effects.without(ASKS),

@@ -1,10 +1,12 @@
 use super::*;
 
-/// The tests of `read_under` look at [`Effects::READING`], those of `called` at [`Effects::ROUTINES`].
+/// The tests of `read_under` look at [`Effects::READING`], those of `called` at [`Effects::ROUTINES`], and those of
+/// `moved_names` at [`Effects::NAMES`].
 fn check(language: Language, cases: &[(&str, Effects)]) {
+    let others = Effects::READING | Effects::ROUTINES | Effects::NAMES;
     for (body, expected) in cases {
         let found = body_effects(language, body.as_bytes());
-        let [found, expected] = [found, *expected].map(|effects| effects.without(Effects::READING | Effects::ROUTINES));
+        let [found, expected] = [found, *expected].map(|effects| effects.without(others));
         assert_eq!(found, expected, "{body}");
     }
 }

@@ -14,7 +14,8 @@ use memchr::{memchr_iter, memmem, memrchr};
 pub const UNREAD: Effects = Effects::CODE
     .union(Effects::UNTOLD)
     .union(Effects::SEED)
-    .union(Effects::READING);
+    .union(Effects::READING)
+    .union(Effects::NAMES);
 
 /// Words before a name that is not a function's, although a parenthesis with columns, arguments or options follows.
 const NAMING: [&str; 24] = [

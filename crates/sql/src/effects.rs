@@ -77,12 +77,15 @@ impl Effects {
     /// May seed `random()` by a setting whose name the text does not show, and that ends with its transaction. The seed
     /// stays.
     pub const MAY_SEED: Effects = Effects(1 << 25);
+    /// May create, rename or move objects that other statements name. Afterwards the names in a statement that is
+    /// prepared already may mean other objects than in one that is prepared then.
+    pub const NAMES: Effects = Effects(1 << 26);
     /// Every effect: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 26) - 1);
+    pub const ALL: Effects = Effects((1 << 27) - 1);
 
     /// One of the bits that a caller never sees. They mark findings that are no effect by themselves.
     pub(crate) const fn private(number: u32) -> Effects {
-        Effects(1 << (26 + number))
+        Effects(1 << (27 + number))
     }
 
     /// Without the private bits.
@@ -131,7 +134,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -158,6 +161,7 @@ const NAMES: [&str; 26] = [
     "DRAWN",
     "READING",
     "MAY_SEED",
+    "NAMES",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

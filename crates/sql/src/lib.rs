@@ -17,6 +17,7 @@ mod given;
 mod harmless_names;
 mod known_names;
 mod lexer;
+mod moved_names;
 mod names;
 mod passed_names;
 mod prefilter;

@@ -4,11 +4,12 @@ use crate::calls::{self, UNREAD};
 use crate::definitions;
 use crate::effects::Effects;
 use crate::lexer::Lexer;
+use crate::moved_names;
 use crate::names::{self, PG_TEMP, SETTINGS_VIEW, TEMP_WORD};
 use crate::prefilter::is_harmless;
 use crate::set_config;
 use crate::signals::is_signal;
-use crate::split::Statements;
+use crate::split::{Statements, commits_prepared};
 use crate::verbs::{begins_ordinary, begins_with_rows, effects_of_verb};
 
 /// The effects of this text on the session beyond its transaction; empty for ordinary statements.
@@ -79,9 +80,9 @@ fn effects_of_statements(text: &[u8]) -> Effects {
         return Effects::NONE;
     }
     let found = names::search(text);
-    let begins_create = text[lexer.position()..]
-        .get(..6)
-        .is_some_and(|word| word.eq_ignore_ascii_case(b"create"));
+    let first = text[lexer.position()..].get(..6);
+    let begins = |verb: &[u8]| first.is_some_and(|word| word.eq_ignore_ascii_case(verb));
+    let begins_create = begins(b"create");
     let single = memchr::memchr(b';', text).is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
     let mut effects = Effects::NONE;
     if found.intersects(Effects::SETTINGS) {
@@ -90,6 +91,9 @@ fn effects_of_statements(text: &[u8]) -> Effects {
     let calls = calls::effects_of_both(text);
     effects |= calls;
     if ordinary && single && !found.intersects(TEMP_WORD | SETTINGS_VIEW) {
+        if begins(b"commit") && commits_prepared(text) {
+            effects |= Effects::NAMES;
+        }
         return (effects | asking(found)).public();
     }
     // If a statement creates something in a schema, it does not show whether the schema existed before.
@@ -101,6 +105,7 @@ fn effects_of_statements(text: &[u8]) -> Effects {
             effects |= of_verb;
             let unread = calls.contains(UNREAD) || of_verb.contains(UNREAD);
             effects |= definitions::effects(statement, backslashes, found, unread);
+            effects |= moved_names::effects(statement, backslashes);
         }
         if !statements.is_ambiguous() {
             break;

@@ -12,6 +12,8 @@ pub(crate) enum Deed {
     InternalQueryFailed(Box<[u8]>),
     /// The catalog of the server's database may have changed.
     DoubtCatalog,
+    /// Names in statements may mean other objects of the server's database.
+    MoveNames,
     /// New sessions may begin with other settings than the open servers have.
     ReplaceServers,
     /// The UNLISTEN of the linked client has been committed.

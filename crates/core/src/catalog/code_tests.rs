@@ -141,7 +141,11 @@ fn an_event_trigger_runs_in_whatever_changes_the_catalog() {
         "select 1; drop view v",
         "select make_partition()",
     ] {
-        assert_eq!(effects(&catalog, text), Effects::LISTEN, "{text}");
+        assert_eq!(
+            effects(&catalog, text).without(Effects::NAMES),
+            Effects::LISTEN,
+            "{text}"
+        );
     }
     assert_eq!(effects(&catalog, "insert into t values (1)"), Effects::NONE);
 }

@@ -122,6 +122,7 @@ impl Exchange<'_> {
             return step;
         }
         if self.keeps_session() && !crate::session::inspection::calls_large_objects(message.body()) {
+            self.server.moves_names(self.shared.statements.now());
             let hidden = self.settings_of_functions();
             self.suspect(CALLED, b"function call", hidden);
         }

@@ -12,6 +12,7 @@ use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::pools::pool;
+use crate::statements::unnamed::Unnamed;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
@@ -19,6 +20,20 @@ use std::time::Duration;
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
 
 impl Pooler {
+    /// See [`CatalogNews::names_have_moved`]. What servers hold as unnamed statements is prepared again, too.
+    #[cold]
+    pub(crate) fn names_have_moved(&mut self, pool_id: PoolId) {
+        let pools = self.catalogs().names_have_moved(pool_id);
+        for slot in self.servers.slots() {
+            let Some(server) = self.servers.get_mut(slot) else {
+                continue;
+            };
+            if pools.contains(&server.pool) && matches!(server.held.unnamed, Unnamed::Statement(_)) {
+                server.held.unnamed = Unnamed::Foreign;
+            }
+        }
+    }
+
     /// A client's statement needs a database without connections: closes the idle servers that are in its way.
     #[cold]
     pub(crate) fn clear_database(&mut self, now: Time, id: ClientId, database: &[u8]) {

@@ -6,6 +6,7 @@
 use crate::base::ids::ServerId;
 use crate::base::message::{Message, Step};
 use crate::base::outbox::Outbox;
+use crate::base::pin_reason::PinReason;
 use crate::base::secret_names::could_be_internal;
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::replanning::Use;
@@ -287,6 +288,10 @@ impl Exchange<'_> {
     fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
         if !could_be_internal(name) {
             self.to().close_client_named(name);
+            if self.client.session.pins.contains(PinReason::LongStatement) {
+                // It may be a long statement, whose text was not read.
+                self.server.moves_names(self.shared.statements.now());
+            }
             return self.plain(message, expect);
         }
         let nowhere = self.shared.internal.names.nowhere.clone();

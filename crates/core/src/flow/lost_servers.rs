@@ -57,6 +57,9 @@ impl Pooler {
         if server.session.defines {
             self.catalogs().doubt(now, server.pool);
         }
+        if server.session.moves_names {
+            self.names_have_moved(server.pool);
+        }
         if let Some(reading) = server.reading.take() {
             self.catalog_lost(now, server.pool, *reading);
         }

@@ -66,7 +66,8 @@ impl Pooler {
         if !statement.effects.is_empty() || statement.is_client_named() || !self.is_proven(pool_id, &statement) {
             return None;
         }
-        let mut meaning = Meaning::new(statement, self.shared.statements.tick());
+        let names_moved = self.pool(pool_id).names_moved;
+        let mut meaning = Meaning::new(statement, self.shared.statements.tick(), names_moved);
         meaning.is_unparsed = meaning.statement.infers || !meaning.statement.keeps;
         let stats = &mut self.pool_mut(pool_id).stats;
         stats.client_parse_count += 1;
@@ -77,12 +78,13 @@ impl Pooler {
         Some(client.drop_message(message))
     }
 
-    /// Whether a server of the pool has surely prepared this statement.
+    /// Whether a server of the pool has surely prepared this statement, and names mean the same objects since.
     fn is_proven(&self, pool: PoolId, statement: &Statement) -> bool {
+        let names_moved = self.pool(pool).names_moved;
         let servers = self.servers.iter().map(|(_, server)| server);
         let of_pool = servers.filter(|server| server.pool == pool);
         of_pool
             .take(SERVERS_LOOKED_AT_MAX)
-            .any(|server| server.held.has_proven(statement))
+            .any(|server| server.held.has_proven(statement, names_moved))
     }
 }

@@ -50,6 +50,7 @@ impl Exchange<'_> {
             }
             let text = &message.body()[..message.body().len().min(crate::state::pins::STATEMENT_CHARS_SHOWN)];
             self.pin_by(PinReason::LongStatement, text);
+            self.server.moves_names(self.shared.statements.now());
             let server = &mut *self.server;
             server.close_reason.get_or_insert(CloseReason::StatementTooLong);
             return self.plain(message, Expect::Parse);
@@ -144,7 +145,7 @@ impl Exchange<'_> {
         }
         let settings = self.client.session.shape.parse_settings().clone();
         let statement = self.intern_client_named(&parse, &settings);
-        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
+        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick(), self.pool.names_moved);
         self.client.statements.names_mut().set(parse.name, Some(meaning));
         self.to().client_name_comes(parse.name);
         self.to().lends();
@@ -168,7 +169,14 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         let server = &mut *self.server;
         let settings = client.session.shape.parse_settings();
-        let mut statement = interned(&mut self.shared.statements, server, &parse, settings);
+        let mut statement = match server.session.moves_names {
+            // Other clients' copies name other objects.
+            true => self
+                .shared
+                .statements
+                .intern_for_one(parse.query, parse.types, settings),
+            false => interned(&mut self.shared.statements, server, &parse, settings),
+        };
         if !statement.effects.is_empty()
             && let Some(step) = self.minds_parse(message, &statement)
         {
@@ -179,11 +187,11 @@ impl Exchange<'_> {
         }
         let client = &mut *self.client;
         let server = &mut *self.server;
-        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
+        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick(), self.pool.names_moved);
         client.statements.names_mut().set(parse.name, Some(meaning));
         self.pool.stats.client_parse_count += 1;
         if server.held.touch(statement.id) {
-            if may_fake(server) && server.held.answers_parse(&statement) {
+            if may_fake(server) && server.held.answers_parse(&statement, self.pool.names_moved) {
                 let effect = Effect {
                     name: Some((parse.name.into(), None)),
                     ..Effect::default()

@@ -46,11 +46,11 @@ impl Reply<'_> {
         server.conversation.takes_requests_from_here();
         let worked = self.now.us_since(server.conversation.request_time());
         let session = &server.session;
-        let defined = session.defines && (status == TransactionStatus::Idle || session.publishes);
+        let defined = session.changes_objects && (status == TransactionStatus::Idle || session.publishes);
         server.conversation.is_idle_from(self.now);
         let is_usual = server.is_usual() && entry.to == To::Forward && entry.ready == Ready::Passes;
         if defined {
-            self.note_definitions();
+            self.note_changed_objects();
         }
         let flies = self.note_waiting();
         if fails_next {

@@ -217,6 +217,11 @@ impl Pooler {
                         self.catalogs().doubt(now, pool_id);
                     }
                 }
+                Deed::MoveNames => {
+                    if let Some(pool_id) = self.servers.get(id.0).map(|s| s.pool) {
+                        self.names_have_moved(pool_id);
+                    }
+                }
                 Deed::ReplaceServers => self.replace_servers_like(now, id),
                 Deed::Unlisten => {
                     if let Some(client) = self.server_link(id) {

@@ -118,6 +118,10 @@ impl Exchange<'_> {
         }
         // Later statements depend on settings, too.
         let mut sets = found.unwrap_or(may);
+        if text.is_none() && found.is_some() {
+            // It is judged when its last byte has come.
+            sets = sets.without(Effects::NAMES);
+        }
         if sets_locally {
             sets |= Effects::LOCAL;
         }

@@ -15,6 +15,7 @@ use crate::pools::sizing::{Share, SizingId};
 use crate::pools::wait_queue::WaitQueue;
 use crate::state::sequences::Sequences;
 use crate::state::shape::Shape;
+use crate::statements::held::Moment;
 use crate::upstream::nature::Nature;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -64,6 +65,8 @@ pub(crate) struct Pool {
     pub(crate) known_startup_values: HashMap<StartupValue, Reported, RandomState>,
     /// What the functions of its database do; `None` while no name in a statement can matter.
     pub(crate) catalog: Option<Box<Known>>,
+    /// When names in statements last came to mean other objects of its database, as far as texts have shown.
+    pub(crate) names_moved: Moment,
     /// When one of its servers must read the catalog.
     pub(crate) reading_due: Option<Time>,
     pub(crate) failure: Option<LoginFailure>,
@@ -127,6 +130,7 @@ impl Pool {
             welcome: None,
             known_startup_values: HashMap::default(),
             catalog: None,
+            names_moved: Moment::default(),
             reading_due: None,
             failure: None,
             retry_at: None,

@@ -275,7 +275,8 @@ impl Exchange<'_> {
     /// Handles a PREPARE that is alone in a Query: the client gets a name, unless the server refuses it.
     pub(crate) fn prepares(&mut self, name: &[u8], text: &[u8], mut effect: Effect) -> Effect {
         let server = &mut *self.server;
-        let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt;
+        let session = &server.session;
+        let in_doubt = session.settings_in_doubt || session.local_in_doubt || session.moves_names;
         if self.client.statements.meaning_of(name).is_some() {
             self.take_name(name);
             return effect;
@@ -286,7 +287,7 @@ impl Exchange<'_> {
             .shared
             .statements
             .intern_client_named(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
-        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
+        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick(), self.pool.names_moved);
         client.statements.names_mut().set(name, Some(meaning));
         self.to().client_name_comes(name);
         let now = self.shared.statements.now();

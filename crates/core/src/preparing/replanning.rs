@@ -5,6 +5,9 @@
 //! the client's Parse; a client that prepared the statement after the DDL must not get this error. The copy may also be
 //! newer; a client that has been told the columns of its rows must not get rows with other columns.
 //!
+//! PostgreSQL does not notice if a new object hides the one that a statement names (see [`Server::moves_names`]). So a
+//! copy from before such a change is prepared again for a client that prepared the statement after the change.
+//!
 //! So each use compares moments of a logical clock (see [`crate::statements::held`]). Usually the plan is good. If the
 //! copy may be too old, the client's message waits and the server is asked to describe the statement, in a separate
 //! segment. If the server refuses, the statement is closed and prepared again, and then the message is sent. Where such
@@ -174,7 +177,7 @@ pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>
         _ if server.conversation.status == TransactionStatus::Failed => Need::Nothing,
         Some(copy) if copy.asked => Need::Answer,
         Some(_) if meaning.is_unparsed => Need::Types,
-        Some(copy) if copy.outdated || copy.good < doubted => Need::Replan,
+        Some(copy) if copy.outdated || copy.good < doubted || copy.parsed < meaning.names => Need::Replan,
         Some(copy) if meaning.types.as_ref().is_some_and(|t| copy.has_types(t) != Some(true)) => {
             let types = meaning.types.as_ref().expect("just looked at");
             if copy.has_types(types).is_some() {

@@ -74,8 +74,12 @@ impl Exchange<'_> {
         let statement = client.session.followed.iter().find(|f| *f.name == *names.statement);
         let returns = statement.and_then(|f| f.returns.clone());
         let ends_all = statement.is_some_and(|f| f.ends_all);
+        let moves_names = statement.is_some_and(|f| f.moves_names);
         if statement.is_some_and(|f| f.defines) {
             self.defines(b"");
+        }
+        if moves_names {
+            self.server.moves_names(self.shared.statements.now());
         }
         let client = &mut *self.client;
         client.statements.binds(names.portal, ends_all.then_some(Ends::All));

@@ -105,6 +105,20 @@ impl CatalogNews<'_> {
         pools.filter(|&id| self.shares_sessions(id)).collect()
     }
 
+    /// Objects of a database may have been created, renamed or moved: names in statements may mean other objects. What was
+    /// prepared before does not answer a later Parse.
+    pub(crate) fn names_have_moved(&mut self, pool_id: PoolId) -> Vec<PoolId> {
+        let mut databases = self.names_of(pool_id);
+        databases.push(pool::of(self.pools, pool_id).catalog_key());
+        let now = self.shared.statements.tick();
+        let mut of_database = pool::ids(self.pools);
+        of_database.retain(|&id| databases.contains(&pool::of(self.pools, id).catalog_key()));
+        for &id in &of_database {
+            self.pools[id as usize].as_mut().expect("just listed").names_moved = now;
+        }
+        of_database
+    }
+
     /// The keys under which the catalog of a pool's database is known: several names of its host may lead there.
     fn names_of(&self, pool_id: PoolId) -> Vec<Arc<str>> {
         let database = pool::of(self.pools, pool_id).catalog_key();

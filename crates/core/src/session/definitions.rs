@@ -12,6 +12,7 @@
 //! client that made it. The later texts of this client are read, because one of them may end the block. A transaction
 //! that PREPARE TRANSACTION has ended may be committed by any client.
 
+use crate::base::deeds::Deed;
 use crate::base::message::Message;
 use crate::exchange::{Exchange, Wish};
 use crate::reply::Reply;
@@ -47,6 +48,7 @@ impl Exchange<'_> {
     pub(crate) fn defines(&mut self, text: &[u8]) {
         let session = &mut self.server.session;
         session.defines = true;
+        session.changes_objects = true;
         session.changes_defaults |= pgweir_sql::changes_defaults(text);
         // From now on all texts of this server are read.
         self.shared.catalogs.any_known = true;
@@ -122,13 +124,25 @@ impl Exchange<'_> {
 }
 
 impl Reply<'_> {
-    /// A request has been answered that may have committed definitions.
+    /// A request has been answered that may have committed definitions, or moved names.
     #[cold]
-    pub(crate) fn note_definitions(&mut self) {
-        use crate::base::deeds::Deed;
+    pub(crate) fn note_changed_objects(&mut self) {
         let is_idle = self.server.conversation.status == TransactionStatus::Idle;
         // The requests behind it may change more.
         let more = !self.server.conversation.queue.is_empty();
+        if self.server.session.moves_names && is_idle {
+            self.server.session.moves_names = more;
+            self.server.held.names_have_moved();
+            self.deeds.push(Deed::MoveNames);
+        }
+        if self.server.session.defines {
+            self.note_definitions(is_idle, more);
+        }
+        let session = &mut self.server.session;
+        session.changes_objects = session.defines || session.moves_names;
+    }
+
+    fn note_definitions(&mut self, is_idle: bool, more: bool) {
         let goes_on = more || !is_idle && !self.to().reads_what_runs();
         let session = &mut self.server.session;
         session.publishes &= goes_on;

@@ -30,7 +30,8 @@ const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::TEMPORARY_SCHEMA)
     .union(Effects::CURRENT_SETTING)
     .union(Effects::LOCAL)
-    .union(Effects::READING);
+    .union(Effects::READING)
+    .union(Effects::NAMES);
 
 impl ServerSide<'_> {
     /// Does what must be done before a text with these effects runs, and returns the effects that a probe must ask
@@ -92,12 +93,14 @@ impl Exchange<'_> {
                 self.defines(b"");
             }
             self.query_may_publish(None);
+            self.may_move_names(Effects::NAMES);
             return Ok(Effects::ALL);
         };
         if let pgweir_sql::Statement::SetLocal(name) = verdict {
             self.note_custom_setting(std::str::from_utf8(name).unwrap_or_default());
         }
         let effects = crate::base::secret_names::effects_of(text);
+        self.may_move_names(effects);
         let looks = !effects.is_empty() || self.to().knows_names();
         if looks && let Some(step) = self.inspect_effects(message, effects, text, verdict) {
             return Err(step);
@@ -132,6 +135,13 @@ impl Exchange<'_> {
         self.note_suspected(before);
     }
 
+    /// A text with these effects is about to be sent.
+    fn may_move_names(&mut self, effects: Effects) {
+        if effects.intersects(Effects::NAMES) {
+            self.server.moves_names(self.shared.statements.now());
+        }
+    }
+
     /// The last byte of a long Query is on its way.
     #[cold]
     fn long_text_ends(&mut self) {
@@ -140,6 +150,7 @@ impl Exchange<'_> {
             return;
         };
         let Some(text) = condensed.finish() else {
+            self.may_move_names(Effects::NAMES);
             match self.keeps_session() {
                 true => self.suspect(UNREAD, b"(a long statement)", Vec::new()),
                 false => {
@@ -151,6 +162,7 @@ impl Exchange<'_> {
         };
         let effects = pgweir_sql::effects(&text);
         let mut effects = self.effects_of_names(&text, effects);
+        self.may_move_names(effects);
         if !self.keeps_session() {
             return self.note_in_session_pool(effects, &text);
         }

@@ -12,6 +12,8 @@ pub(crate) struct Followed {
     pub(crate) ends_all: bool,
     /// It may change what code the database runs.
     pub(crate) defines: bool,
+    /// It may change what names in statements mean.
+    pub(crate) moves_names: bool,
 }
 
 impl Followed {
@@ -24,11 +26,13 @@ impl Followed {
             .get(..6)
             .is_some_and(|word| word.eq_ignore_ascii_case(b"commit"));
         let defines = effects.intersects(Effects::DEFINES) || commits && pgweir_sql::commits_prepared(parse.query);
-        (returns.is_some() || ends_all || defines).then(|| Followed {
+        let moves_names = effects.intersects(Effects::NAMES);
+        (returns.is_some() || ends_all || defines || moves_names).then(|| Followed {
             name: parse.name.into(),
             returns,
             ends_all,
             defines,
+            moves_names,
         })
     }
 }

@@ -45,6 +45,11 @@ pub(crate) struct ServerSession {
     pub(crate) move_failed: bool,
     /// A request that was sent to the server may change what code the database runs. The transaction has not ended.
     pub(crate) defines: bool,
+    /// A request that was sent to the server may create, rename or move objects that statements name. Its transaction
+    /// has not ended.
+    pub(crate) moves_names: bool,
+    /// At each ReadyForQuery it must be looked at what became of `defines` and `moves_names`.
+    pub(crate) changes_objects: bool,
     /// An unanswered request may have committed such a change.
     pub(crate) publishes: bool,
     /// While the transaction has definitions: the portal that was bound last, if its statement defines nothing and ends
@@ -87,6 +92,8 @@ impl ServerSession {
             probe: None,
             move_failed: false,
             defines: false,
+            moves_names: false,
+            changes_objects: false,
             publishes: false,
             harmless_portal: None,
             changes_defaults: false,

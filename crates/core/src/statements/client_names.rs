@@ -19,6 +19,9 @@ pub(crate) struct Meaning {
     pub(crate) since: Moment,
     /// When the client prepared it.
     pub(crate) made: Moment,
+    /// When names last came to mean other objects before the client prepared it. A copy from before that moment may mean
+    /// other objects.
+    pub(crate) names: Moment,
     /// The types of its parameters, if Parse left one open and the server has told them.
     pub(crate) types: Option<Types>,
     /// The rows that Describe has told the client.
@@ -34,11 +37,13 @@ pub(crate) struct Meaning {
 }
 
 impl Meaning {
-    pub(crate) fn new(statement: Arc<Statement>, since: Moment) -> Self {
+    /// `names` as in [`Meaning::names`].
+    pub(crate) fn new(statement: Arc<Statement>, since: Moment, names: Moment) -> Self {
         Meaning {
             statement,
             since,
             made: since,
+            names,
             types: None,
             told: None,
             told_by_portal: false,
@@ -220,8 +225,8 @@ mod tests {
             let mut names = Names::default();
             let mut table = StatementTable::new(SecretNames::new([0; 32]));
             let statement = table.intern(b"select 1", &[0, 0], &ParseSettings::default());
-            names.set(b"another", Some(Meaning::new(statement.clone(), Moment(1))));
-            names.set(name, Some(Meaning::new(statement, Moment(2))));
+            names.set(b"another", Some(Meaning::new(statement.clone(), Moment(1), Moment(0))));
+            names.set(name, Some(Meaning::new(statement, Moment(2), Moment(0))));
             names.mentioned_in(text.as_bytes()) == [Box::from(name)]
         };
         assert!(mentions("execute S1 (2)", b"s1"));
@@ -240,7 +245,7 @@ mod tests {
         let mut table = StatementTable::new(SecretNames::new([0; 32]));
         let statement = table.intern(b"select 1", &[0, 0], &ParseSettings::default());
         let long = "x".repeat(80);
-        names.set(long.as_bytes(), Some(Meaning::new(statement, Moment(1))));
+        names.set(long.as_bytes(), Some(Meaning::new(statement, Moment(1), Moment(0))));
         for end in [63, 64, 80] {
             assert!(names.get(&long.as_bytes()[..end]).is_some());
             assert!(names.get_mut(&long.as_bytes()[..end]).is_some());

@@ -30,7 +30,7 @@ pub(crate) struct HeldStatement {
     /// moment.
     used: Moment,
     /// When the copy was prepared.
-    parsed: Moment,
+    pub(crate) parsed: Moment,
     /// The types of its parameters, if its statement leaves one open and they are known.
     types: Option<Types>,
     pub(crate) rows: Option<Rows>,
@@ -77,6 +77,8 @@ pub(crate) struct Held {
     /// Since this moment the server may have read constants under other settings than those that are known of its
     /// client: see [`Held::reads_otherwise`].
     otherwise: Option<Moment>,
+    /// Since this moment the server's transaction may have created, renamed or moved objects.
+    names_move_since: Option<Moment>,
     /// Each transaction may run in another session, so no statement is relied on beyond its transaction.
     forgets: bool,
     /// The server's client has temporary objects, or may have.
@@ -112,6 +114,7 @@ impl Held {
             doubted: Moment::default(),
             doubts_at_end: false,
             otherwise: None,
+            names_move_since: None,
             forgets: false,
             temporary: false,
             failed: false,
@@ -162,17 +165,6 @@ impl Held {
     /// Whether the server holds this statement with a plan that is not older than `since`, as far as is known.
     pub(crate) fn is_as_good_as(&self, id: u64, since: Moment) -> bool {
         self.usable(id) && self.copies.peek(&id).is_some_and(|c| c.good >= since)
-    }
-
-    /// Whether this copy may answer a Parse. No copy may while its client has temporary objects, because any statement
-    /// may make or drop some.
-    pub(crate) fn answers_parse(&self, statement: &Statement) -> bool {
-        !self.temporary && statement.keeps && !statement.infers && self.usable(statement.id)
-    }
-
-    /// Whether the server has surely prepared this statement.
-    pub(crate) fn has_proven(&self, statement: &Statement) -> bool {
-        !self.temporary && self.usable(statement.id) && !self.unproven.contains(&statement.id)
     }
 
     /// Whether the server has been sent this statement and may still refuse it.

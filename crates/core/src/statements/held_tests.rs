@@ -94,12 +94,12 @@ fn what_was_prepared_beside_temporary_objects_is_prepared_again_without_them() {
     held.insert(s[0].clone(), now);
     held.temporary_objects(true);
     held.insert(s[1].clone(), now);
-    assert!(held.usable(s[0].id) && !held.answers_parse(&s[0]));
+    assert!(held.usable(s[0].id) && !held.answers_parse(&s[0], Moment::default()));
     held.temporary_objects(true);
     assert!(held.usable(s[1].id));
     held.temporary_objects(false);
     held.insert(s[2].clone(), now);
-    let answers = s.iter().map(|s| held.answers_parse(s));
+    let answers = s.iter().map(|s| held.answers_parse(s, Moment::default()));
     assert_eq!(answers.collect::<Vec<_>>(), [true, false, true]);
 }
 

@@ -4,6 +4,7 @@
 mod rig;
 
 mod looking;
+mod moved_names;
 mod one_table;
 mod replaced;
 mod rows_told;

@@ -1,4 +1,4 @@
-//! Doubt: whether code of a client may have ended or replaced the statements of a server.
+//! Doubt: whether code of a client may have ended or replaced the statements of a server, or changed what they mean.
 
 use super::{Held, Moment};
 use crate::statements::prepared::Statement;
@@ -46,6 +46,37 @@ impl Held {
         }
         if matches!(self.unnamed, Unnamed::Statement(_)) {
             self.unnamed = Unnamed::Foreign;
+        }
+    }
+
+    /// Whether this copy may answer a Parse. No copy may while its client has temporary objects, because any statement
+    /// may make or drop some. Nor may a copy from before the moment when `names` last came to mean other objects.
+    pub(crate) fn answers_parse(&self, statement: &Statement, names: Moment) -> bool {
+        !self.temporary && statement.keeps && !statement.infers && self.is_since(statement.id, names)
+    }
+
+    /// Whether the server has surely prepared this statement, not before this moment.
+    pub(crate) fn has_proven(&self, statement: &Statement, names: Moment) -> bool {
+        !self.temporary && self.is_since(statement.id, names) && !self.unproven.contains(&statement.id)
+    }
+
+    fn is_since(&self, id: u64, names: Moment) -> bool {
+        self.usable(id) && self.copies.peek(&id).is_some_and(|c| c.parsed >= names)
+    }
+
+    /// From this moment on the server's transaction may create, rename or move objects.
+    pub(crate) fn names_move(&mut self, now: Moment) {
+        self.names_move_since.get_or_insert(now);
+    }
+
+    /// The transaction has ended. What was prepared meanwhile for several clients may name objects that it has made
+    /// and that were rolled back.
+    pub(crate) fn names_have_moved(&mut self) {
+        let Some(since) = self.names_move_since.take() else {
+            return;
+        };
+        for (_, copy) in &mut self.copies {
+            copy.outdated |= copy.parsed >= since && !copy.statement.is_private;
         }
     }
 
