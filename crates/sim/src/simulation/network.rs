@@ -268,6 +268,17 @@ impl World {
         // After a client has left, the pooler itself cancels an internal query that waits
         // for long.
         let is_late = told && self.topology.late_cancels;
+        if is_late {
+            // It may hit what its own client does next, as without a pooler.
+            let key = linked.and_then(|id| self.by_id.get(&id.into()));
+            if let Some(client) = self
+                .clients
+                .iter_mut()
+                .find(|c| key.is_some() && c.connection.as_ref() == key)
+            {
+                client.cancelling();
+            }
+        }
         if right_key && is_asked && linked.is_some() && !is_late {
             self.fail(format!("a cancel for {linked:?} reached a question of the pooler's"));
         }
