@@ -166,6 +166,13 @@ impl Server {
     /// A text with these effects is about to run.
     #[inline]
     pub(crate) fn may_set(&mut self, effects: Effects, now: Moment) {
+        if !effects.is_empty() {
+            self.may_do(effects, now);
+        }
+    }
+
+    #[cold]
+    fn may_do(&mut self, effects: Effects, now: Moment) {
         self.session.may_set(effects);
         if effects.intersects(READS_OTHERWISE) {
             self.held.reads_otherwise(now);
