@@ -31,7 +31,7 @@ impl World {
             pooler.weaken(weakness);
         }
         let postgres =
-            Postgres::new(topology.version, &topology.role_defaults).with_code_that_sets(topology.calls_by_view);
+            Postgres::new(topology.version, &topology.role_defaults).with_code_that_sets(topology.code_sets_at_first);
         let mut world = World {
             now_us: 0,
             events: BinaryHeap::new(),

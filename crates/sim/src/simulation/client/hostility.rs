@@ -164,7 +164,7 @@ impl Client {
         let calls_percent = match by_view {
             // While the catalog is not known, all that runs counts as code.
             true => *self.random.pick(&[90, 100, 100, 100, 100]),
-            false => *self.random.pick(&[60, 90, 100, 100, 100]),
+            false => *self.random.pick(&[50, 80, 90, 100, 100]),
         };
         for _ in 0..self.random.between(1, 12) {
             let definition = self.random.pick(&definitions).as_bytes();
@@ -183,6 +183,7 @@ impl Client {
                     w.execute();
                     w.sync();
                 }
+                2..=4 if is_call && !by_view => w.query(call_later.as_bytes()),
                 2 => {
                     w.parse(b"code", text, &[0, 0]);
                     w.sync();
@@ -192,7 +193,6 @@ impl Client {
                     w.close(b'S', b"code");
                     w.sync();
                 }
-                3 | 4 if is_call && !by_view => w.query(call_later.as_bytes()),
                 _ => w.query(text),
             }
         }

@@ -119,7 +119,7 @@ impl Topology {
         if !is_shared || !all_may_come {
             return;
         }
-        if r.percent(35) {
+        if r.percent(50) {
             self.hostility = Hostility::Code;
         } else if added.percent(30) {
             self.hostility = *added.pick(&[Hostility::Names, Hostility::Stalls]);
@@ -140,6 +140,7 @@ impl Topology {
             return;
         }
         self.calls_by_view = true;
+        self.code_sets_at_first = r.percent(60);
         self.pipeline_depth = r.pick::<&str>(&["auto", "2", "8", "64"]);
         self.pool_size = r.between(1, 2);
         (self.link, self.probe) = ("adversarial", "suspected");
@@ -222,6 +223,7 @@ impl Topology {
             leave_behind: false,
             reader_percent: 0,
             calls_by_view: false,
+            code_sets_at_first: false,
             late_cancels: false,
             pipeline_depth: "1",
             fair_by: "client",

@@ -145,9 +145,10 @@ pub struct Topology {
     pub stray_copies: bool,
     /// Sessions in a hundred that only read; the others of such a run leave nothing behind.
     pub reader_percent: u64,
-    /// Clients call the function that others replace by a view, so that their calls count as reads. At first it sets a
-    /// setting.
+    /// Clients call the function that others replace by a view, so that their calls count as reads.
     pub calls_by_view: bool,
+    /// The function that clients replace sets a setting at first.
+    pub code_sets_at_first: bool,
     /// Some cancels arrive after the pooler has given up waiting for their end.
     pub late_cancels: bool,
     /// pipeline_depth.
