@@ -9,7 +9,7 @@ use crate::names::{self, PG_TEMP, SETTINGS_VIEW, TEMP_WORD};
 use crate::prefilter::is_harmless;
 use crate::set_config;
 use crate::signals::is_signal;
-use crate::split::{Statements, commits_prepared};
+use crate::split::Statements;
 use crate::verbs::{begins_ordinary, begins_with_rows, effects_of_verb};
 
 /// The effects of this text on the session beyond its transaction; empty for ordinary statements.
@@ -91,8 +91,8 @@ fn effects_of_statements(text: &[u8]) -> Effects {
     let calls = calls::effects_of_both(text);
     effects |= calls;
     if ordinary && single && !found.intersects(TEMP_WORD | SETTINGS_VIEW) {
-        if begins(b"commit") && commits_prepared(text) {
-            effects |= Effects::NAMES;
+        if begins(b"commit") {
+            effects |= moved_names::effects(text, false) | moved_names::effects(text, true);
         }
         return (effects | asking(found)).public();
     }
