@@ -267,25 +267,18 @@ impl World {
         let is_asked = self.postgres.session(process_id).is_some_and(Session::is_asked);
         // After a client has left, the pooler itself cancels an internal query that waits
         // for long.
+        // It may hit what its own client does next, as without a pooler. So nothing of it is looked at but whose server
+        // it reaches.
         let is_late = told && self.topology.late_cancels;
-        if is_late {
-            // It may hit what its own client does next, as without a pooler.
-            let key = linked.and_then(|id| self.by_id.get(&id.into()));
-            if let Some(client) = self
-                .clients
-                .iter_mut()
-                .find(|c| key.is_some() && c.connection.as_ref() == key)
-            {
-                client.cancelling();
-            }
-        }
         if right_key && is_asked && linked.is_some() && !is_late {
             self.fail(format!("a cancel for {linked:?} reached a question of the pooler's"));
         }
-        if right_key {
+        if right_key && !is_late {
             self.postgres
                 .with(process_id, |session, shared| session.cancel(shared, now_us));
             self.pump_server(process_id);
+        } else if is_late {
+            // Nobody has waited for it.
         } else if !self.topology.servers_may_die() && self.postgres.session(process_id).is_some() {
             self.fail("a cancel with a wrong key".into());
         }
