@@ -2,6 +2,7 @@
 //! [`crate::catalog::code`]).
 
 use crate::catalog::code::Catalog;
+use crate::statements::parameter_types;
 use crate::statements::prepared::Statement;
 use foldhash::fast::RandomState;
 use pgweir_sql::Effects;
@@ -17,8 +18,8 @@ pub(crate) const UNKNOWN: Effects = pgweir_sql::UNREAD.union(Effects::ROUTINES);
 impl Catalog {
     /// What a Bind may do because of these types of its parameters: a count and OIDs, as in Parse.
     pub(crate) fn effects_of_types(&self, types: &[u8]) -> Effects {
-        let (oids, _) = types.get(2..).unwrap_or_default().as_chunks::<4>();
-        let effects = oids.iter().filter_map(|oid| self.types.get(&u32::from_be_bytes(*oid)));
+        let oids = parameter_types::oids(types).iter();
+        let effects = oids.filter_map(|oid| self.types.get(&u32::from_be_bytes(*oid)));
         effects.fold(Effects::NONE, |all, one| all | *one)
     }
 }

@@ -111,9 +111,12 @@ impl Pooler {
         let closes_early = self.is_weak(Weakness::ClosesCancelEarly);
         let server = at.and_then(|id| self.servers.get_mut(id.0));
         let under_way = server.filter(|s| s.cancel_is_under_way() && !closes_early);
-        let done = under_way.map(|server| server.cancels.by.push(by)).is_none();
+        let is_done = under_way.is_none();
+        if let Some(server) = under_way {
+            server.cancels.by.push(by);
+        }
         self.client_mut(by).phase = ClientPhase::Cancelling;
-        if done {
+        if is_done {
             self.close_client(now, by, CANCEL_DONE);
         }
     }

@@ -12,7 +12,6 @@ use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::pools::pool;
-use crate::statements::unnamed::Unnamed;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
@@ -28,8 +27,8 @@ impl Pooler {
             let Some(server) = self.servers.get_mut(slot) else {
                 continue;
             };
-            if pools.contains(&server.pool) && matches!(server.held.unnamed, Unnamed::Statement(_)) {
-                server.held.unnamed = Unnamed::Foreign;
+            if pools.contains(&server.pool) {
+                server.held.outdate_unnamed();
             }
         }
     }

@@ -27,7 +27,7 @@ use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Reader, TransactionStatus};
 
 /// A portal that does not exist: Describe of it fails, and so does the transaction.
-pub(super) const NO_PORTAL: &[u8] = b"the transaction has failed";
+const NO_PORTAL: &[u8] = b"the transaction has failed";
 
 /// A segment of the extended protocol that consists of one BEGIN, COMMIT or ROLLBACK.
 struct Segment<'a> {
@@ -254,10 +254,13 @@ impl Exchange<'_> {
 impl ServerSide<'_> {
     /// Makes the transaction that has just begun a failed one, as the client believes.
     fn fail_transaction(&mut self) {
-        self.asks(To::Swallow, |r| {
-            r.describe(b'P', NO_PORTAL);
-            r.answered_to(To::Skip).sync();
-        });
+        self.fail_segment();
+        self.asks(To::Skip, |r| r.sync());
+    }
+
+    /// Makes the open segment fail, and with it its transaction.
+    pub(crate) fn fail_segment(&mut self) {
+        self.asks(To::Swallow, |r| r.describe(b'P', NO_PORTAL));
     }
 }
 

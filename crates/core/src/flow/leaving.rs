@@ -14,7 +14,6 @@ use crate::base::request::Request;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
-use crate::flow::deferred_begin::NO_PORTAL;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::upstream::entry::To;
@@ -51,7 +50,7 @@ impl ServerSide<'_> {
         if owes_sync {
             self.server.conversation.takes_requests_from_here();
             if would_commit && !self.shared.is_weak(Weakness::CommitsForTheGone) {
-                self.asks(To::Swallow, |r| r.describe(b'P', NO_PORTAL));
+                self.fail_segment();
             }
             // It ends a request of the client: a cancel may hit it.
             self.asks(To::Forward, |r| r.sync());
@@ -140,7 +139,11 @@ impl Pooler {
         let Some(server) = self.servers.get(id.0) else { return };
         let takes_long = now - server.since > WORK_TIME_MAX;
         if server.flights.as_ref().is_some_and(|flights| flights.has_riders()) {
-            return self.cancel_in_front(id, takes_long);
+            // It is the flight of the client that has left. If the cancel hits one behind it, that one is run again.
+            if takes_long {
+                self.at(id).send_cancel();
+            }
+            return;
         }
         let is_weak = self.is_weak(Weakness::CancelsAmongSegments);
         if takes_long && server.conversation.queue.has_several_of_client() && !is_weak {

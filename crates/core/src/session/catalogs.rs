@@ -100,9 +100,9 @@ impl CatalogNews<'_> {
             }
             self.tell_pools(database);
         }
-        let pools = pool::ids(self.pools).into_iter();
-        let pools = pools.filter(|&id| databases.contains(&pool::of(self.pools, id).catalog_key()));
-        pools.filter(|&id| self.shares_sessions(id)).collect()
+        let mut pools = self.pools_of(&databases);
+        pools.retain(|&id| self.shares_sessions(id));
+        pools
     }
 
     /// Objects of a database may have been created, renamed or moved: names in statements may mean other objects. What was
@@ -111,12 +111,18 @@ impl CatalogNews<'_> {
         let mut databases = self.names_of(pool_id);
         databases.push(pool::of(self.pools, pool_id).catalog_key());
         let now = self.shared.statements.tick();
-        let mut of_database = pool::ids(self.pools);
-        of_database.retain(|&id| databases.contains(&pool::of(self.pools, id).catalog_key()));
+        let of_database = self.pools_of(&databases);
         for &id in &of_database {
             self.pools[id as usize].as_mut().expect("just listed").names_moved = now;
         }
         of_database
+    }
+
+    /// The pools of these databases.
+    fn pools_of(&self, databases: &[Arc<str>]) -> Vec<PoolId> {
+        let mut pools = pool::ids(self.pools);
+        pools.retain(|&id| databases.contains(&pool::of(self.pools, id).catalog_key()));
+        pools
     }
 
     /// The keys under which the catalog of a pool's database is known: several names of its host may lead there.

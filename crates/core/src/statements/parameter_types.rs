@@ -24,9 +24,14 @@ impl Types {
     }
 }
 
+/// The OIDs in the parameter types of a Parse: a count and OIDs, as in [`Types`].
+pub(crate) fn oids(types: &[u8]) -> &[[u8; 4]] {
+    types.get(2..).unwrap_or_default().as_chunks::<4>().0
+}
+
 /// Whether a Parse leaves the type of some parameter open. `types` as in [`Types`].
 pub(crate) fn are_inferred(query: &[u8], types: &[u8]) -> bool {
-    let (given, _) = types.get(2..).unwrap_or_default().as_chunks::<4>();
+    let given = oids(types);
     let is_open = |number: usize| given.get(number.wrapping_sub(1)).is_none_or(|oid| *oid == [0; 4]);
     let mut rest = query;
     while let Some(at) = rest.iter().position(|&b| b == b'$') {

@@ -153,8 +153,7 @@ impl Statement {
 
     /// Whether the value given for this parameter (`$1` is 1), which names a setting, is the name as it stands.
     pub(crate) fn is_given_as_text(&self, number: u16) -> bool {
-        let (given, _) = self.types.get(2..).unwrap_or_default().as_chunks::<4>();
-        let oid = given.get(usize::from(number).wrapping_sub(1));
+        let oid = parameter_types::oids(&self.types).get(usize::from(number).wrapping_sub(1));
         pgweir_sql::is_given_as_text(&self.query, number, oid.map_or(0, |oid| u32::from_be_bytes(*oid)))
     }
 

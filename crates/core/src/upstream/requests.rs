@@ -49,12 +49,6 @@ impl Requests<'_> {
         self.special(entry)
     }
 
-    /// Who gets the replies of the following requests.
-    pub(crate) fn answered_to(&mut self, to: To) -> &mut Self {
-        self.to = to;
-        self
-    }
-
     /// The special entry of the next request, or the usual one.
     fn take_next(&mut self) -> Entry {
         let usual = || Entry::skip(Expect::default()).answered_to(self.to);

@@ -259,6 +259,11 @@ impl World {
                 self.fail(format!("a cancel for {linked:?} reached the server of {client_now:?}"));
             }
         }
+        if told && self.topology.late_cancels {
+            // A cancel that comes too late may hit what its own client does next, as without a pooler. So nothing of it
+            // is looked at but whose server it reaches.
+            return self.soon(Event::CancelEnds(server, told));
+        }
         let now_us = self.now_us;
         let right_key = self
             .postgres
@@ -267,18 +272,13 @@ impl World {
         let is_asked = self.postgres.session(process_id).is_some_and(Session::is_asked);
         // After a client has left, the pooler itself cancels an internal query that waits
         // for long.
-        // It may hit what its own client does next, as without a pooler. So nothing of it is looked at but whose server
-        // it reaches.
-        let is_late = told && self.topology.late_cancels;
-        if right_key && is_asked && linked.is_some() && !is_late {
+        if right_key && is_asked && linked.is_some() {
             self.fail(format!("a cancel for {linked:?} reached a question of the pooler's"));
         }
-        if right_key && !is_late {
+        if right_key {
             self.postgres
                 .with(process_id, |session, shared| session.cancel(shared, now_us));
             self.pump_server(process_id);
-        } else if is_late {
-            // Nobody has waited for it.
         } else if !self.topology.servers_may_die() && self.postgres.session(process_id).is_some() {
             self.fail("a cancel with a wrong key".into());
         }

@@ -156,14 +156,6 @@ impl Pooler {
         }
     }
 
-    /// The client of the flight at the front is gone, and others stand behind it. If the flight takes long, it is
-    /// cancelled. If the cancel hits one behind it, that one is run again.
-    pub(crate) fn cancel_in_front(&mut self, id: ServerId, takes_long: bool) {
-        if takes_long {
-            self.at(id).send_cancel();
-        }
-    }
-
     /// The linked client is gone. If other flights stand behind its flight, the flight is not cancelled at once, because
     /// it is usually short, and nobody gets the reply. `false`: none stand behind it.
     pub(crate) fn flies_on_alone(&mut self, now: Time, id: ServerId) -> bool {

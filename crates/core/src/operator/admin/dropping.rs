@@ -103,7 +103,7 @@ impl Pooler {
         self.fail_client(now, id, Trouble::Killed, FORCED, "", "");
         if let Some(server) = link {
             match self.flights_of(server).is_some_and(|flights| flights.has_riders()) {
-                true => self.cancel_in_front(server, true),
+                true => self.at(server).send_cancel(),
                 false => self.close_server(now, server, FORCED),
             }
         }

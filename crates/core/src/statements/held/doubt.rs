@@ -44,6 +44,11 @@ impl Held {
             let may_be_used = copy.used >= since || copy.statement.is_client_named();
             copy.outdated |= may_be_used && !copy.statement.is_private;
         }
+        self.outdate_unnamed();
+    }
+
+    /// If a client's statement is the server's unnamed one, it is prepared again before its next use.
+    pub(crate) fn outdate_unnamed(&mut self) {
         if matches!(self.unnamed, Unnamed::Statement(_)) {
             self.unnamed = Unnamed::Foreign;
         }
