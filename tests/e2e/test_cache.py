@@ -125,9 +125,9 @@ def test_warm_asks_first_and_reads_indexes_first(shop):
     plan = run("cache", "warm", "--plan", server=shop.dsn("shop")).stdout
     assert plan.index("public.big_pkey") < plan.index("public.big ")
     assert "last " in plan, "the table is larger than shared_buffers"
+    shop.psql("create extension if not exists pg_buffercache", "shop")
     done = run("cache", "warm", "--yes", server=shop.dsn("shop")).stdout
     assert "are in shared_buffers now" in done
-    shop.psql("create extension if not exists pg_buffercache", "shop")
     index_blocks = "select pg_relation_size('big_pkey') / 8192"
     cached = "select count(*) from pg_buffercache where relfilenode = pg_relation_filenode('big_pkey')"
     assert int(shop.psql(cached, "shop")) >= 0.8 * int(shop.psql(index_blocks, "shop"))
