@@ -7,7 +7,7 @@ use crate::base::settings::PoolMode;
 use crate::client::Client;
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::upstream::entry::{Expect, Ready, To};
+use crate::upstream::entry::{Expect, Ready, To, is_for_nothing};
 use crate::upstream::phase::{Begin, ServerPhase};
 use crate::upstream::reply_queue::Ended;
 use pgweir_wire::TransactionStatus;
@@ -177,7 +177,7 @@ impl Reply<'_> {
             });
         }
         if let To::Probe(_) = entry.to {
-            return Some(self.probe_answered(entry.expect));
+            return Some(self.probe_answered(is_for_nothing(entry.expect, entry.to)));
         }
         match entry.ready {
             Ready::Passes => None,
@@ -232,14 +232,12 @@ impl Reply<'_> {
     }
 
     /// The server has answered an internal request about the session.
-    fn probe_answered(&mut self, expect: Expect) -> Passed {
-        if self.server.session.probe.is_some() {
+    fn probe_answered(&mut self, means_nothing: bool) -> Passed {
+        if self.server.session.probe.is_some() && !means_nothing {
             self.flush();
             self.probed();
             return Passed::Asks(Question::Probed);
         }
-        // A Query on a linked server is a `query_for_nothing`.
-        let means_nothing = expect == Expect::Query && self.is_linked();
         self.asks(match means_nothing {
             true => Question::Probed,
             false => Question::MoveAnswered,

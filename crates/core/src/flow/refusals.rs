@@ -10,7 +10,7 @@ use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::sequences::Remembered;
 use crate::statements::prepared::INTERNAL_ID_MAX;
-use crate::upstream::entry::{Entry, Expect, Instead, Ready, Replacement, To};
+use crate::upstream::entry::{Entry, Expect, Instead, Ready, Replacement, To, is_for_nothing};
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus};
 
@@ -286,8 +286,10 @@ impl Reply<'_> {
             return Passed::Skip;
         }
         if let To::Probe(_) = refused.to {
-            let means_nothing = refused.expect == Expect::Query && self.is_linked();
-            if !means_nothing {
+            if is_for_nothing(refused.expect, refused.to) {
+                // It may have been DISCARD PLANS.
+                self.server.session.keeps_foreign_plans();
+            } else {
                 self.to().probe_failed(&error.fields);
             }
             return Passed::Skip;

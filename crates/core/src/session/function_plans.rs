@@ -10,7 +10,7 @@
 //!
 //! - a restoration that changes one of these settings ends with DISCARD PLANS;
 //! - DISCARD PLANS follows a transaction with a text that may have changed one of them, perhaps for the transaction only
-//!   ([`Cleanup::Plans`]): with the probe, if there is one, otherwise when the client gives the server back.
+//!   ([`Cleanup::Plans`]): before the probe, if there is one, otherwise when the client gives the server back.
 //!
 //! Neither is done if the catalog shows that no routine of the database has such constants.
 //!
@@ -27,7 +27,7 @@ use crate::base::weakness::Weakness;
 use crate::server_side::ServerSide;
 use crate::state::difference::Change;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{AnswerRows, To};
+use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
 
@@ -69,8 +69,9 @@ impl ServerSide<'_> {
     }
 
     /// The client's transaction has ended, and a probe asks for the settings that it has set. The client may go on at
-    /// once behind the probe, on the same server, and must not get what another client's call has left.
-    pub(crate) fn discard_plans_with_probe(&mut self) {
+    /// once behind the probe, on the same server, and must not get what another client's call has left. It is no part of
+    /// the probe's segment, which may fail, and comes before it.
+    pub(crate) fn discard_plans_before_probe(&mut self) {
         let session = &self.server.session;
         if session.cleanup < Cleanup::Plans || self.server.link.is_none() || !self.functions_may_keep_plans() {
             return;
@@ -88,8 +89,7 @@ impl ServerSide<'_> {
         if session.cleanup == Cleanup::Plans {
             self.server.session.cleanup = Cleanup::Nothing;
         }
-        let statement = self.shared.internal.discard_plans.clone();
-        self.probe_with(AnswerRows::Ignored, &statement, &[]);
+        self.query_for_nothing(b"DISCARD PLANS");
         self.plans_are_discarded();
     }
 

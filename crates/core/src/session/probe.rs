@@ -55,6 +55,7 @@ impl ServerSide<'_> {
             ..Probe::default()
         }));
         let deferrable = server.session.shape.is_deferrable();
+        self.discard_plans_before_probe();
         if deferrable {
             self.begin_internal();
         }
@@ -75,7 +76,6 @@ impl ServerSide<'_> {
             let array = array_literal(&hidden);
             self.probe_with(AnswerRows::Setting, &settings, &[Some(&array)]);
         }
-        self.discard_plans_with_probe();
         if deferrable {
             self.commit_internal();
         }

@@ -181,7 +181,7 @@ impl Exchange<'_> {
     fn probe_was_in_vain(&mut self, mut about: Suspicion, failed: &str) {
         let text = format!("{}: cannot tell the state of the session: {failed}", self.server_id);
         self.shared.log(LogLevel::Warning, text);
-        // It may have included DISCARD PLANS.
+        // The settings under which the client's functions have run are not known.
         self.server.session.keeps_foreign_plans();
         self.to().settings_are_asked_for();
         let forgets = self.shared.is_weak(Weakness::ForgetsFailedProbe);

@@ -188,6 +188,12 @@ pub(crate) enum Ready {
     Told,
 }
 
+/// Whether a request is a Query of the pooler whose reply does not matter: see
+/// [`crate::server_side::ServerSide::query_for_nothing`].
+pub(crate) fn is_for_nothing(expect: Expect, to: To) -> bool {
+    expect == Expect::Query && to == To::Probe(AnswerRows::Ignored)
+}
+
 /// See [`Entry::is_internal`].
 #[inline]
 pub(super) fn is_internal(to: To, ready: Ready) -> bool {

@@ -56,10 +56,13 @@ pub fn asks(rig: &mut Rig, client: ClientId, text: &str) -> ServerId {
     server
 }
 
-/// Answers a probe that finds nothing, or a reading of a catalog that is empty.
+/// Answers a probe that finds nothing, with DISCARD PLANS before it if there is one, or a reading of a catalog that is
+/// empty.
 pub fn nothing_found(rig: &mut Rig, server: ServerId) -> Vec<String> {
     let told = rig.told(server);
-    rig.replies(server, &told, None, |w, _| w.command_complete("SELECT 0"));
+    rig.replies(server, &told, Some("DISCARD PLANS"), |w, _| {
+        w.command_complete("SELECT 0")
+    });
     told
 }
 
