@@ -109,12 +109,14 @@ impl Crowd {
     fn check_wait(&self, client: usize, waited_us: u64, before: &Served) -> Result<(), String> {
         let plan = &self.plan;
         let own = &plan.clients[client];
+        // Each of the two looks at all clients of the plan.
+        let (longest_us, slack_us) = (plan.longest_us(), plan.slack_us());
         // The client may have used this much more than its share when it came.
-        let debt_us = self.plan.longest_us() / own.weight_in(plan);
+        let debt_us = longest_us / own.weight_in(plan);
         for (other, they) in plan.clients.iter().enumerate() {
             let (now, before) = (self.served[other], before[other]);
             let (times, us) = (now.0 - before.0, now.1 - before.1);
-            let bound_us = (debt_us + plan.longest_us()) * they.weight_in(plan) + plan.slack_us();
+            let bound_us = (debt_us + longest_us) * they.weight_in(plan) + slack_us;
             let starves = match plan.fair_by {
                 "off" => times > 1,
                 // A client that pauses, or that was refused and asks again, may go ahead.
