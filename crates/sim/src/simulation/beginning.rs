@@ -9,9 +9,10 @@ use super::topology::Topology;
 use super::trace::Trace;
 use super::world::{Event, World};
 use crate::random::Random;
+use foldhash::HashMap;
 use pgweir_config::Config;
 use pgweir_core::{Pooler, Surroundings, Time, WallClock};
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 impl World {
@@ -42,12 +43,14 @@ impl World {
             retired: BTreeMap::new(),
             incomplete: BTreeMap::new(),
             connections: BTreeMap::new(),
-            by_id: HashMap::new(),
-            by_process: HashMap::new(),
+            by_id: HashMap::default(),
+            by_process: HashMap::default(),
             wakes: BTreeMap::new(),
             has_grown: false,
             next_connection: 1,
             next_session: 1,
+            drained: Vec::new(),
+            holds_back: false,
             connecting: BTreeSet::new(),
             cancels: BTreeMap::new(),
             doing_requests: false,

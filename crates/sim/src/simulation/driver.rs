@@ -1,7 +1,7 @@
 //! The runtime's part: it follows the contract of `pgweir_core::pooler` exactly.
 
 use super::canary::{Canary, with_bad_question, with_bad_setting, without_a_setting, without_cleanup};
-use super::network::Peer;
+use super::network::{Peer, move_front};
 use super::world::{Event, World};
 use pgweir_core::{ConnectionId, InternalWork, Request, ServerId, Verification, Verified};
 
@@ -34,6 +34,7 @@ impl World {
             if let Some(connection) = self.connections.get_mut(&key) {
                 connection.held_back = true;
             }
+            self.holds_back = true;
             return;
         }
         let count = self.chunk_bytes();
@@ -42,14 +43,14 @@ impl World {
         };
         let count = count.min(connection.inbox.len());
         let mut input = std::mem::take(&mut connection.kept);
-        input.extend(connection.inbox.drain(..count));
+        move_front(&mut connection.inbox, count, &mut input);
         let consumed = self.pass_to_core(id, &input);
-        let rest = input.split_off(consumed);
-        let forgets = !rest.is_empty() && self.sings(Canary::ForgetKept);
+        input.drain(..consumed);
+        let forgets = !input.is_empty() && self.sings(Canary::ForgetKept);
         if let Some(connection) = self.connections.get_mut(&key)
             && !forgets
         {
-            connection.kept = rest;
+            connection.kept = input;
         }
         self.do_requests();
         self.read_later(key);
@@ -92,6 +93,9 @@ impl World {
     }
 
     pub(super) fn release_held_back(&mut self) {
+        if !std::mem::take(&mut self.holds_back) {
+            return;
+        }
         let keys: Vec<u64> = self
             .connections
             .iter()
@@ -342,9 +346,9 @@ impl World {
         };
         let mut input = std::mem::take(&mut connection.kept);
         let consumed = self.pass_to_core(id, &input);
-        let rest = input.split_off(consumed);
+        input.drain(..consumed);
         if let Some(connection) = self.connections.get_mut(&key) {
-            connection.kept = rest;
+            connection.kept = input;
         }
         self.read_later(key);
     }

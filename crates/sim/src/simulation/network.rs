@@ -73,7 +73,9 @@ impl World {
         };
         connection.from_pooler = false;
         let count = count.min(connection.pending.len());
-        let bytes: Vec<u8> = connection.pending.drain(..count).collect();
+        let mut bytes = std::mem::take(&mut self.drained);
+        bytes.clear();
+        move_front(&mut connection.pending, count, &mut bytes);
         let (peer, ended) = (connection.peer, connection.closing && connection.pending.is_empty());
         if !connection.pending.is_empty() {
             connection.from_pooler = true;
@@ -96,6 +98,7 @@ impl World {
             self.connections.remove(&key);
             self.peer_sees_end(peer, key);
         }
+        self.drained = bytes;
         self.release_held_back();
     }
 
@@ -131,23 +134,20 @@ impl World {
     /// Sends a server's output.
     pub(super) fn pump_server(&mut self, process_id: u32) {
         let key = self.by_process.get(&process_id).copied();
-        let ran = self.postgres.with(process_id, |session, _| session.take_ran());
-        for ran in ran.unwrap_or_default() {
-            self.check_settings(ran);
-        }
-        let synced = self.postgres.with(process_id, |session, _| session.take_synced());
-        for token in synced.unwrap_or_default() {
-            self.check_completed(&token);
-        }
-        if let Some(Some(wrong)) = self.postgres.with(process_id, |session, _| session.take_foreign()) {
-            self.fail(wrong);
-        }
-        let Some(session) = self.postgres.with(process_id, |session, _| {
-            (session.take_sent(), session.is_closed(), session.busy_until())
-        }) else {
+        let Some(session) = self.postgres.session_mut(process_id) else {
             return;
         };
-        let (mut sent, is_closed, busy_until) = session;
+        let (mut sent, is_closed, busy_until) = (session.take_sent(), session.is_closed(), session.busy_until());
+        let (ran, synced, foreign) = (session.take_ran(), session.take_synced(), session.take_foreign());
+        for ran in ran {
+            self.check_settings(ran);
+        }
+        for token in synced {
+            self.check_completed(&token);
+        }
+        if let Some(wrong) = foreign {
+            self.fail(wrong);
+        }
         for behind in self.postgres.behind(process_id) {
             let at = self.now_us + self.random.between(1, self.latency_us_max());
             self.schedule(at, Event::ServerWakes(behind));
@@ -292,6 +292,15 @@ const LOCKED_FOR_US: u64 = 10_000_000;
 
 /// The model's error for statements that it does not know.
 const UNMODELLED: &[u8] = b"the model does not know";
+
+/// Moves so many bytes from the front of a queue to the end of `to`, as slices and not one by one.
+pub(super) fn move_front(queue: &mut VecDeque<u8>, count: usize, to: &mut Vec<u8>) {
+    let (first, second) = queue.as_slices();
+    let of_first = count.min(first.len());
+    to.extend_from_slice(&first[..of_first]);
+    to.extend_from_slice(&second[..count - of_first]);
+    queue.drain(..count);
+}
 
 /// The place of a ReadyForQuery that does not say idle.
 fn false_idle_at(bytes: &[u8]) -> Option<usize> {

@@ -76,6 +76,11 @@ impl Postgres {
         self.sessions.get(&process_id)
     }
 
+    /// A session, for what does not concern its database.
+    pub fn session_mut(&mut self, process_id: u32) -> Option<&mut Session> {
+        self.sessions.get_mut(&process_id)
+    }
+
     /// Idle sessions of the same database that have not delivered all notifications.
     pub fn behind(&self, process_id: u32) -> Vec<u32> {
         let Some(database) = self.sessions.get(&process_id).map(|s| s.owner().0) else {

@@ -9,9 +9,10 @@ use super::takeover::Successors;
 use super::topology::Topology;
 use super::trace::Trace;
 use crate::random::Random;
+use foldhash::HashMap;
 use pgweir_core::{CancelEnd, ClientId, ConnectionId, Pooler, ServerId, Time};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// After the faults have stopped, every client must be served within this time, microseconds.
 const SERVED_WITHIN_US: u64 = 300_000_000;
@@ -66,7 +67,7 @@ pub struct Outcome {
     pub ended_at_us: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub(super) enum Event {
     /// The driver has passed on all that has come.
     TurnEnds,
@@ -97,6 +98,34 @@ pub(super) enum Event {
     Fault(Fault),
 }
 
+/// An event and its time. The earliest is the greatest; of two at the same time, the one scheduled first.
+#[derive(Debug)]
+pub(super) struct Scheduled {
+    at_us: u64,
+    number: u64,
+    event: Event,
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at_us, other.number).cmp(&(self.at_us, self.number))
+    }
+}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Scheduled {}
+
 pub(super) type CancelKeyBytes = (u32, Vec<u8>);
 
 /// The longest time for which the driver goes on reading before it says that it has read all.
@@ -107,7 +136,7 @@ pub struct World {
     pub(super) topology: Topology,
     pub(super) random: Random,
     pub(super) now_us: u64,
-    pub(super) events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    pub(super) events: BinaryHeap<Scheduled>,
     pub(super) event_number: u64,
     pub(super) pooler: Pooler,
     pub(super) postgres: Postgres,
@@ -126,6 +155,10 @@ pub struct World {
     pub(super) has_grown: bool,
     pub(super) next_connection: u64,
     pub(super) next_session: u64,
+    /// Room for the bytes that leave the pooler's host.
+    pub(super) drained: Vec<u8>,
+    /// A connection may be held back.
+    pub(super) holds_back: bool,
     pub(super) connecting: BTreeSet<ServerId>,
     /// Cancels on their way to servers, and the clients that they are for.
     pub(super) cancels: BTreeMap<ServerId, Vec<Option<ClientId>>>,
@@ -169,7 +202,7 @@ impl World {
                 self.not_served();
                 break;
             }
-            let event_at = self.events.peek().map(|Reverse((at, _, _))| *at);
+            let event_at = self.events.peek().map(|scheduled| scheduled.at_us);
             let timer_at = self.pooler.poll_timeout().map(|t| t.0);
             let Some(next) = [event_at, timer_at].into_iter().flatten().min() else {
                 break;
@@ -205,7 +238,7 @@ impl World {
     fn step(&mut self, event_at: Option<u64>, next: u64) {
         self.now_us = self.now_us.max(next);
         if event_at.is_some_and(|at| at <= next) {
-            if let Some(Reverse((_, _, event))) = self.events.pop() {
+            if let Some(Scheduled { event, .. }) = self.events.pop() {
                 // A client that keeps a server without a pin does so until its next action.
                 if matches!(event, Event::ClientActs(_)) || self.steps.is_multiple_of(PINS_CHECKED_EVERY) {
                     self.check_pins();
@@ -241,8 +274,11 @@ impl World {
 
     pub(super) fn schedule(&mut self, at_us: u64, event: Event) {
         self.event_number += 1;
-        self.events
-            .push(Reverse((at_us.max(self.now_us), self.event_number, event)));
+        self.events.push(Scheduled {
+            at_us: at_us.max(self.now_us),
+            number: self.event_number,
+            event,
+        });
     }
 
     /// After the faults have stopped the network is fast and reliable.
