@@ -4,13 +4,16 @@ use crate::{Damaged, Freeze, Reader, Writer, layout, mix};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash};
 
-/// The most elements for which room is made before they are read.
-const ROOM_MAX: usize = 1024;
-
 /// Writes the number of elements, and the elements.
-pub(crate) fn freeze_all<'a, T: Freeze + 'a>(elements: impl ExactSizeIterator<Item = &'a T>, out: &mut Writer) {
+fn freeze_all<'a, T: Freeze + 'a>(elements: impl ExactSizeIterator<Item = &'a T>, out: &mut Writer) {
     out.number(elements.len() as u64);
     elements.for_each(|element| element.freeze(out));
+}
+
+/// The same, of elements that lie side by side.
+pub(crate) fn freeze_slice<T: Freeze>(elements: &[T], out: &mut Writer) {
+    out.number(elements.len() as u64);
+    T::freeze_slice(elements, out);
 }
 
 /// Reads as many elements as were written. Each takes at least one byte.
@@ -30,19 +33,12 @@ impl<T: Freeze> Freeze for Vec<T> {
     const LAYOUT: u64 = mix(layout("Vec"), T::LAYOUT);
 
     fn freeze(&self, out: &mut Writer) {
-        freeze_all(self.iter(), out);
+        freeze_slice(self, out);
     }
 
     fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let count = from.count()?;
-        if count > from.remaining() {
-            return Err(Damaged);
-        }
-        let mut all = Vec::with_capacity(count.min(ROOM_MAX));
-        for _ in 0..count {
-            all.push(T::thaw(from)?);
-        }
-        Ok(all)
+        T::thaw_vec(from, count)
     }
 }
 
@@ -50,7 +46,7 @@ impl<T: Freeze> Freeze for Box<[T]> {
     const LAYOUT: u64 = mix(layout("Box[]"), T::LAYOUT);
 
     fn freeze(&self, out: &mut Writer) {
-        freeze_all(self.iter(), out);
+        freeze_slice(self, out);
     }
 
     fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {

@@ -37,7 +37,27 @@ pub trait Freeze: Sized {
 
     /// Reads a value that [`Freeze::freeze`] has written.
     fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged>;
+
+    /// Writes values one after the other. Bytes are written at once.
+    fn freeze_slice(values: &[Self], out: &mut Writer) {
+        values.iter().for_each(|value| value.freeze(out));
+    }
+
+    /// Reads as many values as [`Freeze::freeze_slice`] has written. Each takes at least one byte.
+    fn thaw_vec(from: &mut Reader<'_>, count: usize) -> Result<Vec<Self>, Damaged> {
+        if count > from.remaining() {
+            return Err(Damaged);
+        }
+        let mut all = Vec::with_capacity(count.min(ROOM_MAX));
+        for _ in 0..count {
+            all.push(Self::thaw(from)?);
+        }
+        Ok(all)
+    }
 }
+
+/// The most elements for which room is made before they are read.
+const ROOM_MAX: usize = 1024;
 
 /// The prime number of FNV-1a with 64 bits.
 const PRIME: u64 = 0x100_0000_01b3;

@@ -35,7 +35,28 @@ macro_rules! signed {
     )*};
 }
 
-signed!(u8, i16, i32, i64, u128, f64);
+signed!(i16, i32, i64, u128, f64);
+
+impl Freeze for u8 {
+    const LAYOUT: u64 = layout("u8");
+
+    fn freeze(&self, out: &mut Writer) {
+        out.raw(&[*self]);
+    }
+
+    fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let [byte] = from.array()?;
+        Ok(byte)
+    }
+
+    fn freeze_slice(values: &[Self], out: &mut Writer) {
+        out.raw(values);
+    }
+
+    fn thaw_vec(from: &mut Reader<'_>, count: usize) -> Result<Vec<Self>, Damaged> {
+        from.raw(count).map(<[u8]>::to_vec)
+    }
+}
 
 macro_rules! tuples {
     ($($name:ident)+) => {

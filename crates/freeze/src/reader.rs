@@ -67,6 +67,11 @@ impl<'b> Reader<'b> {
     /// Bytes that [`crate::Writer::bytes`] has written.
     pub fn bytes(&mut self) -> Result<&'b [u8], Damaged> {
         let count = self.count()?;
+        self.raw(count)
+    }
+
+    /// Bytes whose number is known only now.
+    pub(crate) fn raw(&mut self, count: usize) -> Result<&'b [u8], Damaged> {
         let (bytes, rest) = self.bytes.split_at_checked(count).ok_or(Damaged)?;
         self.bytes = rest;
         Ok(bytes)

@@ -27,9 +27,7 @@ impl<T: Freeze + 'static> Freeze for Arc<[T]> {
     const LAYOUT: u64 = mix(layout("Arc[]"), T::LAYOUT);
 
     fn freeze(&self, out: &mut Writer) {
-        freeze_shared(self, out, |elements, out| {
-            crate::collections::freeze_all(elements.iter(), out)
-        });
+        freeze_shared(self, out, crate::collections::freeze_slice);
     }
 
     fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {

@@ -76,6 +76,17 @@ fn what_was_shared_is_shared_and_what_was_equal_but_apart_stays_apart() {
 }
 
 #[test]
+fn bytes_are_written_at_once_as_they_would_be_one_by_one() {
+    let bytes: Vec<u8> = (0..=255).cycle().take(3000).collect();
+    let one_by_one = to_bytes(&VecDeque::from(bytes.clone()));
+    assert_eq!(to_bytes(&bytes), one_by_one);
+    assert_eq!(to_bytes(&Box::<[u8]>::from(&*bytes)), one_by_one);
+    assert_eq!(from_bytes(&one_by_one), Ok(bytes));
+    // A count that is larger than what follows.
+    assert_eq!(from_bytes::<Vec<u8>>(&one_by_one[..one_by_one.len() - 1]), Err(Damaged));
+}
+
+#[test]
 fn no_byte_makes_thawing_panic() {
     let good = to_bytes(&everything());
     for at in 0..good.len() {
