@@ -30,8 +30,9 @@ impl Pooler {
                 .map_err(|wrong| format!("{id}: {wrong}"))?;
         }
         for (id, pool) in pool::live(&self.pools) {
-            let name = format!("{}/{}", pool.key.database, pool.key.user);
-            self.check_pool(id).map_err(|wrong| format!("pool {name}: {wrong}"))?;
+            let (database, user) = (&pool.key.database, &pool.key.user);
+            self.check_pool(id)
+                .map_err(|wrong| format!("pool {database}/{user}: {wrong}"))?;
         }
         self.check_sizings()?;
         self.check_counts()

@@ -36,6 +36,12 @@ enum Event {
     Answers(ServerId),
 }
 
+/// How long a statement says that its answer takes.
+fn asked_us(body: &[u8]) -> Option<u64> {
+    let us = std::str::from_utf8(body.strip_prefix(b"select ")?).ok()?;
+    us.trim_end_matches('\0').parse().ok()
+}
+
 pub(super) struct Driver {
     pooler: Pooler,
     pub(super) now_us: u64,
@@ -226,10 +232,7 @@ impl Driver {
         let mut answer = Vec::new();
         for message in split_messages(bytes) {
             let mut w = Writer::new(&mut answer);
-            let text = String::from_utf8_lossy(message.get(HEADER_BYTES..).unwrap_or_default());
-            let us = text
-                .strip_prefix("select ")
-                .and_then(|us| us.trim_end_matches('\0').parse().ok());
+            let us = message.get(HEADER_BYTES..).and_then(asked_us);
             match (message[0], us) {
                 (b'Q', Some(us)) => self.schedule(us, Event::Answers(server)),
                 (b'Q', None) => {

@@ -113,14 +113,15 @@ impl Crowd {
         let (longest_us, slack_us) = (plan.longest_us(), plan.slack_us());
         // The client may have used this much more than its share when it came.
         let debt_us = longest_us / own.weight_in(plan);
+        let in_order = plan.fair_by == "off";
         for (other, they) in plan.clients.iter().enumerate() {
             let (now, before) = (self.served[other], before[other]);
             let (times, us) = (now.0 - before.0, now.1 - before.1);
             let bound_us = (debt_us + longest_us) * they.weight_in(plan) + slack_us;
-            let starves = match plan.fair_by {
-                "off" => times > 1,
+            let starves = match in_order {
+                true => times > 1,
                 // A client that pauses, or that was refused and asks again, may go ahead.
-                _ => plan.is_one_group(own, they) && they.pause_us == 0 && plan.target_us == 0 && us > bound_us,
+                false => us > bound_us && plan.is_one_group(own, they) && they.pause_us == 0 && plan.target_us == 0,
             };
             if starves {
                 return Err(format!(
