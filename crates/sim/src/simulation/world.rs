@@ -198,7 +198,7 @@ impl World {
                 let locked_us = LOCKS_AT_REST * self.topology.lock_us_max;
                 rest_until = Some(self.now_us.max(self.topology.calm_at_us) + rest_us + locked_us);
             }
-            if self.now_us > self.topology.calm_at_us + SERVED_WITHIN_US {
+            if rest_until.is_none() && self.now_us > self.topology.calm_at_us + SERVED_WITHIN_US {
                 self.not_served();
                 break;
             }
