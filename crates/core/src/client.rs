@@ -136,6 +136,9 @@ impl Client {
             FrontendTag::Query | FrontendTag::FunctionCall => self.dropping == Dropping::Request,
             _ => false,
         };
+        if self.dropping == Dropping::Request && drops_unnamed(message) {
+            self.statements.unnamed = None;
+        }
         self.dropping = if ends { Dropping::Nothing } else { Dropping::ToSync };
         (self.drop_message(message), ends)
     }
@@ -226,5 +229,14 @@ impl Client {
     #[inline]
     pub(crate) fn attends(&self) -> bool {
         self.channels.is_some() || self.session.deferred_begin.is_some()
+    }
+}
+
+/// Whether PostgreSQL has dropped the unnamed statement before it can refuse this message.
+fn drops_unnamed(message: &Message<'_>) -> bool {
+    match message.tag {
+        FrontendTag::Query => true,
+        FrontendTag::Parse => message.body().first() == Some(&0),
+        _ => false,
     }
 }

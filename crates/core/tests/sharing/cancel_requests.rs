@@ -2,6 +2,7 @@
 
 use crate::rig::Rig;
 use pgweir_core::ClientId;
+use pgweir_wire::TransactionStatus::Idle;
 
 #[test]
 fn a_cancel_reaches_the_query_of_its_own_client_and_the_server_waits_for_it() {
@@ -68,4 +69,47 @@ fn a_client_that_waits_can_cancel_its_wait() {
         rig.told(client),
         ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
     );
+}
+
+/// PostgreSQL drops the unnamed statement at the beginning of a Parse and of a Query, before a cancel can hit them.
+#[test]
+fn a_cancelled_wait_drops_the_unnamed_statement_as_a_cancelled_query_does() {
+    for parses in [true, false] {
+        let mut rig = Rig::new("default_pool_size = 1");
+        let (client, key) = rig.client_with_key();
+        let busy = rig.client();
+        rig.says(client, |w| {
+            w.parse(b"", b"select 1", &[0, 0]);
+            w.sync();
+        });
+        let server = rig.server_of(client).unwrap();
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.ready_for_query(Idle);
+        });
+        rig.says(busy, |w| w.query(b"select pg_sleep(9)"));
+        rig.told(client);
+        let begins = |rig: &mut Rig| {
+            rig.says(client, |w| {
+                match parses {
+                    true => w.parse(b"", b"select 2", &[0, 0]),
+                    false => w.describe(b'S', b""),
+                }
+                w.sync();
+            });
+            rig.cancel_request(&key);
+            assert_eq!(rig.told(client).last().unwrap(), "ReadyForQuery I");
+        };
+        begins(&mut rig);
+        rig.says(client, |w| {
+            w.bind_text(b"", &[]);
+            w.execute();
+            w.sync();
+        });
+        rig.told(server);
+        rig.completes(server, "SELECT 1");
+        let told = rig.told(server);
+        let is_there = told.first().is_some_and(|line| line.ends_with("select 1"));
+        assert_eq!(is_there, !parses, "otherwise the server refuses the Bind: {told:?}");
+    }
 }

@@ -231,16 +231,22 @@ impl Oracle {
 
     /// The first segment is not run further: its answer is the error that has come, and ReadyForQuery.
     fn drop_front_segment(&mut self) {
+        let mut instead = Vec::new();
+        let mut w = pgweir_wire::Writer::new(&mut instead);
         if let Some(segment) = self.segments.iter_mut().find(|s| !s.answered) {
+            if matches!(segment.unfed[..], [b'Q', ..] | [b'P', _, _, _, _, 0, ..]) {
+                // PostgreSQL drops the unnamed statement before the first point at which a cancel can interrupt.
+                w.close(b'S', b"");
+            }
             segment.unfed.clear();
             segment.dropped = true;
         }
         if self.session.status() == TransactionStatus::InTransaction {
             // A cancel in a transaction fails it.
-            let mut failing = Vec::new();
-            pgweir_wire::Writer::new(&mut failing).query(b"this is no statement");
-            self.run_through(&failing);
+            w.execute_portal(b"there is no such portal");
         }
+        w.sync();
+        self.run_through(&instead);
         let mut ready = Vec::new();
         pgweir_wire::Writer::new(&mut ready).ready_for_query(self.session.status());
         self.expected.push_back(ready);
