@@ -8,7 +8,7 @@ use crate::built_in::{Known, is_word_byte, last_word, look_up};
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names;
-use memchr::{memchr_iter, memmem, memrchr};
+use memchr::{memchr, memchr_iter, memmem, memrchr};
 
 /// The effects of unread code. No server can tell afterwards which seed and which custom settings it has made.
 pub const UNREAD: Effects = Effects::CODE
@@ -56,17 +56,22 @@ const QUERIES: [&str; 8] = [
 /// Whether the word before each parenthesis of this text is surely harmless. This is a quick look backwards from each
 /// parenthesis. The text contains no `U&"`. `false` proves nothing.
 pub(crate) fn surely_harmless(text: &[u8]) -> bool {
+    let mut firsts = Firsts {
+        text,
+        dollar: None,
+        dashes: None,
+    };
     memchr_iter(b'(', text).all(|at| {
         let (before, mut lines) = without_space(&text[..at]);
         let harmless = match before.last() {
-            Some(b'"') => behind_into(before),
+            Some(b'"') => firsts.are_without_dollar(before.len()) && behind_into(before),
             // The end of a comment, or white space that only some versions know.
             Some(b'/' | 0x0b) => false,
             Some(b) if is_word_byte(*b) => {
                 let (rest, _, known) = last_word(before);
                 match rest.last() {
                     _ if known.is_doubtful() => false,
-                    _ if known.is_foreign() => behind_into(before),
+                    _ if known.is_foreign() => firsts.are_without_dollar(before.len()) && behind_into(before),
                     Some(b'.' | b'/' | 0x0b) => false,
                     Some(b' ' | b'\n' | b'\t' | b'\r' | 0x0c) => {
                         let (rest, more_lines) = without_space(rest);
@@ -79,16 +84,34 @@ pub(crate) fn surely_harmless(text: &[u8]) -> bool {
             _ => true,
         };
         // After a line break, the word may be the end of a comment.
-        harmless && (!lines || memmem::find(&text[..at], b"--").is_none())
+        harmless && (!lines || firsts.are_without_dashes(at))
     })
+}
+
+/// The first places of what makes a quick look backwards doubtful. Each is searched for at most once: a text may have as
+/// many parentheses as bytes.
+struct Firsts<'a> {
+    text: &'a [u8],
+    dollar: Option<usize>,
+    dashes: Option<usize>,
+}
+
+impl Firsts<'_> {
+    /// Whether this many bytes of the text contain no dollar sign. It may end a string that contains an INTO.
+    fn are_without_dollar(&mut self, bytes: usize) -> bool {
+        let search = || memchr(b'$', self.text).unwrap_or(self.text.len());
+        *self.dollar.get_or_insert_with(search) >= bytes
+    }
+
+    /// Whether this many bytes of the text contain no `--`.
+    fn are_without_dashes(&mut self, bytes: usize) -> bool {
+        let search = || memmem::find(self.text, b"--").unwrap_or(self.text.len());
+        *self.dashes.get_or_insert_with(search) + 2 > bytes
+    }
 }
 
 /// Whether the name that ends here follows INTO.
 fn behind_into(mut before: &[u8]) -> bool {
-    // A dollar sign may end a string that contains this INTO.
-    if before.contains(&b'$') {
-        return false;
-    }
     loop {
         let rest = if let Some(quoted) = before.strip_suffix(b"\"") {
             match memrchr(b'"', quoted) {
