@@ -2,6 +2,7 @@
 //!
 //! The settings are those of production.
 
+#[path = "conversations/rig/mod.rs"]
 mod rig;
 
 use pgweir_core::{ClientId, ServerId};

@@ -1,0 +1,6 @@
+//! The catalog: when it is read, and how it changes the treatment of statements that mention a name from it.
+
+mod failed_readings;
+mod mentioning;
+mod reading_again;
+mod readings;

@@ -1,0 +1,7 @@
+//! The admin console as drivers and exporters use it.
+
+mod access;
+mod columns;
+mod protocol;
+mod rows;
+mod tables;

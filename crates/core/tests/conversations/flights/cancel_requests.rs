@@ -1,0 +1,123 @@
+//! Cancel requests of clients whose statements stand in front of others, or behind them.
+
+use super::crowd::{SHARED, cancelled, first_ends, login};
+use crate::rig::Rig;
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::Idle;
+
+/// The crowd's first two; the first one wants to be cancelled, and the server has been told.
+fn first_of_two_cancelled(rig: &mut Rig) -> (ServerId, ClientId, ClientId) {
+    let first = rig.client();
+    rig.query(first, "select 'first'");
+    let server = rig.server_of(first).unwrap();
+    let (a, b) = (login(rig), login(rig));
+    let key = rig.key_told(a);
+    rig.told(a);
+    rig.told(b);
+    rig.query(a, "select 'a'");
+    rig.query(b, "select 'b'");
+    first_ends(rig, server);
+    rig.told(server);
+    rig.cancel_request(&key);
+    assert_eq!(rig.cancels.len(), 1, "the server works on it");
+    (server, a, b)
+}
+
+#[test]
+fn a_cancel_that_comes_late_is_not_told_to_whom_it_hits() {
+    let mut rig = Rig::new(SHARED);
+    let (server, a, b) = first_of_two_cancelled(&mut rig);
+    rig.completes(server, "SELECT 1");
+    assert_eq!(
+        rig.told(a),
+        ["CommandComplete SELECT 1", "ReadyForQuery I"],
+        "it came too late"
+    );
+    rig.says(server, cancelled);
+    assert!(rig.told(b).is_empty(), "it had not asked for that");
+    rig.cancel_arrives(server);
+    assert_eq!(rig.told(server), ["Query select 'b'"], "it runs once more");
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(b), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+}
+
+#[test]
+fn what_a_cancel_may_hit_is_told_when_it_is_known() {
+    let mut rig = Rig::new(SHARED);
+    let (server, a, b) = first_of_two_cancelled(&mut rig);
+    rig.says(server, cancelled);
+    assert_eq!(rig.told(a).len(), 2, "as it was meant");
+    rig.says(server, |w| w.command_complete("SELECT 2"));
+    assert!(rig.told(b).is_empty(), "an error may follow");
+    rig.says(server, |w| w.ready_for_query(Idle));
+    assert_eq!(rig.told(b), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+}
+
+#[test]
+fn nobody_is_sent_behind_a_cancel() {
+    let mut rig = Rig::new(SHARED);
+    let (server, ..) = first_of_two_cancelled(&mut rig);
+    let late = rig.client();
+    rig.query(late, "select 'late'");
+    assert!(rig.told(server).is_empty());
+    rig.says(server, cancelled);
+    rig.completes(server, "SELECT 2");
+    assert!(rig.told(server).is_empty(), "the signal may still come");
+    rig.cancel_arrives(server);
+    assert_eq!(rig.told(server), ["Query select 'late'"]);
+}
+
+#[test]
+fn a_cancel_of_who_stands_behind_others_is_answered_at_once() {
+    let mut rig = Rig::new(SHARED);
+    let first = rig.client();
+    rig.query(first, "select 'first'");
+    let server = rig.server_of(first).unwrap();
+    let (a, b) = (login(&mut rig), login(&mut rig));
+    let key = rig.key_told(b);
+    rig.told(a);
+    rig.told(b);
+    rig.query(a, "select 'a'");
+    rig.query(b, "select 'b'");
+    first_ends(&mut rig, server);
+    rig.cancel_request(&key);
+    assert!(rig.cancels.is_empty(), "the server works for another");
+    assert_eq!(
+        rig.told(b),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+    rig.told(server);
+    rig.query(b, "select 'more'");
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.told(a), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
+    // What it has been told of is answered to nobody.
+    rig.completes(server, "SELECT 2");
+    assert!(rig.told(b).is_empty());
+    assert_eq!(rig.told(server), ["Query select 'more'"]);
+    rig.completes(server, "SELECT 3");
+    assert_eq!(rig.told(b), ["CommandComplete SELECT 3", "ReadyForQuery I"]);
+}
+
+#[test]
+fn a_cancel_that_hits_its_own_client_late_is_told() {
+    let mut rig = Rig::new(SHARED);
+    let first = rig.client();
+    rig.query(first, "select 'first'");
+    let server = rig.server_of(first).unwrap();
+    let (a, b) = (login(&mut rig), login(&mut rig));
+    let (key_of_a, key_of_b) = (rig.key_told(a), rig.key_told(b));
+    rig.told(a);
+    rig.told(b);
+    rig.query(a, "select 'a'");
+    rig.query(b, "select 'b'");
+    first_ends(&mut rig, server);
+    rig.cancel_request(&key_of_a);
+    rig.completes(server, "SELECT 1");
+    // The signal for the other is still on its way, and this one cancels, too.
+    rig.cancel_request(&key_of_b);
+    rig.says(server, cancelled);
+    assert_eq!(
+        rig.told(b),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+}

@@ -1,0 +1,8 @@
+//! Several clients' short transactions on one server at a time: conversations in virtual time.
+
+mod cancel_requests;
+mod code;
+mod crowd;
+mod leaving;
+mod own_answers;
+mod who_flies;

@@ -1,0 +1,54 @@
+//! UNLISTEN counts when its transaction commits.
+
+use super::servers::Servers;
+use pgweir_wire::TransactionStatus::{Idle, InTransaction};
+
+#[test]
+fn unlisten_behind_a_savepoint_that_is_rolled_back_does_not_count() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    for (text, tag, status) in [
+        ("select 1", "SELECT 1", InTransaction),
+        ("unlisten a", "UNLISTEN", InTransaction),
+        ("rollback to s", "ROLLBACK", InTransaction),
+        ("commit", "COMMIT", Idle),
+    ] {
+        s.rig.says(client, |w| w.query(text.as_bytes()));
+        s.rig.hears(server);
+        s.rig.says(server, |w| {
+            w.command_complete(tag);
+            w.ready_for_query(status);
+        });
+    }
+    s.heard(client);
+    s.answer(server);
+    s.notifies(listener, "a", "1");
+    assert_eq!(s.heard(client), ["1"]);
+}
+
+#[test]
+fn unlisten_inside_a_transaction_counts_when_that_commits() {
+    for (text, hears) in [
+        ("unlisten a", false),
+        ("select 1; unlisten *; select 2", false),
+        ("unlisten b; select 1", true),
+        ("select 'unlisten a'", true),
+    ] {
+        let mut s = Servers::new();
+        let (client, server, listener) = s.moved();
+        for (text, status) in [("select 1", InTransaction), (text, InTransaction), ("commit", Idle)] {
+            s.rig.says(client, |w| w.query(text.as_bytes()));
+            s.rig.hears(server);
+            s.rig.says(server, |w| {
+                w.command_complete(if text == "commit" { "COMMIT" } else { "DONE" });
+                w.ready_for_query(status);
+            });
+        }
+        s.answer(server);
+        s.heard(client);
+        s.notifies(listener, "a", "1");
+        assert_eq!(s.heard(client) == ["1"], hears, "{text}");
+        s.answer(listener);
+        assert_eq!(s.channels[&listener].contains("a"), hears, "{text}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Statements are prepared again with the parameter types that their client got.
+
+use crate::rig::{NO_TYPES, Rig};
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::Idle;
+
+const TEXT: &[u8] = b"insert into t values ($1)";
+const INT4: &[u8] = &[0, 1, 0, 0, 0, 23];
+const FLOAT8: &[u8] = &[0, 1, 0, 0, 2, 0xbd];
+
+/// A client prepares, and the server reports these types if it is asked.
+fn prepares(rig: &mut Rig, client: ClientId, types: &[u8], describes: bool) -> Vec<String> {
+    rig.says(client, |w| {
+        w.parse(b"s", TEXT, NO_TYPES);
+        if describes {
+            w.describe(b'S', b"s");
+        }
+        w.sync();
+    });
+    rig.servers_log_in();
+    let server = rig.server_of(client).expect("a server");
+    let told = rig.told(server);
+    rig.says(server, |w| {
+        if told[0].starts_with("Close") {
+            w.empty(b'3');
+        }
+        w.empty(b'1');
+        w.message(b't', |to| to.extend_from_slice(types));
+        w.empty(b'n');
+        w.ready_for_query(Idle);
+    });
+    told
+}
+
+/// The server on which a client binds, and the messages that it gets.
+fn binds(rig: &mut Rig, client: ClientId) -> (ServerId, Vec<(u8, Vec<u8>)>) {
+    rig.says(client, |w| {
+        w.bind_text(b"s", &[Some(b"1")]);
+        w.execute();
+        w.sync();
+    });
+    rig.servers_log_in();
+    let server = rig.server_of(client).expect("a server");
+    (server, rig.hears(server))
+}
+
+fn does_it(rig: &mut Rig, server: ServerId, told: &[(u8, Vec<u8>)]) {
+    rig.says(server, |w| {
+        for (tag, _) in told {
+            match tag {
+                b'C' => w.empty(b'3'),
+                b'P' => w.empty(b'1'),
+                b'B' => w.empty(b'2'),
+                b'E' => w.command_complete("INSERT 0 1"),
+                b'S' => w.ready_for_query(Idle),
+                other => panic!("{}", char::from(*other)),
+            }
+        }
+    });
+}
+
+fn parsed_types(told: &[(u8, Vec<u8>)]) -> Option<&[u8]> {
+    let (_, body) = told.iter().find(|(tag, _)| *tag == b'P')?;
+    let at = body.windows(TEXT.len()).position(|w| w == TEXT)? + TEXT.len() + 1;
+    Some(&body[at..])
+}
+
+/// Guards against binary values that are read as another type, because the column's type has changed between two
+/// Parses of one statement.
+#[test]
+fn a_statement_is_prepared_again_with_the_types_that_its_client_was_told() {
+    for describes in [true, false] {
+        let mut rig = Rig::new("default_pool_size = 2");
+        let (a, b) = (rig.client(), rig.client());
+        let told = prepares(&mut rig, a, INT4, describes);
+        assert_eq!(
+            told,
+            [
+                "Parse pgweir_10 insert into t values ($1)",
+                "Describe Spgweir_10",
+                "Sync"
+            ]
+        );
+        let heard = rig.told(a);
+        let own: &[&str] = if describes { &["t?", "NoData"] } else { &[] };
+        assert_eq!(heard[1..heard.len() - 1], *own, "only who asks is told");
+        // The first server is busy.
+        rig.says(b, |w| w.query(b"select pg_sleep(60)"));
+        let (_, told) = binds(&mut rig, a);
+        assert_eq!(parsed_types(&told), Some(INT4));
+    }
+}
+
+/// Guards against one client's types for another client: both have prepared the same text, one of them after ALTER
+/// TABLE.
+#[test]
+fn clients_that_were_told_other_types_share_no_statement() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let (a, b) = (rig.client(), rig.client());
+    prepares(&mut rig, a, INT4, false);
+    let told = prepares(&mut rig, b, FLOAT8, false);
+    assert_eq!(
+        told[0], "Close Spgweir_10",
+        "a Parse whose types are inferred is asked of the server"
+    );
+    for (client, types) in [(a, Some(INT4)), (b, None), (a, None), (b, None)] {
+        let (server, told) = binds(&mut rig, client);
+        assert_eq!(parsed_types(&told), types, "once");
+        does_it(&mut rig, server, &told);
+    }
+}
+
+/// Guards against types that are lost: they are told when the client has already closed the statement, and the server
+/// ignores that Close, because the segment has failed before.
+#[test]
+fn types_that_are_told_behind_a_close_in_a_failed_segment_count() {
+    // Closed, closed and prepared again, or not closed.
+    for (closes, again) in [(true, false), (true, true), (false, false)] {
+        let mut rig = Rig::new("default_pool_size = 2");
+        let (a, b) = (rig.client(), rig.client());
+        rig.says(a, |w| {
+            w.parse(b"s", TEXT, NO_TYPES);
+            w.describe(b'P', b"missing");
+            if closes {
+                w.close(b'S', b"s");
+            }
+            if again {
+                w.parse(b"s", TEXT, NO_TYPES);
+            }
+            w.sync();
+        });
+        let server = rig.server_of(a).expect("a server");
+        rig.told(server);
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.message(b't', |to| to.extend_from_slice(INT4));
+            w.empty(b'n');
+            w.error(&crate::rig::error("34000", "portal \"missing\" does not exist"));
+            w.ready_for_query(Idle);
+        });
+        rig.says(b, |w| w.query(b"select pg_sleep(60)"));
+        let (_, told) = binds(&mut rig, a);
+        assert_eq!(parsed_types(&told), Some(INT4), "{closes} {again}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Statements and the settings under which they were parsed.
+
+use super::one_statement::{SELECT, binds, prepared_elsewhere, prepares};
+use crate::rig;
+use crate::rig::{NO_TYPES, NOTHING, Rig};
+use pgweir_wire::TransactionStatus::Idle;
+
+#[test]
+fn statements_parsed_under_other_settings_are_others() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    prepares(&mut rig, a, b"s", b"select '01/02/2003'::date");
+    rig.says(b, |w| w.query(b"set datestyle = 'ISO, DMY'"));
+    let server = rig.server_of(b).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("SET");
+        w.parameter_status(b"DateStyle", b"ISO, DMY");
+        w.ready_for_query(Idle);
+    });
+    rig.answers_all_about(server, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
+    rig.says(b, |w| {
+        w.parse(b"s", b"select '01/02/2003'::date", NO_TYPES);
+        w.sync();
+    });
+    assert_eq!(
+        rig.told(server)[0],
+        "Parse pgweir_11 select '01/02/2003'::date",
+        "recording E12"
+    );
+}
+
+#[test]
+fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
+    let (mut rig, a, _, first) = prepared_elsewhere("default_pool_size = 2");
+    rig.says(a, |w| w.query(b"set datestyle = 'ISO, DMY'"));
+    let second = rig.servers_log_in()[0];
+    assert_ne!(first, second);
+    rig.told(second);
+    rig.says(second, |w| {
+        w.command_complete("SET");
+        w.parameter_status(b"DateStyle", b"ISO, DMY");
+        w.ready_for_query(Idle);
+    });
+    rig.answers_all_about(second, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
+    binds(&mut rig, a, b"s");
+    let asked = rig.told(second);
+    let parse = asked.iter().position(|l| l == "Parse pgweir_11 select 1").unwrap();
+    let in_internal_portal = |statement: &str| {
+        let bind = format!("Bind pgweir_portal {statement}");
+        [bind, "Execute".into(), "Close Ppgweir_portal".into()]
+    };
+    assert_eq!(asked[parse - 3..parse], in_internal_portal("pgweir_e"), "recording E12");
+    assert_eq!(asked[parse + 1..parse + 4], in_internal_portal("pgweir_f"));
+    assert_eq!(asked[parse + 4..parse + 6], ["Sync", "Bind  pgweir_11"]);
+}
+
+/// Guards against constants with another meaning: DDL makes PostgreSQL read them again under the settings of one
+/// client, and other clients share the result.
+#[test]
+fn a_statement_that_is_used_under_other_settings_is_shared_no_longer() {
+    let settings = [
+        ("DateStyle", "ISO, DMY", "Bind  pgweir_11"),
+        ("application_name", "x", "Bind  pgweir_10"),
+    ];
+    for (name, value, bound) in settings {
+        let mut rig = Rig::new("");
+        let (a, b) = (rig.client(), rig.client());
+        prepares(&mut rig, a, b"s", SELECT);
+        prepares(&mut rig, b, b"s", SELECT);
+        rig.says(a, |w| w.query(format!("set {name} = '{value}'").as_bytes()));
+        let server = rig.server_of(a).unwrap();
+        rig.told(server);
+        rig.says(server, |w| {
+            w.command_complete("SET");
+            w.parameter_status(name.as_bytes(), value.as_bytes());
+            w.ready_for_query(Idle);
+        });
+        binds(&mut rig, a, b"s");
+        let told = rig.told(server);
+        assert!(told.iter().any(|l| l == bound), "{name}: {told:?}");
+    }
+}
+
+/// Settings that the client has set in this segment are reported only at its end: the server itself must keep them.
+#[test]
+fn a_parse_behind_a_set_of_the_same_segment_gives_back_what_was_set() {
+    let (mut rig, a, _, _) = prepared_elsewhere("default_pool_size = 2");
+    rig.says(a, |w| {
+        w.parse(b"", b"set datestyle = 'ISO, DMY'", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.bind_text(b"s", &[Some(b"1")]);
+        w.execute();
+        w.sync();
+    });
+    let second = rig.servers_log_in()[0];
+    let asked = rig.hears(second);
+    let text = |m: &(u8, Vec<u8>)| rig::without_secrets(&String::from_utf8_lossy(&m.1));
+    let parse = asked
+        .iter()
+        .position(|m| m.0 == b'P' && text(m).starts_with("pgweir_10"))
+        .unwrap();
+    let binds = |part: &[(u8, Vec<u8>)], what: &str| {
+        let ours = |m: &&(u8, Vec<u8>)| m.0 == b'B' && text(m).contains(what);
+        part.iter().filter(ours).count()
+    };
+    assert!(binds(&asked[..parse], "pgweir_portal") > 0, "{asked:?}");
+    assert_eq!(
+        binds(&asked[..parse], "pgweir_kept.DateStyle"),
+        1,
+        "it is kept although it was not known to differ"
+    );
+    assert_eq!(
+        binds(&asked[parse..], "pgweir_kept.DateStyle"),
+        1,
+        "and given back behind the Parse"
+    );
+}

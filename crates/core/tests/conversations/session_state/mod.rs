@@ -1,0 +1,12 @@
+//! Probes, pins and RESET: conversations in virtual time, each naming what it guards against.
+
+mod deallocate_and_discard;
+mod function_plans;
+mod pins;
+mod prepared_elsewhere;
+mod probes;
+mod refused;
+mod reset;
+mod restored_settings;
+mod session;
+mod startup_settings;

@@ -1,0 +1,113 @@
+//! Which transactions are followed by a probe, and what happens while one runs.
+
+use super::session::{does, is_discarded, probe_fails, probes};
+use crate::rig::{NOTHING, Rig, TEMPORARY};
+use pgweir_wire::Writer;
+
+#[test]
+fn only_what_may_outlive_its_transaction_is_probed_and_behind_the_clients_ready_for_query() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "select 1");
+    assert_eq!(rig.told(server), Vec::<String>::new());
+    assert_eq!(rig.server_of(client), None, "released at once");
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    assert_eq!(
+        rig.told(client).last().map(String::as_str),
+        Some("ReadyForQuery I"),
+        "the client does not wait for the probe"
+    );
+    assert_eq!(rig.server_of(client), Some(server), "not before it is answered");
+    assert!(probes(&rig.answers_about(server, TEMPORARY)));
+    assert_eq!(rig.server_of(client), Some(server), "pinned");
+    assert_eq!(
+        rig.told(client),
+        Vec::<String>::new(),
+        "nothing of the answer is the client's"
+    );
+}
+
+#[test]
+fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.says(client, |w| w.query(b"select 2"));
+    let told = rig.answers_about(server, TEMPORARY);
+    assert!(probes(&told));
+    assert_eq!(told.last().map(String::as_str), Some("Query select 2"));
+}
+
+/// A message that is dropped begins before a probe is answered and ends afterwards: its end frees the server.
+#[test]
+fn a_client_in_the_midst_of_a_dropped_message_does_not_keep_its_server() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    let mut data = Vec::new();
+    Writer::new(&mut data).message(b'd', |b| b.extend(*b"for a copy that has failed"));
+    rig.comes(client, &data[..12]);
+    assert!(probes(&rig.answers_about(server, NOTHING)));
+    assert_eq!(rig.server_of(client), Some(server), "until the message has ended");
+    rig.comes(client, &data[12..]);
+    assert_eq!(rig.server_of(client), None);
+}
+
+#[test]
+fn a_client_that_leaves_under_a_probe_leaves_nothing_behind() {
+    let mut rig = Rig::one_server("");
+    let (client, next) = (rig.client(), rig.client());
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.says(next, |w| w.query(b"select 1"));
+    rig.client_leaves(client);
+    let told = rig.answers_about(server, TEMPORARY);
+    assert!(probes(&told));
+    assert_eq!(rig.server_of(next), None, "not before it is cleaned");
+    is_discarded(&mut rig, server);
+    assert_eq!(rig.server_of(next), Some(server));
+    assert_eq!(rig.told(server).last().map(String::as_str), Some("Query select 1"));
+}
+
+#[test]
+fn a_probe_that_fails_is_asked_again_and_the_client_hears_nothing() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.told(client);
+    // Guards against an error of the internal Parse before the probe that is taken for the client's.
+    probe_fails(&mut rig, server);
+    assert_eq!(rig.told(client), Vec::<String>::new());
+    rig.answers_about(server, NOTHING);
+    assert_eq!(rig.server_of(client), None);
+    assert!(!rig.closed.contains(&server.into()));
+}
+
+/// Guards against state that is lost, or that other clients notice, because the server could not report it.
+#[test]
+fn a_client_whose_session_cannot_be_told_keeps_its_server_which_nobody_gets_after_it() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    for _ in 0..3 {
+        probe_fails(&mut rig, server);
+    }
+    assert_eq!(rig.server_of(client), Some(server));
+    rig.told(client);
+    rig.says(client, |w| w.query(b"select 1"));
+    assert_eq!(rig.told(server), ["Query select 1"]);
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.server_of(client), Some(server));
+    rig.client_leaves(client);
+    assert!(rig.closed.contains(&server.into()), "what it looks like is not known");
+}
+
+#[test]
+fn a_server_that_dies_under_a_probe_takes_its_client_along() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.told(client);
+    rig.server_dies(server);
+    assert!(rig.closed.contains(&client.into()), "its table is gone");
+    assert!(rig.told(client).iter().any(|line| line.starts_with("Error")));
+}

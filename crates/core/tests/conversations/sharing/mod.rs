@@ -1,0 +1,11 @@
+//! How clients share servers: conversations in virtual time, each naming what it guards against.
+
+mod cancel_requests;
+mod copies;
+mod deferred_begin;
+mod half_messages;
+mod pool_modes;
+mod pool_places;
+mod release;
+mod server_faults;
+mod vanishing_clients;

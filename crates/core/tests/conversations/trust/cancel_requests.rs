@@ -1,0 +1,264 @@
+//! Cancel requests in front of, during and behind the pooler's own requests.
+
+use super::restorations::confirms;
+use crate::rig::{Rig, error};
+use pgweir_core::{CancelEnd, ClientId, ServerId};
+use pgweir_wire::TransactionStatus;
+
+#[test]
+fn a_cancel_during_a_restoration_ends_the_request_and_spares_the_restoration() {
+    let mut rig = Rig::one_server("");
+    let plain = rig.client();
+    let id = rig.client_begins(&[("user", "u"), ("database", "db"), ("TimeZone", "Asia/Tokyo")]);
+    let server = rig.server_of(id).unwrap();
+    confirms(&mut rig, server, &[("TimeZone", "Asia/Tokyo")]);
+    let key = rig.key_told(id);
+    rig.told(id);
+    rig.says(plain, |w| w.query(b"select 1"));
+    confirms(&mut rig, server, &[("TimeZone", "UTC")]);
+    rig.completes(server, "SELECT 1");
+    rig.told(server);
+    rig.says(id, |w| w.query(b"insert into t values (1)"));
+    rig.cancel_request(&key);
+    assert!(rig.cancels.is_empty());
+    assert_eq!(
+        rig.told(id),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+    confirms(&mut rig, server, &[("TimeZone", "Asia/Tokyo")]);
+    assert_eq!(rig.told(server), [""; 0], "the INSERT has not run");
+    rig.says(id, |w| w.query(b"select 2"));
+    assert_eq!(rig.told(server), ["Query select 2"], "the server looks like it already");
+}
+
+/// As in PostgreSQL, a cancel in a transaction fails it, even if no server has begun it.
+#[test]
+fn a_cancel_in_front_of_a_deferred_begin_fails_the_transaction() {
+    let mut rig = Rig::one_server("");
+    let (a, b) = (rig.client(), rig.client_begins(&[("user", "u"), ("database", "db")]));
+    let key = rig.key_told(b);
+    rig.told(b);
+    rig.says(a, |w| w.query(b"select pg_sleep(1)"));
+    let server = rig.server_of(a).unwrap();
+    rig.says(b, |w| w.query(b"begin"));
+    rig.says(b, |w| w.query(b"insert into t values (1)"));
+    rig.cancel_request(&key);
+    assert_eq!(
+        rig.told(b),
+        [
+            "CommandComplete BEGIN",
+            "ReadyForQuery T",
+            "Error 57014 canceling statement due to user request",
+            "ReadyForQuery E"
+        ]
+    );
+    rig.completes(server, "SELECT 1");
+    rig.told(server);
+    rig.says(b, |w| w.query(b"insert into t values (2)"));
+    let told = rig.told(server);
+    assert_eq!(
+        told.last().unwrap(),
+        "Sync",
+        "what follows waits until the transaction has failed"
+    );
+    assert!(
+        told.iter().any(|l| l.starts_with("Describe P")),
+        "the transaction is made to fail: {told:?}"
+    );
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("BEGIN");
+        w.empty(b'3');
+        w.error(&error("34000", "portal does not exist"));
+        w.ready_for_query(pgweir_wire::TransactionStatus::Failed);
+    });
+    assert_eq!(rig.told(server), ["Query insert into t values (2)"]);
+    rig.says(server, |w| {
+        w.error(&error("25P02", "current transaction is aborted"));
+        w.ready_for_query(pgweir_wire::TransactionStatus::Failed);
+    });
+    assert_eq!(
+        rig.told(b),
+        ["Error 25P02 current transaction is aborted", "ReadyForQuery E"]
+    );
+}
+
+#[test]
+fn a_transaction_that_failed_before_it_began_is_rolled_back_without_a_server() {
+    let mut rig = Rig::one_server("");
+    let (a, b) = (rig.client(), rig.client_begins(&[("user", "u"), ("database", "db")]));
+    let key = rig.key_told(b);
+    rig.says(a, |w| w.query(b"select pg_sleep(1)"));
+    rig.says(b, |w| w.query(b"begin"));
+    rig.says(b, |w| w.query(b"insert into t values (1)"));
+    rig.cancel_request(&key);
+    rig.told(b);
+    rig.says(b, |w| w.query(b"commit"));
+    assert_eq!(rig.told(b), ["CommandComplete ROLLBACK", "ReadyForQuery I"]);
+}
+
+/// A client, its cancel key and its server, which has been sent a probe after a DO.
+fn probed(rig: &mut Rig) -> (ClientId, pgweir_wire::CancelKey, ServerId) {
+    let first = rig.client();
+    let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let key = rig.key_told(id);
+    rig.told(id);
+    rig.told(first);
+    rig.says(id, |w| w.query(b"do $$ begin perform 1; end $$"));
+    let server = rig.server_of(id).unwrap();
+    rig.completes(server, "DO");
+    assert_eq!(rig.told(id), ["CommandComplete DO", "ReadyForQuery I"]);
+    (id, key, server)
+}
+
+#[test]
+fn a_cancel_of_an_idle_client_does_not_hit_the_question_about_its_session() {
+    let mut rig = Rig::one_server("session_state_probe = always");
+    let (id, key, server) = probed(&mut rig);
+    assert_eq!(
+        rig.server_of(id),
+        Some(server),
+        "it is asked what has become of the session"
+    );
+    rig.cancel_request(&key);
+    assert!(rig.cancels.is_empty());
+    // The client's next query is not cancelled either.
+    rig.says(id, |w| w.query(b"select 1"));
+    let told = rig.told(server);
+    rig.answers(server, &told, &[]);
+    assert!(rig.cancels.is_empty());
+}
+
+#[test]
+fn a_cancel_of_a_request_behind_the_question_waits_for_its_turn() {
+    let mut rig = Rig::one_server("session_state_probe = always");
+    let (id, key, server) = probed(&mut rig);
+    rig.says(id, |w| w.query(b"select pg_sleep(9)"));
+    rig.cancel_request(&key);
+    assert!(rig.cancels.is_empty());
+    let told = rig.told(server);
+    assert_eq!(told.last().unwrap(), "Query select pg_sleep(9)");
+    rig.answers(server, &told, &[]);
+    assert_eq!(rig.cancels.len(), 1, "now it is at work");
+}
+
+/// Guards against a late cancel that makes the probe fail, so that the client's settings are lost.
+#[test]
+fn the_question_about_a_session_waits_for_the_end_of_a_cancel() {
+    let mut rig = Rig::one_server("");
+    let first = rig.client();
+    let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let key = rig.key_told(id);
+    rig.told(id);
+    rig.told(first);
+    rig.says(id, |w| w.query(b"set role bob"));
+    let server = rig.server_of(id).unwrap();
+    rig.cancel_request(&key);
+    assert_eq!(rig.cancels.len(), 1);
+    rig.told(server);
+    rig.completes(server, "SET");
+    assert_eq!(rig.told(server), [""; 0]);
+    assert_eq!(rig.server_of(id), Some(server));
+    rig.cancel_arrives(server);
+    assert!(
+        rig.told(server).iter().any(|l| l.starts_with("Bind")),
+        "now it is asked"
+    );
+}
+
+/// Guards against sending a call that the pooler must handle itself to a server, which does not know the process id.
+#[test]
+fn a_client_is_ended_by_the_process_id_it_was_told() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    rig.servers_log_in();
+    let process_id = rig.key_told(client).process_id;
+    rig.told(client);
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).expect("linked");
+    rig.completes(server, "SELECT 1");
+    rig.told(server);
+    rig.told(client);
+    rig.says(client, |w| {
+        w.query(format!("select pg_terminate_backend({process_id})").as_bytes())
+    });
+    assert_eq!(rig.told(server), [""; 0]);
+    assert!(rig.told(client)[0].contains("57P01"));
+    assert!(rig.closed.contains(&client.into()));
+}
+
+/// A superuser of one PostgreSQL is nobody on another one, and users of one name are different people there.
+#[test]
+fn a_client_of_another_postgresql_has_no_process_id_here() {
+    const DATABASES: &str = "db = host=127.0.0.1 user=u\nsame = host=127.0.0.1 user=u dbname=x\n\
+                             port = host=127.0.0.1 user=u port=1\nmore = host=127.0.0.1,127.0.0.2 user=u\n\
+                             host = host=127.0.0.2 user=u";
+    for (database, user, may) in [
+        ("same", "u", true),
+        ("same", "other", true),
+        ("port", "u", false),
+        ("port", "other", false),
+        ("more", "u", false),
+        ("host", "other", false),
+    ] {
+        let mut rig = Rig::with(DATABASES, "auth_type = any");
+        let victim = rig.client_begins(&[("user", user), ("database", database)]);
+        rig.servers_log_in();
+        let process_id = rig.key_told(victim).process_id;
+        let caller = rig.client_begins(&[("user", "u"), ("database", "db")]);
+        let server = rig.connects.pop_front().expect("a server is wanted");
+        rig.server_logs_in_with(server, &[("is_superuser", "on")]);
+        rig.told(caller);
+        rig.says(caller, |w| {
+            w.query(format!("select pg_terminate_backend({process_id})").as_bytes())
+        });
+        assert_eq!(rig.is_closed(victim), may, "{database} {user}");
+    }
+}
+
+/// Guards against a late cancel that makes the cleaning of the session fail, so that the connection is closed.
+#[test]
+fn the_cleaning_of_a_session_waits_for_the_end_of_a_cancel() {
+    let mut rig = Rig::one_server("pool_mode = session");
+    let (id, key) = rig.client_with_key();
+    rig.query(id, "select 1");
+    let server = rig.server_of(id).unwrap();
+    rig.told(server);
+    let by = rig.cancel_request(&key);
+    assert_eq!(rig.cancels.len(), 1);
+    rig.completes(server, "SELECT 1");
+    rig.client_leaves(id);
+    assert_eq!(rig.told(server), [""; 0], "the cancel may still come");
+    rig.cancel_arrives(server);
+    assert!(rig.is_closed(by));
+    rig.is_told_to_discard_and(server, " FROM pg_catalog.pg_stat_force_next_flush()");
+    rig.completes(server, "DISCARD ALL");
+    rig.says(server, |w| {
+        w.data_row(1, [Some(&b"f"[..])]);
+        w.command_complete("SELECT 1");
+        w.ready_for_query(TransactionStatus::Idle);
+    });
+    assert_eq!(rig.told(server), [""; 0], "it is cleaned once");
+    let next = rig.client();
+    rig.query(next, "select 2");
+    assert_eq!(rig.server_of(next), Some(server));
+}
+
+/// Guards against a cancel that hits another client: the postmaster was so busy that it carried the request out after
+/// the pooler had given up waiting for that.
+#[test]
+fn a_server_that_a_late_cancel_may_hit_serves_nobody_else() {
+    let mut rig = Rig::one_server("");
+    let (id, key) = rig.client_with_key();
+    rig.query(id, "select 1");
+    let server = rig.server_of(id).unwrap();
+    rig.told(server);
+    rig.cancel_request(&key);
+    rig.completes(server, "SELECT 1");
+    rig.cancel_ends(server, CancelEnd::NotKnown);
+    assert!(rig.is_closed(server));
+    rig.query(id, "select 2");
+    let other = rig.servers_log_in()[0];
+    assert_eq!(rig.server_of(id), Some(other));
+}

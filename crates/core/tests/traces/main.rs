@@ -1,9 +1,0 @@
-//! Traces of earlier sessions that a client could notice on its server: conversations in virtual time.
-
-#[path = "../rig/mod.rs"]
-mod rig;
-
-mod discard_all;
-mod schema;
-mod settings;
-mod temporary;
