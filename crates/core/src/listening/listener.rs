@@ -124,6 +124,11 @@ impl Listening<'_> {
 
     /// A client's server listens to these channels; the listener must listen to them, too.
     pub(crate) fn want_channels(&mut self, id: ClientId, names: Vec<ChannelName>) {
+        if names.iter().any(|n| **n == *self.listeners.mark_channel.as_bytes()) {
+            // The client has read the name in pg_stat_activity. With its UNLISTEN the listener would lose the marks.
+            self.channels_mut(id).expect("asked by the caller").moving = Moving::GivenUp;
+            return;
+        }
         let Some(at) = self.listener_of(id) else { return };
         let ticket = self.listeners.ticket();
         let listener = self.listeners.get_mut(at).expect("found above");

@@ -180,3 +180,32 @@ fn a_mark_counts_where_the_client_is_told() {
     s.answer(server);
     assert_eq!(s.heard(client), ["C", "Z", "1", "2"]);
 }
+
+/// Guards against a client that reads the name of the marks' channel in pg_stat_activity: with its UNLISTEN the listener
+/// left the channel, and no other client's channels could move any more.
+#[test]
+fn the_channel_of_marks_does_not_move() {
+    let mut s = Servers::new();
+    let (first, _, listener) = s.moved();
+    let (mark, ..) = s.marks.last().expect("a mark").clone();
+    assert!(s.channels[&listener].contains(&mark));
+    s.rig.says(first, |w| w.query(b"select 1"));
+    let server = s.rig.server_of(first).expect("linked");
+    s.answer(server);
+    let guesser = s.rig.client();
+    s.rig
+        .says(guesser, |w| w.query(format!("listen \"{mark}\"").as_bytes()));
+    let server = s.rig.server_of(guesser).expect("linked");
+    s.answer(server);
+    s.answer(listener);
+    assert_eq!(
+        s.rig.server_of(guesser),
+        Some(server),
+        "the channel stays with the client's server"
+    );
+    s.rig.says(guesser, |w| w.query(b"unlisten *"));
+    s.answer(server);
+    s.answer(listener);
+    assert!(s.channels[&listener].contains(&mark));
+    assert_eq!(s.rig.server_of(guesser), None);
+}
