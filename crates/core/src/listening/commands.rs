@@ -86,8 +86,11 @@ impl Listening<'_> {
             return Some(Step::Wait);
         }
         let runs = message.tag != FrontendTag::Parse || self.shared.settings.max_prepared_statements == 0;
-        if runs && has_word(&text, b"unlisten") {
-            self.channels_mut(id)?.unlistened.extend(unlistened(&text));
+        let unlistens = has_word(&text, b"unlisten");
+        let channels = self.channels_mut(id)?;
+        channels.listens_anew |= !unlistens || has_word(&text, b"listen");
+        if runs && unlistens {
+            channels.unlistened.extend(unlistened(&text));
         }
         None
     }

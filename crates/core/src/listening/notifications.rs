@@ -189,14 +189,19 @@ impl Listening<'_> {
         self.release_if_clean(id);
     }
 
-    /// A transaction with UNLISTEN has committed: removes those channels at the listener.
+    /// A transaction with UNLISTEN has committed: removes those channels at the listener. PostgreSQL delivers none of
+    /// the notifications that have come during the transaction, unless the transaction has also begun to listen again.
     pub(crate) fn apply_unlistened(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
+        let listens_anew = std::mem::take(&mut channels.listens_anew);
         let unlistened = std::mem::take(&mut channels.unlistened);
         if unlistened.is_empty() {
             return;
         }
         let gone = channels.take_unlistened(&unlistened);
+        if !listens_anew {
+            channels.drop_unheard(&gone);
+        }
         if let Some(listener) = channels.listener {
             self.stop_hearing(listener, id, gone);
         }

@@ -6,7 +6,7 @@
 
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::Moving;
-use pgweir_wire::{HEADER_BYTES, ReadError, Reader};
+use pgweir_wire::{BackendTag, HEADER_BYTES, ReadError, Reader};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ pub(crate) struct Channels {
     pub(crate) holds_ready: bool,
     /// Channels of UNLISTEN in the present transaction, on a server that does not listen for the client; `None`: all.
     pub(crate) unlistened: Vec<Option<Box<[u8]>>>,
+    /// The present transaction may also have listened to channels.
+    pub(crate) listens_anew: bool,
 }
 
 impl Channels {
@@ -72,6 +74,20 @@ impl Channels {
             }
         }
         gone
+    }
+
+    /// The client no longer listens to these channels: drops their notifications.
+    pub(crate) fn drop_unheard(&mut self, gone: &BTreeSet<ChannelName>) {
+        let stays = |told: &Told| {
+            let is_notification = told.first() == Some(&(BackendTag::NotificationResponse as u8));
+            let notification = Notification::read(&told[HEADER_BYTES..])
+                .ok()
+                .filter(|_| is_notification);
+            notification.is_none_or(|n| !gone.contains(n.channel))
+        };
+        self.unheard.retain(stays);
+        self.later.retain(stays);
+        self.unheard_bytes = self.unheard.iter().chain(&self.later).map(|told| told.len()).sum();
     }
 
     /// A move is given up: drops the notifications that came from the new place, because the old one delivers them,

@@ -52,3 +52,67 @@ fn unlisten_inside_a_transaction_counts_when_that_commits() {
         assert_eq!(s.channels[&listener].contains("a"), hears, "{text}");
     }
 }
+
+/// Guards against notifications that reach a client behind its UNLISTEN: they had come during the transaction.
+#[test]
+fn what_came_during_a_transaction_with_unlisten_is_not_told() {
+    for (text, status) in [
+        ("unlisten a", "COMMIT"),
+        ("unlisten *", "COMMIT"),
+        ("unlisten b", "COMMIT"),
+        ("unlisten a", "ROLLBACK"),
+    ] {
+        let mut s = Servers::new();
+        let (client, server, listener) = s.moved();
+        let runs = |s: &mut Servers, text: &str, tag: &str, status| {
+            s.rig.says(client, |w| w.query(text.as_bytes()));
+            s.rig.hears(server);
+            s.rig.says(server, |w| {
+                w.command_complete(tag);
+                w.ready_for_query(status);
+            });
+        };
+        runs(&mut s, "select 1", "SELECT 1", InTransaction);
+        s.notifies(listener, "a", "1");
+        runs(&mut s, text, "UNLISTEN", InTransaction);
+        s.notifies(listener, "a", "2");
+        s.heard(client);
+        runs(&mut s, "end", status, Idle);
+        let told: &[&str] = if status == "COMMIT" && text != "unlisten b" {
+            &[]
+        } else {
+            &["1", "2"]
+        };
+        let heard: Vec<String> = s
+            .heard(client)
+            .into_iter()
+            .filter(|h| !["C", "Z"].contains(&&**h))
+            .collect();
+        assert_eq!(heard, told, "{text} {status}");
+    }
+}
+
+/// A transaction that has also begun to listen again gets what came meanwhile, as on a direct connection.
+#[test]
+fn what_came_before_a_new_listen_is_told() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    for (text, tag, status) in [
+        ("select 1", "SELECT 1", InTransaction),
+        ("unlisten a", "UNLISTEN", InTransaction),
+        ("listen a", "LISTEN", InTransaction),
+        ("commit", "COMMIT", Idle),
+    ] {
+        s.rig.says(client, |w| w.query(text.as_bytes()));
+        s.rig.hears(server);
+        if text == "commit" {
+            s.notifies(listener, "a", "1");
+            s.heard(client);
+        }
+        s.rig.says(server, |w| {
+            w.command_complete(tag);
+            w.ready_for_query(status);
+        });
+    }
+    assert_eq!(s.heard(client), ["C", "1", "Z"]);
+}
