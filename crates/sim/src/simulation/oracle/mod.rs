@@ -7,7 +7,7 @@ use super::topology::Topology;
 use crate::model::audit::Ran;
 use crate::model::{Pace, Session, Shared, Snapshot};
 use crate::transcript::split_messages;
-use pgweir_wire::{CancelKey, TransactionStatus};
+use pgweir_wire::{CancelKey, HEADER_BYTES, Header, TransactionStatus};
 use std::collections::{HashMap, VecDeque};
 
 /// Bytes of one segment: those that one ReadyForQuery answers.
@@ -234,8 +234,7 @@ impl Oracle {
         let mut instead = Vec::new();
         let mut w = pgweir_wire::Writer::new(&mut instead);
         if let Some(segment) = self.segments.iter_mut().find(|s| !s.answered) {
-            if matches!(segment.unfed[..], [b'Q', ..] | [b'P', _, _, _, _, 0, ..]) {
-                // PostgreSQL drops the unnamed statement before the first point at which a cancel can interrupt.
+            if begins_without_unnamed(&segment.unfed) {
                 w.close(b'S', b"");
             }
             segment.unfed.clear();
@@ -251,4 +250,22 @@ impl Oracle {
         pgweir_wire::Writer::new(&mut ready).ready_for_query(self.session.status());
         self.expected.push_back(ready);
     }
+}
+
+/// Whether the first message that is not ignored makes PostgreSQL drop the unnamed statement before the first point at
+/// which a cancel can interrupt.
+fn begins_without_unnamed(mut messages: &[u8]) -> bool {
+    while let Ok(Some(header)) = Header::read(messages) {
+        match (header.tag, messages.get(HEADER_BYTES)) {
+            // What a COPY that has failed left behind.
+            (b'c' | b'd' | b'f' | b'H', _) => {}
+            (b'Q', _) | (b'P', Some(0)) => return true,
+            _ => return false,
+        }
+        let Some(rest) = messages.get(header.message_bytes as usize..) else {
+            return false;
+        };
+        messages = rest;
+    }
+    false
 }
