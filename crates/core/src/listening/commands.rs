@@ -5,6 +5,7 @@ use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
 use crate::listening::{Deed, Listening};
+use crate::notify::channels::Channels;
 use crate::notify::commands::{contains, has_word};
 use crate::notify::moving::Moving;
 use crate::upstream::phase::Intake;
@@ -86,12 +87,7 @@ impl Listening<'_> {
             return Some(Step::Wait);
         }
         let runs = message.tag != FrontendTag::Parse || self.shared.settings.max_prepared_statements == 0;
-        let unlistens = has_word(&text, b"unlisten");
-        let channels = self.channels_mut(id)?;
-        channels.listens_anew |= !unlistens || has_word(&text, b"listen");
-        if runs && unlistens {
-            channels.unlistened.extend(unlistened(&text));
-        }
+        self.channels_mut(id)?.note_unlisten(&text, runs);
         None
     }
 
@@ -142,6 +138,17 @@ impl Listening<'_> {
             if let Some(server_id) = self.listeners.get(listener).and_then(|l| l.server) {
                 self.deeds.push(Deed::Close(server_id, "listener does not answer"));
             }
+        }
+    }
+}
+
+impl Channels {
+    /// A text that concerns channels goes to a server that does not listen for the client.
+    fn note_unlisten(&mut self, text: &[u8], runs: bool) {
+        let unlistens = has_word(text, b"unlisten");
+        self.listens_anew |= !unlistens || has_word(text, b"listen");
+        if runs && unlistens {
+            self.unlistened.extend(unlistened(text));
         }
     }
 }
