@@ -11,7 +11,6 @@ use crate::client::{Client, ClientPhase};
 use crate::pooler::Pooler;
 use crate::pools::pool;
 use crate::server::Server;
-use crate::state::sequences::Remembered;
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -74,10 +73,10 @@ impl Pooler {
         })?;
         if server.is_idle() {
             must(server.is_clean(), || "idle and not clean".into())?;
-            must(server.session.restoration.is_none(), || {
+            must(server.session.restoration().is_none(), || {
                 "idle with a restoration that is not answered".into()
             })?;
-            must(server.session.probe.is_none(), || {
+            must(server.session.probe().is_none(), || {
                 "idle with a probe that is not answered".into()
             })?;
             must(server.cancels.in_flight == 0, || "idle with a cancel on its way".into())?;
@@ -109,7 +108,7 @@ impl Pooler {
             }
             Waiting::ForProbe => {
                 let server = server.ok_or("waits for a probe without a server")?;
-                let asked = server.session.probe.is_some()
+                let asked = server.session.probe().is_some()
                     || !server.conversation.queue.is_empty()
                     || server.cancels.in_flight > 0;
                 must(asked, || "waits for a probe, and nothing is asked".into())?;
@@ -117,8 +116,7 @@ impl Pooler {
             Waiting::ForReplies => {
                 let server = server.ok_or("waits for replies without a server")?;
                 // Only the server ends a DISCARD SEQUENCES; one that breaks the protocol may never confirm it.
-                let said = server.conversation.intake() == Intake::ToSync
-                    || server.session.remembered == Remembered::Forgetting;
+                let said = server.conversation.intake() == Intake::ToSync || server.session.is_forgetting();
                 let owed = !server.conversation.queue.is_empty() || server.cancels.in_flight > 0 || said;
                 must(owed, || "waits for replies, and none is owed".into())?;
             }

@@ -153,9 +153,7 @@ impl Server {
     /// Whether a reply that is due reports settings. Until it comes, the settings under which a Parse would run are not
     /// known.
     pub(crate) fn awaits_settings(&self) -> bool {
-        let session = &self.session;
-        let asks = session.probe.as_ref().is_some_and(|p| p.settings);
-        self.conversation.intake() != Intake::CopyIn && (session.settings_in_doubt || asks)
+        self.conversation.intake() != Intake::CopyIn && self.session.awaits_settings()
     }
 
     /// Whether its lifetime is over. With a lifetime of zero, which means "use once", it must have been used.
@@ -185,8 +183,7 @@ impl Server {
     /// A text that may change what names in statements mean is about to run.
     #[cold]
     pub(crate) fn moves_names(&mut self, now: Moment) {
-        self.session.moves_names = true;
-        self.session.changes_objects = true;
+        self.session.moves_names();
         self.held.names_move(now);
     }
 

@@ -18,7 +18,7 @@ impl Pooler {
     pub fn internal_work(&self, id: crate::ServerId) -> Option<InternalWork> {
         let server = self.servers.get(id.0)?;
         let client = self.clients.get(server.link?.0)?;
-        match (server.session.restoration.is_some(), server.session.probe.is_some()) {
+        match (server.session.restoration().is_some(), server.session.probe().is_some()) {
             _ if !client.is_session() => None,
             (true, _) => Some(InternalWork::Restoration),
             (_, true) => Some(InternalWork::Probe),

@@ -103,8 +103,8 @@ impl Pooler {
         }
         if let Some(server_id) = client.link {
             let server = self.server_mut(server_id);
-            server.session.cleanup = server.session.cleanup.max(cleanup.unwrap_or(Cleanup::Close));
-            if server.session.cleanup == Cleanup::Close {
+            server.session.needs(cleanup.unwrap_or(Cleanup::Close));
+            if server.session.cleanup() == Cleanup::Close {
                 server.close_reason.get_or_insert(CloseReason::TracesLeft);
             }
             self.abandon(now, server_id, client.passing);

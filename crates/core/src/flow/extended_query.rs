@@ -164,7 +164,7 @@ impl Exchange<'_> {
 
     /// Execute, which may run a DEALLOCATE or DISCARD ALL.
     pub(crate) fn execute(&mut self, message: &Message<'_>) -> Step {
-        if self.server.session.defines {
+        if self.server.session.has_definitions() {
             if !message.is_whole() {
                 return Step::NeedBytes;
             }

@@ -43,10 +43,9 @@ impl Pooler {
         if !server.is_clean() {
             return self.close_server(now, id, "idle_session_timeout could not be reset");
         }
-        server.session.shape = self
-            .shared
-            .shapes
-            .change(&server.session.shape, [(IDLE_LIMIT, None, false)]);
+        let (shape, lifted) = (server.session.shape(), [(IDLE_LIMIT, None, false)]);
+        let shape = self.shared.shapes.change(shape, lifted);
+        server.session.has_settings(shape);
         self.server_is_free(now, id);
     }
 

@@ -99,7 +99,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id.0) else {
             return;
         };
-        if server.is_clean() && !matches!(passing, Passing::Forward(_)) && server.session.restoration.is_none() {
+        if server.is_clean() && !matches!(passing, Passing::Forward(_)) && server.session.restoration().is_none() {
             return self.release(now, id);
         }
         if server.flies() && self.flies_on_alone(now, id) {
@@ -191,7 +191,7 @@ impl Pooler {
             return self.close_server(now, id, "reset query failed");
         }
         debug_assert!(server.is_clean());
-        let cleanup = std::mem::replace(&mut server.session.cleanup, Cleanup::Nothing);
+        let cleanup = server.session.take_cleanup();
         if cleanup == Cleanup::Settings
             && let Some(mut reply) = self.replying(now, id)
         {

@@ -77,7 +77,7 @@ impl Exchange<'_> {
         if self.pool.sequences != Sequences::Unused {
             self.to().sequences_on_link();
         }
-        match Shape::same(&self.client.session.shape, &self.server.session.shape)
+        match Shape::same(&self.client.session.shape, self.server.session.shape())
             && !self.server.conversation.queue.segment_open()
         {
             true => Linked::Ready,
@@ -161,7 +161,7 @@ impl Pooler {
         }
         let server_id = pool.idle.latest_like(likeness)?;
         let server = self.servers.get(server_id.0)?;
-        if server.session.temporary_schema || settings.must_be_tested(now, server.since) {
+        if server.session.has_temporary_schema() || settings.must_be_tested(now, server.since) {
             return None;
         }
         pool.idle.pop_back()
@@ -185,7 +185,10 @@ impl Pooler {
         if self.pool(pool_id).waiting.is_empty() && self.has_room_to_work(pool_id) {
             let mut found = self.take_idle(pool_id, id, likeness);
             if let Some(chosen) = found
-                && self.servers.get(chosen.0).is_some_and(|s| s.session.temporary_schema)
+                && self
+                    .servers
+                    .get(chosen.0)
+                    .is_some_and(|s| s.session.has_temporary_schema())
             {
                 found = self.instead_of_traces(now, id, pool_id, chosen);
             }
@@ -233,14 +236,14 @@ impl Pooler {
                 || pool
                     .idle
                     .get(own)
-                    .is_some_and(|s| servers.get(s.0).is_some_and(|s| s.session.claimed)))
+                    .is_some_and(|s| servers.get(s.0).is_some_and(|s| s.session.is_claimed())))
         {
             return pool.idle.remove(own);
         }
         let lent = |s: &ServerId| {
             servers
                 .get(s.0)
-                .is_some_and(|s| s.held.lends_to == Some(id) && !s.session.claimed)
+                .is_some_and(|s| s.held.lends_to == Some(id) && !s.session.is_claimed())
         };
         if pool.lends
             && !self.shared.settings.link_adversarial
@@ -248,21 +251,21 @@ impl Pooler {
         {
             return pool.idle.remove(own);
         }
-        let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.session.claimed);
+        let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.session.is_claimed());
         let mut likely = pool.idle.iter().enumerate().rev().filter(free);
         let found = if self.shared.settings.link_adversarial {
             // For tests: the server that needs the most restoring.
             let effort = |s: &ServerId| {
                 servers
                     .get(s.0)
-                    .map_or(0, |s| difference(&s.session.shape, shape).len())
+                    .map_or(0, |s| difference(s.session.shape(), shape).len())
             };
             likely.max_by_key(|(_, s)| effort(s))
         } else if self.shared.settings.server_round_robin {
             pool.idle.iter().enumerate().find(free)
         } else {
             let latest = likely.clone().next();
-            let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.session.shape, shape));
+            let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(s.session.shape(), shape));
             likely.find(|(_, s)| same(s)).or(latest)
         };
         match found {

@@ -73,12 +73,12 @@ fn a_server_with_which_something_must_be_done_does_not_lie_idle() {
             a.shared.settings.server_reset_query_always = true;
         }),
         ("a catalog must be read", |a| a.shared.catalogs.any_due = true),
-        ("it must be cleaned", |a| a.server.session.cleanup = Cleanup::Settings),
+        ("it must be cleaned", |a| a.server.session.needs(Cleanup::Settings)),
         ("it must be closed", |a| {
             a.server.close_reason = Some(CloseReason::Evicted)
         }),
         ("a cancel is on its way", |a| a.server.cancels.in_flight = 1),
-        ("traces are left", |a| a.server.session.leaves_traces = true),
+        ("traces are left", |a| a.server.session.will_keep_traces()),
         ("its lifetime is over", |a| {
             a.server.expires = NOW;
             a.server.has_served = true;

@@ -54,10 +54,10 @@ impl Pooler {
         }
         let mut server = self.servers.remove(id.0).expect("looked up above");
         self.count_out(now, id, &server, reason, failure);
-        if server.session.defines {
+        if server.session.has_definitions() {
             self.catalogs().doubt(now, server.pool);
         }
-        if server.session.moves_names {
+        if server.session.may_move_names() {
             self.names_have_moved(server.pool);
         }
         if let Some(reading) = server.reading.take() {

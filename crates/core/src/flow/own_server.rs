@@ -26,7 +26,7 @@ impl Pooler {
         };
         self.pool_mut(pool_id).sequences = Sequences::Asked;
         self.pool_mut(pool_id).forget_idle(own);
-        self.server_mut(server_id).session.last_client = None;
+        self.server_mut(server_id).session.visit_is_undone();
         self.release(now, server_id);
         self.client_mut(id).session.visits = visits;
         if let Acquired::Server(_) = self.link(now, id, own) {

@@ -63,7 +63,7 @@ impl Exchange<'_> {
             return self.plain(message, Expect::Parse);
         };
         let session = &self.server.session;
-        if session.settings_in_doubt || session.local_in_doubt {
+        if session.parses_in_doubt() {
             self.minds_misread(parse.query);
         }
         if parse.name.is_empty() {
@@ -77,7 +77,7 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         let server = &mut *self.server;
         let settings = client.session.shape.parse_settings();
-        let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt;
+        let in_doubt = server.session.settings_in_doubt() || server.session.local_in_doubt();
         let same = !in_doubt
             && client
                 .statements
@@ -130,7 +130,9 @@ impl Exchange<'_> {
         if client.statements.meaning_of(parse.name).is_some() {
             return self.refuse_duplicate(message, parse);
         }
-        if self.server.session.probe.is_some() || client.session.suspicion.is_some() || !client.session.pins.is_empty()
+        if self.server.session.probe().is_some()
+            || client.session.suspicion.is_some()
+            || !client.session.pins.is_empty()
         {
             return self.parse_pinned(message, parse);
         }
@@ -169,7 +171,7 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         let server = &mut *self.server;
         let settings = client.session.shape.parse_settings();
-        let mut statement = match server.session.moves_names {
+        let mut statement = match server.session.may_move_names() {
             // Other clients' copies name other objects.
             true => self
                 .shared
@@ -288,7 +290,7 @@ pub(crate) fn interned(
     parse: &Parse<'_>,
     settings: &ParseSettings,
 ) -> Arc<Statement> {
-    let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt;
+    let in_doubt = server.session.settings_in_doubt() || server.session.local_in_doubt();
     if in_doubt || pgweir_sql::belongs_to_session(parse.query) {
         statements.intern_for_one(parse.query, parse.types, settings)
     } else {

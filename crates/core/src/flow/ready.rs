@@ -46,7 +46,7 @@ impl Reply<'_> {
         server.conversation.takes_requests_from_here();
         let worked = self.now.us_since(server.conversation.request_time());
         let session = &server.session;
-        let defined = session.changes_objects && (status == TransactionStatus::Idle || session.publishes);
+        let defined = session.changes_objects() && (status == TransactionStatus::Idle || session.may_publish());
         server.conversation.is_idle_from(self.now);
         let is_usual = server.is_usual() && entry.to == To::Forward && entry.ready == Ready::Passes;
         if defined {
@@ -87,7 +87,7 @@ impl Reply<'_> {
         // A client's Sync ends what a Query in a pipeline may have left open.
         let was_queried = server.conversation.queried_in_pipeline;
         server.conversation.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
-        server.session.settings_in_doubt = false;
+        server.session.settings_are_told();
         if between && server.session.transaction_ends() {
             server.held.reads_as_known();
         }
@@ -171,7 +171,7 @@ impl Reply<'_> {
         }
         if entry.to == To::Skip {
             self.idle_since_begin();
-            return Some(match self.server.session.restoration {
+            return Some(match self.server.session.restoration() {
                 Some(_) => self.asks(Question::Restored),
                 None => Passed::skip_and_release_if(self.server.conversation.queue.is_empty()),
             });
@@ -233,7 +233,7 @@ impl Reply<'_> {
 
     /// The server has answered an internal request about the session.
     fn probe_answered(&mut self, means_nothing: bool) -> Passed {
-        if self.server.session.probe.is_some() && !means_nothing {
+        if self.server.session.probe().is_some() && !means_nothing {
             self.flush();
             self.probed();
             return Passed::Asks(Question::Probed);

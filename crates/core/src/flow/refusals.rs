@@ -8,7 +8,6 @@ use crate::base::request::LogLevel;
 use crate::flow::error_text::{Refusal, mentions_ours, renamed};
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::state::sequences::Remembered;
 use crate::statements::prepared::INTERNAL_ID_MAX;
 use crate::upstream::entry::{Entry, Expect, Instead, Ready, Replacement, To, is_for_nothing};
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
@@ -200,10 +199,9 @@ impl Reply<'_> {
         let server = &mut *self.server;
         let discarded = server.conversation.discarded_in == Some(server.conversation.queue.segments_answered());
         let taken = server.conversation.segment_fails();
-        let not_forgotten =
-            server.session.remembered == Remembered::Forgetting && !server.conversation.queue.executes_ours();
+        let not_forgotten = server.session.is_forgetting() && !server.conversation.queue.executes_ours();
         if not_forgotten {
-            server.session.remembered = Remembered::OfStrangers;
+            server.session.has_not_forgotten();
         }
         let is_query = |e: &Entry| e.expect.is_whole_request();
         let begin_failed =
@@ -277,12 +275,12 @@ impl Reply<'_> {
             return Passed::Skip;
         }
         let alone =
-            self.server.session.restoration.is_none() && self.server.conversation.queue.internal_sync_in_front();
+            self.server.session.restoration().is_none() && self.server.conversation.queue.internal_sync_in_front();
         if skipped && alone && not_forgotten {
             return self.answers_waiting_request(error);
         }
-        if self.server.session.restoration.is_some() {
-            self.to().restoration_refused(sqlstate, error.fields.message);
+        if self.server.session.restoration().is_some() {
+            self.server.session.restoration_refused(sqlstate, error.fields.message);
             return Passed::Skip;
         }
         if let To::Probe(_) = refused.to {

@@ -33,11 +33,11 @@ impl Reply<'_> {
             && !self.shared.catalogs.any_due
             && pool.waiting.is_empty()
             && pool.share.is_none();
-        let is_as_it_was = server.session.cleanup == Cleanup::Nothing
+        let is_as_it_was = server.session.cleanup() == Cleanup::Nothing
             && server.close_reason.is_none()
-            && !server.session.leaves_traces
+            && !server.session.leaves_traces()
             && server.cancels.in_flight == 0
-            && server.session.shape.idle_limit().is_none()
+            && server.session.shape().idle_limit().is_none()
             && !server.is_expired(self.now);
         if !is_wanted || !is_as_it_was || client.channels.is_some() || client.session.pinned.is_some() {
             return false;
@@ -48,7 +48,7 @@ impl Reply<'_> {
         server.link = None;
         server.phase = ServerPhase::Idle;
         server.since = self.now;
-        pool.idle.push_back(self.id, &server.session.shape);
+        pool.idle.push_back(self.id, server.session.shape());
         true
     }
 }
@@ -86,13 +86,13 @@ impl Pooler {
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
-        let cleanup = std::mem::replace(&mut server.session.cleanup, Cleanup::Nothing);
+        let cleanup = server.session.take_cleanup();
         let cleanup = if server.close_reason.is_none() {
             cleanup
         } else {
             Cleanup::Nothing
         };
-        let leaves_traces = server.session.leaves_traces;
+        let leaves_traces = server.session.leaves_traces();
         let is_console = server.nature == Nature::Console;
         let session = pool.settings.mode == PoolMode::Session;
         let used_by_clients = pool.key.kind == PoolKind::Clients;
@@ -150,10 +150,10 @@ impl Pooler {
         if server.has_served && server.is_expired(now) {
             return self.close_server(now, server_id, "server lifetime over");
         }
-        if server.session.shape.idle_limit().is_some() {
+        if server.session.shape().idle_limit().is_some() {
             return self.at(server_id).lift_idle_limit(now);
         }
-        let claimed = server.session.claimed;
+        let claimed = server.session.is_claimed();
         if self.shared.catalogs.any_due
             && may_read_now(self.pool(pool_id), now, claimed)
             && self.read_catalog(now, server_id)
@@ -186,7 +186,7 @@ impl Pooler {
     pub(crate) fn put_back(&mut self, pool_id: PoolId, server_id: ServerId) {
         let server = self.servers.get(server_id.0).expect("nobody took it");
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-        pool.idle.push_back(server_id, &server.session.shape);
+        pool.idle.push_back(server_id, server.session.shape());
     }
 
     /// Gives idle servers to waiting clients: the server that was meant for them is being tested for another client, or
@@ -223,7 +223,7 @@ impl Pooler {
         let traces = self
             .servers
             .get(server_id.0)
-            .is_some_and(|s| s.session.temporary_schema);
+            .is_some_and(|s| s.session.has_temporary_schema());
         if traces && self.replaced_for_waiter(now, pool_id, server_id) {
             return true;
         }

@@ -124,7 +124,7 @@ impl Exchange<'_> {
         let statements = &self.client.statements;
         let executes = statements.bound_ends.is_none()
             && self.client.session.bound_reset.is_none()
-            && !self.server.session.defines;
+            && !self.server.session.has_definitions();
         let describes = statements.bound.is_none();
         let begin = *at;
         while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {

@@ -42,7 +42,7 @@ impl Exchange<'_> {
     fn restore(&mut self) -> Restoring {
         let wanted = self.client.session.shape.clone();
         let session = &self.server.session;
-        let mut set = difference_on(&session.shape, &wanted, &session.base.home());
+        let mut set = difference_on(session.shape(), &wanted, &session.base().home());
         let nature = self.pool.nature;
         if self.pool.key.kind.is_replication() || nature == Nature::Console {
             // A walsender was started with its client's settings and cannot change them; a console has no settings.
@@ -57,14 +57,14 @@ impl Exchange<'_> {
         if set.is_empty() {
             self.tell_differences();
             if self.server.conversation.queue.segment_open() {
-                let shape = self.server.session.shape.clone();
+                let shape = self.server.session.shape().clone();
                 self.confirm_first(&[], shape);
                 return Restoring::Asked;
             }
             return Restoring::Done;
         }
         // Settings that nobody can set keep the server's values: see tell_differences.
-        let shape = &self.server.session.shape;
+        let shape = self.server.session.shape();
         let target = if shape.same_fixed(&wanted) && nature.is_postgresql() {
             wanted
         } else {
@@ -73,7 +73,7 @@ impl Exchange<'_> {
         self.shared.state_stats.restorations += 1;
         self.shared.state_stats.settings_sent += set.len() as u64;
         if !self.shared.is_weak(Weakness::HurriesRestorations) {
-            set = unhurried(&self.server.session.shape, &target, set);
+            set = unhurried(self.server.session.shape(), &target, set);
         }
         self.confirm_first(&set, target);
         if self.shared.is_weak(Weakness::SharesUnconfirmed) {
@@ -119,17 +119,17 @@ impl Pooler {
     /// The server has answered a segment of restored settings.
     pub(crate) fn restored(&mut self, now: Time, server_id: ServerId) {
         let server = self.server_mut(server_id);
-        let Some(restoration) = server.session.restoration.take() else {
+        let Some(restoration) = server.session.restoration_ends() else {
             return;
         };
-        let Restoration { target, refused } = *restoration;
+        let Restoration { target, refused } = restoration;
         let (link, idle) = (server.link, server.conversation.status == TransactionStatus::Idle);
         // A login's values are refused because they are invalid: the whole transaction that tried them is rolled back.
         let are_tried = idle && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));
         let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
         let server = self.server_mut(server_id);
         if refused.is_none() || trusts {
-            server.session.shape = target;
+            server.session.has_settings(target);
         } else if !are_tried {
             server.close_reason.get_or_insert(CloseReason::NotRestored);
         }

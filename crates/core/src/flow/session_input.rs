@@ -329,7 +329,7 @@ impl Pooler {
             return;
         };
         let resets = client.session.reset_among.is_some();
-        if !server.is_clean() || client.passing != Passing::None || server.session.restoration.is_some() || resets {
+        if !server.is_clean() || client.passing != Passing::None || server.session.restoration().is_some() || resets {
             return;
         }
         let (client_id, mut pinned) = (server.link, !client.session.pins.is_empty());

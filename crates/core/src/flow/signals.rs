@@ -93,7 +93,7 @@ impl Exchange<'_> {
     /// session have been answered.
     fn calls_or_waits<'m>(&mut self, kind: Signal, process_id: u32, bound: Option<(&'m [u8], &'m [u8])>) -> Called<'m> {
         let server = &mut *self.server;
-        let is_answered = server.session.probe.is_none() && !server.conversation.queue.client_segment_outstanding();
+        let is_answered = server.session.probe().is_none() && !server.conversation.queue.client_segment_outstanding();
         if process_id >= CLIENT_IDS_FROM && !is_answered {
             return Called::Later(self.waits_for_replies());
         }

@@ -23,6 +23,7 @@ use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::session::inspection::setting_name;
+use crate::state::probe::Probe;
 use crate::state::shape::{Shape, TEMP_BUFFERS};
 use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::{Intake, ServerPhase};
@@ -68,9 +69,9 @@ impl Pooler {
         let untouched = |s: &ServerId| {
             servers
                 .get(s.0)
-                .is_some_and(|s| !s.session.temporary_schema && !s.session.claimed)
+                .is_some_and(|s| !s.session.has_temporary_schema() && !s.session.is_claimed())
         };
-        let alike = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.session.shape, shape));
+        let alike = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(s.session.shape(), shape));
         let best = pool
             .idle
             .iter()
@@ -79,7 +80,7 @@ impl Pooler {
         match best {
             Some(at) => {
                 let found = pool.idle.remove(at);
-                let shape = &servers.get(chosen.0).expect("idle servers live").session.shape;
+                let shape = &servers.get(chosen.0).expect("idle servers live").session.shape();
                 pool.idle.push_back(chosen, shape);
                 found
             }
@@ -128,9 +129,10 @@ impl Pooler {
             && server.conversation.intake() == Intake::Requests
             && client.session.pins.is_empty();
         let pool_id = server.pool;
-        let shows_schema =
-            server.session.temporary_schema && !client.session.had_temporary && may_replace(self.pool(pool_id), now);
-        let shows_names = !server.session.custom_names.is_empty();
+        let shows_schema = server.session.has_temporary_schema()
+            && !client.session.had_temporary
+            && may_replace(self.pool(pool_id), now);
+        let shows_names = server.session.knows_custom_settings();
         if !begins || !(shows_schema || shows_names) || !self.keeps_session(id) {
             return None;
         }
@@ -191,7 +193,7 @@ impl ServerSide<'_> {
         // The code may have prepared other statements under the names of those that the server holds.
         self.doubt_statements();
         self.server.held.outdate_all();
-        self.server.session.cleanup = Cleanup::Settings;
+        self.server.session.needs(Cleanup::Settings);
         self.internal_query(now, ServerPhase::Resetting, RESET_SETTINGS);
         self.seed_and_ask(seed);
     }
@@ -202,20 +204,20 @@ impl ServerSide<'_> {
         let remains = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
         let seed = f64::from(seed) / f64::from(u32::MAX);
         let question = format!("SELECT pg_catalog.setseed({seed:.10}); {remains}");
-        self.server.session.probe = Some(Box::default());
+        self.server.session.probe_begins(Probe::default());
         self.asks(To::Probe(AnswerRows::TemporarySchema), |r| r.query(question.as_bytes()));
     }
 
     /// Why a server that was reset must not serve another client.
     pub(crate) fn shows_traces(&self) -> Option<&'static str> {
         let keeps = self.shared.settings.keeps_sessions && self.pool.settings.mode == PoolMode::Session;
-        (keeps && self.server.session.temporary_schema).then_some(SCHEMA_WOULD_SHOW)
+        (keeps && self.server.session.has_temporary_schema()).then_some(SCHEMA_WOULD_SHOW)
     }
 }
 
 /// Whether the server has `pg_stat_force_next_flush()`.
 fn reports_when_told(server: &Server) -> bool {
-    server.session.shape.server_major().is_some_and(|major| major >= 15)
+    server.session.shape().server_major().is_some_and(|major| major >= 15)
 }
 
 /// Whether a new connection is likely to succeed: while none can be opened, a server with traces is better than
@@ -227,9 +229,9 @@ fn may_replace(pool: &Pool, now: Time) -> bool {
 /// Whether a client without a server would notice the temporary schema of this one.
 fn minds_traces(client: &Client, server: &Server) -> bool {
     let buffers = |shape: &Shape| shape.get(TEMP_BUFFERS).map(|s| s.value.clone());
-    server.session.temporary_schema
+    server.session.has_temporary_schema()
         && (client.session.minds_traces
-            || buffers(&client.session.shape).is_some_and(|wanted| buffers(&server.session.shape) != Some(wanted)))
+            || buffers(&client.session.shape).is_some_and(|wanted| buffers(server.session.shape()) != Some(wanted)))
 }
 
 /// Whether a message, or one that has come after it, asks whether there is a temporary schema.
@@ -279,7 +281,7 @@ fn unknown_settings(client: &Client, server: &Server, message: &Message<'_>) -> 
     };
     let text = text.filter(|text| text.len() <= INSPECT_BYTES_MAX).unwrap_or_default();
     let strange = |name: &str| {
-        server.session.custom_names.contains(name)
+        server.session.knows_custom_setting(name)
             && !client.session.custom_names.iter().any(|n| **n == *name)
             && client.session.shape.get(name).is_none()
     };
@@ -300,7 +302,8 @@ fn unknown_settings(client: &Client, server: &Server, message: &Message<'_>) -> 
 
 /// An idle server on which no client has set any of these settings.
 fn untouched_by(pool: &Pool, servers: &Slab<Server>, names: &[Box<str>]) -> Option<ServerId> {
-    let knows_none = |s: &Server| !s.session.claimed && names.iter().all(|name| !s.session.custom_names.contains(name));
+    let knows_none =
+        |s: &Server| !s.session.is_claimed() && names.iter().all(|name| !s.session.knows_custom_setting(name));
     let mut idle = pool.idle.iter().rev();
     idle.find(|id| servers.get(id.0).is_some_and(knows_none)).copied()
 }

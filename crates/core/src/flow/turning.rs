@@ -141,7 +141,7 @@ impl Reply<'_> {
         let was_standby = || {
             self.server
                 .session
-                .shape
+                .shape()
                 .get("in_hot_standby")
                 .is_some_and(|s| *s.value == *"on")
         };

@@ -39,7 +39,7 @@ impl Listening<'_> {
             return;
         };
         let busy =
-            server.session.restoration.is_some() || server.session.probe.is_some() || server.cancels.in_flight > 0;
+            server.session.restoration().is_some() || server.session.probe().is_some() || server.cancels.in_flight > 0;
         if !server.is_clean() || busy {
             return;
         }
@@ -71,7 +71,7 @@ impl Listening<'_> {
             stale: false,
         };
         let statement = self.shared.internal.listening_channels.clone();
-        let deferrable = self.server_mut(server_id).session.shape.is_deferrable();
+        let deferrable = self.server_mut(server_id).session.shape().is_deferrable();
         if deferrable {
             self.at(server_id).begin_internal();
         }
@@ -166,7 +166,7 @@ impl Listening<'_> {
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return;
         };
-        let failed = std::mem::take(&mut server.session.move_failed);
+        let failed = server.session.move_ends();
         let Some(id) = server.link else { return };
         let Some(channels) = self.channels_mut(id) else { return };
         match &mut channels.moving {

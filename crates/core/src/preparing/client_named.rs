@@ -264,7 +264,7 @@ impl Exchange<'_> {
     pub(crate) fn may_meet_prepare(&self) -> bool {
         let client = &*self.client;
         let suspicion = client.session.suspicion.as_ref();
-        let probe = self.server.session.probe.as_ref();
+        let probe = self.server.session.probe();
         client.session.pins.contains(PinReason::PreparedStatements)
             // The probe that could have answered this has failed.
             || client.session.pins.contains(PinReason::UnknownState)
@@ -276,7 +276,7 @@ impl Exchange<'_> {
     pub(crate) fn prepares(&mut self, name: &[u8], text: &[u8], mut effect: Effect) -> Effect {
         let server = &mut *self.server;
         let session = &server.session;
-        let in_doubt = session.settings_in_doubt || session.local_in_doubt || session.moves_names;
+        let in_doubt = session.parses_in_doubt() || session.may_move_names();
         if self.client.statements.meaning_of(name).is_some() {
             self.take_name(name);
             return effect;

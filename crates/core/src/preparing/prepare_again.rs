@@ -196,8 +196,8 @@ impl ServerSide<'_> {
     fn settings_to_parse_under(&mut self, statement: &Statement) -> Vec<(Arc<str>, Arc<str>)> {
         let server = &mut *self.server;
         // A statement without constants means the same under any settings. A failed transaction refuses SET.
-        let reads_otherwise = server.session.local_in_doubt || server.held.may_read_otherwise();
-        let in_doubt = server.session.settings_in_doubt || reads_otherwise && statement.has_constants;
+        let reads_otherwise = server.session.local_in_doubt() || server.held.may_read_otherwise();
+        let in_doubt = server.session.settings_in_doubt() || reads_otherwise && statement.has_constants;
         if server.conversation.status == TransactionStatus::Failed {
             return Vec::new();
         }
@@ -205,14 +205,15 @@ impl ServerSide<'_> {
         if matches!(statement.verdict, pgweir_sql::Statement::DiscardAll) {
             return Vec::new();
         }
-        if statement.id <= INTERNAL_ID_MAX || !in_doubt && *server.session.shape.parse_settings() == statement.settings
+        if statement.id <= INTERNAL_ID_MAX
+            || !in_doubt && *server.session.shape().parse_settings() == statement.settings
         {
             return Vec::new();
         }
         let differs = |(name, then): &&(Arc<str>, Arc<str>)| {
             server
                 .session
-                .shape
+                .shape()
                 .get(name)
                 .is_some_and(|now| in_doubt || now.value != *then)
         };

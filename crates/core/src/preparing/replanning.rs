@@ -132,7 +132,7 @@ impl ServerSide<'_> {
     /// each server.
     pub(crate) fn temporary_schema_stays(&mut self) {
         let server = &mut *self.server;
-        if !std::mem::replace(&mut server.session.temporary_schema, true) {
+        if server.session.gains_temporary_schema() {
             server.held.outdate_all();
             server.held.unnamed = Unnamed::Foreign;
         }

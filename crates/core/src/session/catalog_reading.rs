@@ -58,7 +58,7 @@ impl ServerSide<'_> {
             rows: 0,
             failed: None,
         }));
-        let deferrable = server.session.shape.is_deferrable();
+        let deferrable = server.session.shape().is_deferrable();
         if deferrable {
             self.begin_internal();
         }

@@ -143,7 +143,7 @@ impl CatalogNews<'_> {
 
     /// Whether an unanswered request may commit definitions in this database.
     fn is_being_changed(&self, database: &Arc<str>) -> bool {
-        let changing = self.servers.iter().filter(|(_, server)| server.session.publishes);
+        let changing = self.servers.iter().filter(|(_, server)| server.session.may_publish());
         changing
             .map(|(_, server)| self.names_of(server.pool))
             .any(|names| names.contains(database))
@@ -265,8 +265,8 @@ impl CatalogNews<'_> {
             told(|p| p.catalog.as_ref().is_some_and(|known| known.matters())),
             told(|p| p.reading_due.is_some()),
         );
-        let any_defines =
-            self.shared.catalogs.any_prepared || self.servers.iter().any(|(_, server)| server.session.defines);
+        let any_defines = self.shared.catalogs.any_prepared
+            || self.servers.iter().any(|(_, server)| server.session.has_definitions());
         (self.shared.catalogs.any_known, self.shared.catalogs.any_due) = (any_known || any_defines, any_due);
     }
 

@@ -46,10 +46,7 @@ impl Exchange<'_> {
     /// A text that may change what code the database runs is about to be sent, or bound.
     #[cold]
     pub(crate) fn defines(&mut self, text: &[u8]) {
-        let session = &mut self.server.session;
-        session.defines = true;
-        session.changes_objects = true;
-        session.changes_defaults |= pgweir_sql::changes_defaults(text);
+        self.server.session.defines(pgweir_sql::changes_defaults(text));
         // From now on all texts of this server are read.
         self.shared.catalogs.any_known = true;
     }
@@ -71,7 +68,7 @@ impl Exchange<'_> {
     pub(crate) fn bind_may_publish(&mut self, portal: &[u8], text: &[u8], effects: Effects) {
         if self.concerns_definitions(Some(text)) {
             let harmless = !effects.intersects(Effects::DEFINES) && !pgweir_sql::may_end_block(text);
-            self.server.session.harmless_portal = harmless.then(|| portal.into());
+            self.server.session.binds_among_definitions(portal, harmless);
         }
     }
 
@@ -80,7 +77,7 @@ impl Exchange<'_> {
     #[cold]
     pub(crate) fn execute_may_publish(&mut self, message: &Message<'_>) {
         let portal = Reader::new(message.body()).cstr().ok();
-        let harmless = portal.is_some() && portal == self.server.session.harmless_portal.as_deref();
+        let harmless = portal.is_some_and(|portal| self.server.session.is_harmless(portal));
         if !harmless || !self.to().is_surely_in_block() {
             self.publishes();
         }
@@ -89,7 +86,7 @@ impl Exchange<'_> {
     /// Whether the server's transaction has definitions, or the text commits some that were prepared.
     #[inline]
     fn concerns_definitions(&mut self, text: Option<&[u8]>) -> bool {
-        if !self.server.session.defines && !self.shared.catalogs.any_prepared {
+        if !self.server.session.has_definitions() && !self.shared.catalogs.any_prepared {
             return false;
         }
         self.concerns_prepared(text)
@@ -97,18 +94,18 @@ impl Exchange<'_> {
 
     #[cold]
     fn concerns_prepared(&mut self, text: Option<&[u8]>) -> bool {
-        if self.server.session.defines {
+        if self.server.session.has_definitions() {
             // Another client may commit the transaction.
             self.shared.catalogs.any_prepared |= text.is_none_or(pgweir_sql::prepares_transaction);
         } else if text.is_none_or(pgweir_sql::commits_prepared) {
             self.defines(b"");
         }
-        self.server.session.defines
+        self.server.session.has_definitions()
     }
 
     /// The next request may commit definitions.
     fn publishes(&mut self) {
-        if !std::mem::replace(&mut self.server.session.publishes, true) {
+        if self.server.session.publishes() {
             self.shared.catalogs.published.push(self.server_id);
             self.wish.get_or_insert(Wish::CatalogNews);
         }
@@ -130,28 +127,22 @@ impl Reply<'_> {
         let is_idle = self.server.conversation.status == TransactionStatus::Idle;
         // The requests behind it may change more.
         let more = !self.server.conversation.queue.is_empty();
-        if self.server.session.moves_names && is_idle {
-            self.server.session.moves_names = more;
+        if is_idle && self.server.session.take_moved_names(more) {
             self.server.held.names_have_moved();
             self.deeds.push(Deed::MoveNames);
         }
-        if self.server.session.defines {
+        if self.server.session.has_definitions() {
             self.note_definitions(is_idle, more);
         }
-        let session = &mut self.server.session;
-        session.changes_objects = session.defines || session.moves_names;
+        self.server.session.changed_objects_are_noted();
     }
 
     fn note_definitions(&mut self, is_idle: bool, more: bool) {
         let goes_on = more || !is_idle && !self.to().reads_what_runs();
-        let session = &mut self.server.session;
-        session.publishes &= goes_on;
-        session.defines = more || !is_idle;
-        session.harmless_portal = session.harmless_portal.take().filter(|_| session.defines);
+        self.server.session.definitions_answered(more || !is_idle, goes_on);
         if self.shared.settings.keeps_sessions {
             self.deeds.push(Deed::DoubtCatalog);
-            if self.server.session.changes_defaults && is_idle {
-                self.server.session.changes_defaults = more;
+            if is_idle && self.server.session.take_changed_defaults(more) {
                 self.deeds.push(Deed::ReplaceServers);
             }
         }

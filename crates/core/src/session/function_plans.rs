@@ -73,22 +73,16 @@ impl ServerSide<'_> {
     /// the probe's segment, which may fail, and comes before it.
     pub(crate) fn discard_plans_before_probe(&mut self) {
         let session = &self.server.session;
-        if session.cleanup < Cleanup::Plans || self.server.link.is_none() || !self.functions_may_keep_plans() {
+        if session.cleanup() < Cleanup::Plans || self.server.link.is_none() || !self.functions_may_keep_plans() {
             return;
         }
         // A client whose text was not read keeps its server. Its statements must not be prepared again: the encoding in
         // which they were parsed may not be known.
-        let about = session
-            .probe
-            .as_ref()
-            .map_or(Effects::NONE, |probe| probe.about.effects);
-        if session.cleanup > Cleanup::Plans && about.contains(pgweir_sql::UNREAD) {
+        let about = session.probe().map_or(Effects::NONE, |probe| probe.about.effects);
+        if session.cleanup() > Cleanup::Plans && about.contains(pgweir_sql::UNREAD) {
             return;
         }
-        // Any other cleanup is still to be done when the client gives the server back.
-        if session.cleanup == Cleanup::Plans {
-            self.server.session.cleanup = Cleanup::Nothing;
-        }
+        self.server.session.plans_are_discarded();
         self.query_for_nothing(b"DISCARD PLANS");
         self.plans_are_discarded();
     }

@@ -17,7 +17,7 @@ impl ServerSide<'_> {
     #[cold]
     fn pool_knows_names(&self) -> bool {
         self.shared.shapes.any_hides_ascii
-            || self.server.session.defines
+            || self.server.session.has_definitions()
             || self.shared.catalogs.any_prepared
             || self.pool.catalog.as_ref().is_some_and(|known| known.matters())
     }

@@ -14,7 +14,7 @@ impl Exchange<'_> {
     fn encoding_in_doubt(&self) -> bool {
         let session = &self.server.session;
         let in_flight = !self.server.conversation.queue.is_empty();
-        in_flight && (session.settings_in_doubt || session.local_in_doubt)
+        in_flight && (session.parses_in_doubt())
     }
 
     /// Pins the client to its server if it parses a text that may be misread in this way: the pooler does not know what

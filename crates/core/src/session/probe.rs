@@ -41,20 +41,20 @@ impl ServerSide<'_> {
         if about.probes_failed > 0 || self.server.session.has_run_unknown_code() {
             self.forget_internal_statements();
         }
-        if hidden.is_some() && self.server.link.is_some() && self.server.session.cleanup >= Cleanup::Plans {
+        if hidden.is_some() && self.server.link.is_some() && self.server.session.cleanup() >= Cleanup::Plans {
             self.settings_are_asked_for();
         }
         let limits = self.time_limits(&about);
         let followed = self.names_by_sql();
         let server = &mut *self.server;
-        server.session.probe = Some(Box::new(Probe {
+        server.session.probe_begins(Probe {
             settings: hidden.is_some(),
             temporary: about.effects.intersects(Effects::TEMPORARY),
             prepares: about.effects.intersects(Effects::PREPARE),
             about,
             ..Probe::default()
-        }));
-        let deferrable = server.session.shape.is_deferrable();
+        });
+        let deferrable = server.session.shape().is_deferrable();
         self.discard_plans_before_probe();
         if deferrable {
             self.begin_internal();
@@ -99,7 +99,7 @@ impl ServerSide<'_> {
     /// The time limits that a probe lifts for itself, if the session may have one: it is known to have one, code may
     /// have set one, or an earlier probe has failed.
     fn time_limits(&self, about: &Suspicion) -> Vec<&'static str> {
-        let shape = &self.server.session.shape;
+        let shape = self.server.session.shape();
         let may_have = about.effects.intersects(Effects::CODE) || about.probes_failed > 0 || shape.is_hurried();
         let exists = |since: u32| since == 0 || shape.server_major().is_some_and(|major| major >= since);
         let limits = LIMITS.iter().filter(|(_, since)| may_have && exists(*since));
@@ -198,7 +198,7 @@ impl Exchange<'_> {
         }
         // What has been reset must be set again before the client's next message.
         let resets = about.effects.intersects(Effects::CODE | Effects::RESETS);
-        let other_startup = !Arc::ptr_eq(&self.server.session.base, &self.client.session.base);
+        let other_startup = !Arc::ptr_eq(self.server.session.base(), &self.client.session.base);
         if asks.settings && resets && other_startup && self.client.waiting == Waiting::No {
             self.client.waiting = Waiting::ForProbe;
         }

@@ -26,12 +26,12 @@ impl ServerSide<'_> {
     /// The server has refused a statement of a probe, of a catalog reading or of a move of channels.
     pub(crate) fn probe_failed(&mut self, fields: &ErrorFields<'_>) {
         let server = &mut *self.server;
-        if let Some(probe) = &mut server.session.probe {
+        if let Some(probe) = server.session.probe_mut() {
             probe.failed = Some(String::from_utf8_lossy(fields.message).into());
         } else if let Some(reading) = &mut server.reading {
             reading.is_refused(fields.sqlstate, fields.message);
         } else {
-            server.session.move_failed = true;
+            server.session.move_fails();
         }
     }
 }
@@ -48,7 +48,7 @@ impl Reply<'_> {
             }
             AnswerRows::Channel => self.channel_row(message),
             _ => {
-                if let Some(probe) = &mut self.server.session.probe {
+                if let Some(probe) = self.server.session.probe_mut() {
                     probe_row(probe, rows, message);
                 }
             }
@@ -95,17 +95,17 @@ fn probe_row(probe: &mut Probe, rows: AnswerRows, message: &[u8]) {
 impl Reply<'_> {
     /// The server has answered a probe completely.
     pub(crate) fn probed(&mut self) {
-        let Some(probe) = self.server.session.probe.take() else {
+        let Some(probe) = self.server.session.probe_ends() else {
             return;
         };
-        if !self.server.session.local_in_doubt {
+        if !self.server.session.local_in_doubt() {
             self.server.held.reads_as_known();
         }
         let Some(mut exchange) = self.exchange() else {
             return self.to().told_without_client(&probe);
         };
         let tells_pins = probe.failed.is_none() && probe.pins.is_some();
-        exchange.probed(*probe);
+        exchange.probed(probe);
         if tells_pins {
             self.deeds.push(Deed::ChannelsMayHaveChanged);
         }
@@ -166,7 +166,7 @@ impl Exchange<'_> {
         let may_make_more = suspicion.is_some_and(|s| s.effects.intersects(Effects::TEMPORARY));
         self.server.held.temporary_objects(has_objects || may_make_more);
         if probe.temporary_schema {
-            let another_s = self.server.session.temporary_schema;
+            let another_s = self.server.session.has_temporary_schema();
             client.session.had_temporary |= has_objects || probe.temporary || !another_s;
             if !has_objects {
                 self.to().temporary_schema_stays();
@@ -209,14 +209,16 @@ impl ServerSide<'_> {
         }
         let server = &mut *self.server;
         if !matches!(server.phase, ServerPhase::ConnectQuery) {
-            server.session.temporary_schema |= probe.temporary_schema || probe.failed.is_some();
+            if probe.temporary_schema || probe.failed.is_some() {
+                server.session.gains_temporary_schema();
+            }
             return;
         }
         if probe.failed.is_some() || probe.unreadable {
             server.close_reason.get_or_insert(CloseReason::StateUnknown);
             return;
         }
-        let shape = server.session.shape.clone();
+        let shape = server.session.shape().clone();
         let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
         let made = |name: &str, value: &str| !reported(name) && (name, value) != (ROLE, NO_ROLE);
         let rows = probe
@@ -225,6 +227,7 @@ impl ServerSide<'_> {
             .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
         let rows = rows.filter(|(name, value)| made(name, value) && !TRANSACTION_SETTINGS.contains(name));
         let changes = rows.map(|(name, value)| (name, Some(value), false));
-        server.session.shape = self.shared.shapes.change(&shape, changes);
+        let shape = self.shared.shapes.change(&shape, changes);
+        server.session.has_settings(shape);
     }
 }

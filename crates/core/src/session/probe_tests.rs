@@ -62,7 +62,8 @@ fn only_what_is_suspected_is_asked_for() {
 fn time_limits_are_lifted_before_the_questions() {
     let mut alone = Alone::linked();
     let shape = alone.with("statement_timeout", "5s");
-    (alone.client.session.shape, alone.server.session.shape) = (shape.clone(), shape);
+    alone.client.session.shape = shape.clone();
+    alone.server.session.has_settings(shape);
     alone.exchange().suspect(Effects::LOCKS, b"select f()", Vec::new());
     assert!(alone.exchange().probe());
     let lifts = name_of(&alone.shared.internal.set_config_local);
@@ -75,10 +76,10 @@ fn a_cancel_on_its_way_would_hit_the_probe() {
     let mut alone = suspected(Effects::LOCKS);
     alone.server.cancels.in_flight = 1;
     assert!(alone.exchange().probe(), "the client keeps the server");
-    assert!(alone.written(SERVER).is_empty() && alone.server.session.probe.is_none());
+    assert!(alone.written(SERVER).is_empty() && alone.server.session.probe().is_none());
     assert!(alone.client.session.suspicion.is_some());
     alone.server.cancels.in_flight = 0;
-    assert!(alone.exchange().probe() && alone.server.session.probe.is_some());
+    assert!(alone.exchange().probe() && alone.server.session.probe().is_some());
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn the_answer_gives_client_and_server_their_settings() {
     alone.exchange().probe();
     tells(&mut alone, AnswerRows::Setting, &[Some(b"work_mem"), Some(b"1MB")]);
     alone.reply().probed();
-    for shape in [&alone.client.session.shape, &alone.server.session.shape] {
+    for shape in [&alone.client.session.shape, alone.server.session.shape()] {
         assert_eq!(shape.get("work_mem").map(|s| &*s.value), Some("1MB"));
     }
 }
@@ -114,7 +115,7 @@ fn a_probe_that_fails_is_sent_again_and_pins_in_the_end() {
     let mut alone = suspected(Effects::LOCKS);
     for failed in 1..=3 {
         assert!(alone.exchange().probe(), "probe {failed}");
-        alone.server.session.probe.as_mut().unwrap().failed = Some("out of memory".into());
+        alone.server.session.probe_mut().unwrap().failed = Some("out of memory".into());
         alone.reply().probed();
         let pinned = alone.client.session.pins.contains(PinReason::UnknownState);
         assert_eq!(pinned, failed == 3, "probe {failed}");

@@ -50,7 +50,7 @@ impl Exchange<'_> {
         let server_shape = self.shape_of_server(&told);
         let client_shape = self.shape_of_client(&before, &server_shape, &told);
         self.tell_returned(&server_shape, &client_shape);
-        self.server.session.shape = server_shape;
+        self.server.session.has_settings(server_shape);
         self.client.session.shape = client_shape;
     }
 
@@ -61,13 +61,13 @@ impl Exchange<'_> {
         let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
         let had_none = is_none(before) || is_none(&self.client.session.shape);
         let gave_up_role = self.client.session.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
-        let starts_with_role = self.server.session.base.get(ROLE).is_some();
+        let starts_with_role = self.server.session.base().get(ROLE).is_some();
         (starts_with_role || gave_up_role) && !self.shared.is_weak(Weakness::ForgetsDefaultRole)
     }
 
     /// Settings that ParameterStatus reports keep the reported spelling; the view would spell them differently.
     fn shape_of_server(&mut self, told: &Told<'_>) -> Arc<Shape> {
-        let now = self.server.session.shape.clone();
+        let now = self.server.session.shape().clone();
         let unreported = now.settings().iter().filter(|s| !s.reported);
         let gone = unreported.filter(|s| !told.is_made(&s.name) && pgweir_sql::is_askable(&s.name));
         let mut changes: Vec<(&str, Option<&str>, bool)> = gone.map(|s| (&*s.name, None, false)).collect();
@@ -87,7 +87,7 @@ impl Exchange<'_> {
     /// server's startup value, and the client must go back to the value of its packet. A value that the server had from
     /// the beginning was not set by the session.
     fn shape_of_client(&mut self, before: &Shape, server_shape: &Arc<Shape>, told: &Told<'_>) -> Arc<Shape> {
-        let server_base = &self.server.session.base;
+        let server_base = self.server.session.base();
         let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
         let was_made = |name: &str| {
             let value = value_in(before, name);

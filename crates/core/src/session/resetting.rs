@@ -34,10 +34,10 @@ impl Exchange<'_> {
     /// The client's startup values that differ from the server's.
     fn startup_values(&self, returns: &Returns) -> Vec<(Arc<str>, Arc<str>)> {
         let (client, server) = (&*self.client, &*self.server);
-        if Arc::ptr_eq(&client.session.base, &server.session.base) {
+        if Arc::ptr_eq(&client.session.base, server.session.base()) {
             return Vec::new();
         }
-        difference(&server.session.base, &client.session.base)
+        difference(server.session.base(), &client.session.base)
             .into_iter()
             .filter(|(name, _)| returns.includes(name))
             .filter_map(|(name, value)| Some((name, value?)))

@@ -14,7 +14,6 @@ use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::difference::Change;
-use crate::state::restoration::Restoration;
 use crate::state::shape::Shape;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Ready, To};
@@ -26,7 +25,7 @@ impl ServerSide<'_> {
     /// BEGIN with some options is refused after anything has taken a snapshot, as Parse may.
     pub(crate) fn begin_restoring(&mut self) {
         let server = &mut *self.server;
-        if server.session.shape.is_deferrable() && !server.conversation.queue.segment_open() {
+        if server.session.shape().is_deferrable() && !server.conversation.queue.segment_open() {
             self.begin_internal();
         }
     }
@@ -34,7 +33,7 @@ impl ServerSide<'_> {
     /// Sends one segment that sets settings. When the server has confirmed them, its shape is `target`.
     pub(crate) fn send_settings(&mut self, set: &[Change], target: Arc<Shape>) {
         self.begin_restoring();
-        let deferrable = self.server.session.shape.is_deferrable();
+        let deferrable = self.server.session.shape().is_deferrable();
         if !set.is_empty() {
             let statement = self.shared.internal.set_config.clone();
             self.prepare(&statement);
@@ -55,17 +54,8 @@ impl ServerSide<'_> {
         if deferrable {
             self.commit_internal();
         }
-        self.server.session.restoration = Some(Box::new(Restoration { target, refused: None }));
+        self.server.session.restoration_begins(target);
         self.asks(To::Skip, |r| r.sync());
-    }
-
-    /// The server has refused a message in a segment of restored settings: none of them is set.
-    pub(crate) fn restoration_refused(&mut self, sqlstate: &[u8], message: &[u8]) {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        if let Some(restoration) = &mut self.server.session.restoration {
-            let refused = || Box::new((text(sqlstate), text(message)));
-            restoration.refused.get_or_insert_with(refused);
-        }
     }
 }
 
@@ -82,11 +72,11 @@ impl Exchange<'_> {
     /// Sends ParameterStatus to the client for each setting whose value differs from the one that it was last told:
     /// settings that nobody can set (after an upgrade or a failover), or a value in another spelling.
     pub(crate) fn tell_differences(&mut self) {
-        if Shape::same(&self.server.session.shape, &self.client.session.shape) {
+        if Shape::same(self.server.session.shape(), &self.client.session.shape) {
             return;
         }
         let told = self.client.session.shape.clone();
-        let real = self.server.session.shape.clone();
+        let real = self.server.session.shape().clone();
         for setting in real.settings().iter().filter(|s| s.reported) {
             if told.get(&setting.name).is_none_or(|t| t.value != setting.value) {
                 self.tell(|w| w.parameter_status(setting.name.as_bytes(), setting.value.as_bytes()));
@@ -108,23 +98,13 @@ impl Reply<'_> {
         };
         self.note_promotion(name, value);
         let (server, shapes) = (&mut *self.server, &mut self.shared.shapes);
-        let known = |shape: &Shape| shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
-        if !known(&server.session.shape) {
-            let before = server.session.shape.clone();
-            server.session.shape = shapes.change(&before, [(name, Some(value), true)]);
-            // The server has read its configuration again.
-            let plans_alike = server.session.shape.plans_alike(&before);
-            if !plans_alike && server.has_served && server.session.restoration.is_none() {
-                server.session.keeps_foreign_plans();
-                if !server.held.may_read_otherwise() {
-                    // No text explains the change. The server may have used any statement since.
-                    server.held.outdate_all();
-                    server.held.unnamed = Unnamed::Foreign;
-                }
+        if server.session.reports(name, value, shapes) && server.has_served {
+            server.session.keeps_foreign_plans();
+            if !server.held.may_read_otherwise() {
+                // No text explains the change. The server may have used any statement since.
+                server.held.outdate_all();
+                server.held.unnamed = Unnamed::Foreign;
             }
-        }
-        if let Some(restoration) = server.session.restoration.as_mut().filter(|r| !known(&r.target)) {
-            restoration.target = shapes.change(&restoration.target, [(name, Some(value), true)]);
         }
         if self.has_turned(name) {
             return Passed::Skip;
@@ -138,10 +118,10 @@ impl Reply<'_> {
             .queue
             .front()
             .is_some_and(|e| e.ready != Ready::Passes);
-        if server.session.restoration.is_some() || in_between || !client.is_session() {
+        if server.session.restoration().is_some() || in_between || !client.is_session() {
             return Passed::Skip;
         }
-        client.session.shape = server.session.shape.clone();
+        client.session.shape = server.session.shape().clone();
         if let Some(error) = server.conversation.queue.error_behind_internal_segment() {
             // It is sent at the end of an internal segment. On a direct connection the client would get it after the
             // error.
@@ -153,14 +133,14 @@ impl Reply<'_> {
 
     /// DISCARD ALL and RESET ALL have returned the settings that the server does not report to the values of its login.
     pub(crate) fn forget_explicit_settings(&mut self) {
-        let shape = self.server.session.shape.clone();
+        let shape = self.server.session.shape().clone();
         let unreported = shape.settings().iter().filter(|s| !s.reported);
         let gone: Vec<_> = unreported.map(|s| (&*s.name, None, false)).collect();
         if gone.is_empty() {
             return;
         }
         let shape = self.shared.shapes.change(&shape, gone);
-        self.server.session.shape = shape.clone();
+        self.server.session.has_settings(shape.clone());
         if let Some(client) = self.client() {
             client.session.shape = shape;
         }

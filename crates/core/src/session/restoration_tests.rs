@@ -41,8 +41,8 @@ fn restored_settings_are_a_segment_of_their_own() {
 #[test]
 fn a_server_has_the_settings_only_when_it_has_confirmed_them() {
     let alone = asked();
-    assert!(!Shape::same(&alone.server.session.shape, &alone.client.session.shape));
-    let restoration = alone.server.session.restoration.as_ref().unwrap();
+    assert!(!Shape::same(alone.server.session.shape(), &alone.client.session.shape));
+    let restoration = alone.server.session.restoration().unwrap();
     assert!(Shape::same(&restoration.target, &alone.client.session.shape));
 }
 
@@ -59,7 +59,7 @@ fn the_statement_is_prepared_once() {
 #[test]
 fn no_statement_precedes_the_sync_if_nothing_differs() {
     let mut alone = Alone::linked();
-    let shape = alone.server.session.shape.clone();
+    let shape = alone.server.session.shape().clone();
     alone.server_side().send_settings(&[], shape);
     assert_eq!(alone.written_tags(SERVER), "S");
 }
@@ -76,11 +76,12 @@ fn custom_settings_are_remembered_for_their_server() {
 #[test]
 fn the_first_refusal_counts() {
     let mut alone = asked();
-    alone.server_side().restoration_refused(b"22023", b"invalid value");
+    alone.server.session.restoration_refused(b"22023", b"invalid value");
     alone
-        .server_side()
+        .server
+        .session
         .restoration_refused(b"25P02", b"the rest is ignored");
-    let restoration = alone.server.session.restoration.unwrap();
+    let restoration = alone.server.session.restoration_ends().unwrap();
     assert_eq!(*restoration.refused.unwrap(), ("22023".into(), "invalid value".into()));
 }
 
@@ -92,8 +93,8 @@ fn reports_of_restored_settings_are_not_for_the_client() {
     assert_eq!(alone.reply().parameter_status(&body), Passed::Skip);
     let session = &alone.server.session;
     let style = |shape: &Shape| shape.get("DateStyle").map(|s| s.value.to_string());
-    assert_eq!(style(&session.shape).as_deref(), Some("German, DMY"));
-    let target = &session.restoration.as_ref().unwrap().target;
+    assert_eq!(style(session.shape()).as_deref(), Some("German, DMY"));
+    let target = &session.restoration().unwrap().target;
     assert_eq!(
         style(target).as_deref(),
         Some("German, DMY"),
@@ -107,15 +108,16 @@ fn reports_of_the_clients_own_settings_are_for_the_client() {
     let mut alone = Alone::linked();
     let body = status("DateStyle", "German, DMY");
     assert_eq!(alone.reply().parameter_status(&body), Passed::Forward);
-    assert!(Shape::same(&alone.client.session.shape, &alone.server.session.shape));
+    assert!(Shape::same(&alone.client.session.shape, alone.server.session.shape()));
 }
 
 #[test]
 fn a_client_is_told_what_its_server_has_otherwise() {
     let mut alone = Alone::linked();
     let upgraded = [("server_version", Some("18.5"), true)];
-    let shape = alone.server.session.shape.clone();
-    alone.server.session.shape = alone.shared.shapes.change(&shape, upgraded);
+    let shape = alone.server.session.shape().clone();
+    let upgraded = alone.shared.shapes.change(&shape, upgraded);
+    alone.server.session.has_settings(upgraded);
     alone.exchange().tell_differences();
     assert_eq!(alone.written(CLIENT), [('S', status("server_version", "18.5"))]);
     alone.exchange().tell_differences();

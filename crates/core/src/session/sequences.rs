@@ -24,7 +24,7 @@ use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::state::sequences::{Remembered, Sequences};
+use crate::state::sequences::Sequences;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
 use crate::upstream::phase::Intake;
@@ -66,8 +66,9 @@ impl ServerSide<'_> {
         let pool = &*self.pool;
         let asked = pool.sequences == Sequences::Asked;
         // With `link = adversarial`, only clients that name a sequence claim a server.
-        server.session.claimed =
-            asked && !self.shared.settings.link_adversarial || server.session.claimed && !server.session.is_stranger();
+        server
+            .session
+            .claim_on_link(asked && !self.shared.settings.link_adversarial);
         if asked && server.session.is_stranger() && !self.shared.is_weak(Weakness::TellsOthersValues) {
             self.discard_sequences();
         }
@@ -80,7 +81,7 @@ impl ServerSide<'_> {
 
     fn run_discard(&mut self) {
         let statement = self.shared.internal.discard_sequences.clone();
-        self.server.session.remembered = Remembered::Forgetting;
+        self.server.session.forgets_sequences();
         // The unnamed portal may be the client's, which may execute it again.
         self.run_in_internal_portal(&statement, &[]);
     }
@@ -93,7 +94,7 @@ impl Exchange<'_> {
         let (client, server) = (&*self.client, &*self.server);
         !self.granted.own_server
             && server.session.is_stranger()
-            && server.session.visited_anew
+            && server.session.visited_anew()
             && server.is_clean()
             && client.session.pins.is_empty()
             && client.session.suspicion.is_none()
@@ -108,7 +109,7 @@ impl Exchange<'_> {
         let pool = &mut *self.pool;
         let asks = effects.intersects(ASKS_LAST);
         if asks || effects.intersects(Effects::DRAWS) {
-            server.session.claimed = true;
+            server.session.claim();
             pool.sequences = pool
                 .sequences
                 .max(if asks { Sequences::Asked } else { Sequences::Drawn });
@@ -132,12 +133,11 @@ impl Exchange<'_> {
             return None;
         }
         // An unanswered message may fail the transaction, and a failed one refuses DISCARD SEQUENCES.
-        if server.session.remembered == Remembered::Forgetting || server.conversation.queue.client_segment_outstanding()
-        {
+        if server.session.is_forgetting() || server.conversation.queue.client_segment_outstanding() {
             return Some(self.waits_for_replies());
         }
         if server.is_clean() {
-            let shape = server.session.shape.clone();
+            let shape = server.session.shape().clone();
             self.to().discard_sequences();
             self.confirm_first(&[], shape);
             return Some(Step::Wait);
@@ -189,9 +189,9 @@ impl Exchange<'_> {
 impl Reply<'_> {
     /// The server has confirmed DISCARD SEQUENCES.
     pub(crate) fn forgot_sequences(&mut self) {
-        let before = std::mem::replace(&mut self.server.session.remembered, Remembered::OfClient);
+        let was_ours = self.server.session.has_forgotten();
         // Otherwise the client waits for the end of the segment.
-        if before == Remembered::Forgetting && self.server.conversation.queue.segment_open() {
+        if was_ours && self.server.conversation.queue.segment_open() {
             self.replies_came();
         }
     }

@@ -153,11 +153,11 @@ impl Exchange<'_> {
             self.note_custom_setting(name);
         }
         let client = &mut *self.client;
-        let before_local = &self.server.session.before_local;
+        let before_local = self.server.session.before_local();
         let suspicion = client.session.suspicion.get_or_insert_with(|| {
             Box::new(Suspicion {
                 statement: beginning(text),
-                before: Some(before_local.as_ref().unwrap_or(&client.session.shape).clone()),
+                before: Some(before_local.unwrap_or(&client.session.shape).clone()),
                 ..Suspicion::default()
             })
         });
@@ -241,14 +241,17 @@ impl Exchange<'_> {
     /// The client leaves: notes that its server may have a schema for temporary objects that no probe has reported.
     pub(crate) fn note_temporary_schema(&mut self) {
         let may_make = |s: &Suspicion| s.effects.intersects(Effects::TEMPORARY | Effects::CODE);
-        self.server.session.temporary_schema |= self.client.session.pins.contains(PinReason::TemporaryObjects)
+        let may_have = self.client.session.pins.contains(PinReason::TemporaryObjects)
             || self.client.session.suspicion.as_ref().is_some_and(|s| may_make(s))
-            || self.server.session.probe.as_ref().is_some_and(|p| p.temporary);
+            || self.server.session.probe().is_some_and(|p| p.temporary);
+        if may_have {
+            self.server.session.gains_temporary_schema();
+        }
     }
 
     /// The cleanup that the server needs, when its client leaves, before another client gets it.
     pub(crate) fn cleanup_after(&self) -> Cleanup {
-        let in_doubt = self.client.session.suspicion.is_some() || self.server.session.probe.is_some();
+        let in_doubt = self.client.session.suspicion.is_some() || self.server.session.probe().is_some();
         let in_doubt = in_doubt && !self.shared.is_weak(Weakness::TrustsUnanswered);
         let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
         let suspected = self.client.session.suspicion.iter().flat_map(|s| s.pins_for_good());

@@ -52,11 +52,11 @@ impl Server {
             && conversation.fatal.is_none()
             && !conversation.queried_in_pipeline
             && !conversation.queue.segment_open()
-            && session.restoration.is_none()
-            && session.probe.is_none()
-            && !session.settings_in_doubt
-            && !session.local_in_doubt
-            && !session.leaves_traces
+            && session.restoration().is_none()
+            && session.probe().is_none()
+            && !session.settings_in_doubt()
+            && !session.local_in_doubt()
+            && !session.leaves_traces()
             && !session.has_traces()
     }
 }
@@ -105,10 +105,9 @@ impl Exchange<'_> {
     fn leaves_nothing(&self) -> bool {
         let (client, session) = (&self.client.session, &self.server.session);
         client.leaves_nothing()
-            && session.probe.is_none()
-            && session.cleanup == Cleanup::Nothing
-            && !session.settings_in_doubt
-            && !session.local_in_doubt
+            && session.probe().is_none()
+            && session.cleanup() == Cleanup::Nothing
+            && !session.parses_in_doubt()
     }
 
     fn send_kept(&mut self, bytes: &[u8]) {
@@ -222,7 +221,7 @@ impl Pooler {
         let (Some(client), Some(server)) = (self.clients.get_mut(client_id.0), self.servers.get(id.0)) else {
             return false;
         };
-        if !Shape::same(&client.session.shape, &server.session.shape) {
+        if !Shape::same(&client.session.shape, server.session.shape()) {
             return false;
         }
         let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");

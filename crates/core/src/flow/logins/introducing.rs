@@ -78,8 +78,8 @@ impl Pooler {
         // The settings made by connect_query are those of the pool's servers.
         let server = self.server_mut(id);
         let pool_id = server.pool;
-        server.session.base = server.session.shape.clone();
-        let (base, endpoint) = (server.session.base.clone(), server.endpoint.clone());
+        server.session.starts_here();
+        let (base, endpoint) = (server.session.base().clone(), server.endpoint.clone());
         let text = format!("{} login finished", server::label(&self.servers, &self.pools, id));
         self.log(LogLevel::Debug, text);
         let pool = self.pool_mut(pool_id);
@@ -177,7 +177,7 @@ impl ServerSide<'_> {
         server.since = now;
         server.conversation.query_begins(now);
         server.held.unnamed = Unnamed::Nothing;
-        server.session.probe = Some(Box::default());
+        server.session.probe_begins(Probe::default());
         self.asks(To::Probe(AnswerRows::Value), |r| r.query(question.as_bytes()));
     }
 

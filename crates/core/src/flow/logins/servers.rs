@@ -126,7 +126,7 @@ impl Pooler {
         let server = self.server_mut(id);
         // From here on it counts as a server that has logged in, even if it is closed.
         server.phase = ServerPhase::ConnectQuery;
-        server.session.base = server.session.shape.clone();
+        server.session.starts_here();
         server.conversation.is_idle_since(now);
         let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
         let was_in_doubt = std::mem::take(&mut server.in_doubt);

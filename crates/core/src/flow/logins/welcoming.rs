@@ -183,7 +183,7 @@ impl Exchange<'_> {
                 let session = &self.server.session;
                 let changes = login
                     .trial_mut()
-                    .map(|trial| trial.begin_on(&session.shape, &session.base));
+                    .map(|trial| trial.begin_on(session.shape(), session.base()));
                 changes.map_or(Tried::Asked, |changes| self.make_for_trial(&changes))
             }
             ServerUse::Nothing => Tried::Over(Leaving::IsReleased, Then::IsWelcome),
@@ -215,7 +215,7 @@ impl Exchange<'_> {
 
     /// Sends the settings of a trial to a server.
     fn make_for_trial(&mut self, changes: &[Change]) -> Tried {
-        let target = self.shared.shape_with(&self.server.session.shape, changes);
+        let target = self.shared.shape_with(self.server.session.shape(), changes);
         self.confirm_first(changes, target);
         Tried::Asked
     }
@@ -236,7 +236,7 @@ impl Exchange<'_> {
             }
             Verdict::Over => {
                 if refused.is_none() {
-                    trial.teach(self.pool, &self.server.session.shape);
+                    trial.teach(self.pool, self.server.session.shape());
                 }
                 self.client.waiting = Waiting::No;
                 let leaving = match self.server.close_reason {
