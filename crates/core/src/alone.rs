@@ -104,7 +104,7 @@ impl Alone {
 
     /// The client's shape after this change of a setting that no server reports.
     pub(crate) fn with(&mut self, name: &str, value: &str) -> Arc<Shape> {
-        let shape = &self.client.session.shape;
+        let shape = self.client.session.shape();
         self.shared.shapes.change(shape, [(name, Some(value), false)])
     }
 

@@ -111,8 +111,8 @@ impl Client {
     /// changed before for this reason.
     pub(crate) fn may_go_elsewhere(&self) -> bool {
         self.waiting == Waiting::ForRestoration
-            && self.session.pins.is_empty()
-            && !self.session.went_elsewhere
+            && self.session.pins().is_empty()
+            && !self.session.went_elsewhere()
             && self.is_session()
     }
 
@@ -228,7 +228,7 @@ impl Client {
     /// Whether the pooler must do or know something before the next message goes to a server.
     #[inline]
     pub(crate) fn attends(&self) -> bool {
-        self.channels.is_some() || self.session.deferred_begin.is_some()
+        self.channels.is_some() || self.session.deferred_begin().is_some()
     }
 }
 

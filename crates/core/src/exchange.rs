@@ -70,7 +70,7 @@ impl Exchange<'_> {
 
     /// The client may look again at a message that waited for replies.
     pub(crate) fn replies_came(&mut self) {
-        if self.client.waiting == Waiting::ForReplies && self.client.session.reset_among.is_none() {
+        if self.client.waiting == Waiting::ForReplies && !self.client.session.awaits_reset() {
             self.client.waiting = Waiting::No;
             self.shared.requests.push_back(Request::Resume(self.id.into()));
         }

@@ -41,7 +41,7 @@ impl Pooler {
     /// Whether a client is pinned by a reason that no probe can end.
     #[cfg(feature = "weaknesses")]
     pub fn is_pinned_for_good(&self, id: crate::ClientId) -> bool {
-        self.clients.get(id.0).is_some_and(|c| c.session.pins.for_good())
+        self.clients.get(id.0).is_some_and(|c| c.session.pins().for_good())
     }
 
     #[inline(always)]

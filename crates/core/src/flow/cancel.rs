@@ -158,7 +158,7 @@ impl Pooler {
             return self.cancel_console(id);
         }
         // A deferred BEGIN that goes to a server only because its deferral is over is no request of the client.
-        let asks = client.session.deferred_begin.is_none_or(|begin| !begin.expired);
+        let asks = client.session.deferred_begin().is_none_or(|begin| !begin.has_expired());
         if self.has_heard_its_last(id) {
             return;
         }
@@ -170,7 +170,7 @@ impl Pooler {
             // The server's reply to the flight is dropped.
             (None, Waiting::Flying { .. }) => self.cancel_waiting(now, id),
             (None, Waiting::ForServer { .. }) if asks => self.cancel_waiting(now, id),
-            (Some(server_id), Waiting::ForRestoration) if asks && client.session.pins.is_empty() => {
+            (Some(server_id), Waiting::ForRestoration) if asks && client.session.pins().is_empty() => {
                 self.cancel_waiting(now, id);
                 self.leave_unused(now, id, server_id);
             }
@@ -193,9 +193,7 @@ impl Pooler {
         client.waiting = Waiting::No;
         client.dropping = Dropping::Request;
         client.request_time = now;
-        if let Some(begin) = &mut client.session.deferred_begin {
-            begin.failed = true;
-        }
+        client.session.request_is_cancelled();
         self.shared.requests.push_back(Request::Resume(id.into()));
         self.send(id, |w| w.error(error));
     }

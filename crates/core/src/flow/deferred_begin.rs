@@ -98,24 +98,20 @@ impl ClientSide<'_> {
         let is_console = self.pool.nature == Nature::Console;
         let transaction_mode = self.pool.settings.mode == PoolMode::Transaction && !is_console;
         let client = &mut *self.client;
-        let begun = Some(DeferredBegin {
-            since: self.now,
-            by,
-            failed: false,
-            expired: false,
-        });
-        let (begin, tag) = match (verdict, client.session.deferred_begin) {
+        let begun = Some(DeferredBegin::new(self.now, by));
+        let (begin, tag) = match (verdict, client.session.deferred_begin()) {
             (Statement::Begin, None) if allowed && transaction_mode => (begun, "BEGIN"),
             (Statement::StartTransaction, None) if allowed && transaction_mode => (begun, "START TRANSACTION"),
-            (Statement::Commit, Some(begin)) if !begin.failed => (None, "COMMIT"),
+            (Statement::Commit, Some(begin)) if !begin.has_failed() => (None, "COMMIT"),
             // COMMIT of a failed transaction rolls back.
             (Statement::Commit, Some(_)) => (None, "ROLLBACK"),
             (Statement::Rollback, Some(_)) => (None, "ROLLBACK"),
             _ => return None,
         };
-        client.session.deferred_begin = begin;
         client.request_time = self.now;
-        if begin.is_some() {
+        client.session.take_deferred_begin();
+        if let Some(begin) = begin {
+            client.session.defers(begin);
             self.deferred.push_back((self.id, self.now));
         }
         let stats = &mut self.pool.stats;
@@ -132,7 +128,7 @@ impl ClientSide<'_> {
             client.statements.unnamed = Some(self.shared.statements.intern(
                 parse.query,
                 parse.types,
-                client.session.shape.parse_settings(),
+                client.session.shape().parse_settings(),
             ));
         }
         let status = client.session.idle_status();
@@ -221,21 +217,21 @@ fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
 impl Exchange<'_> {
     /// Sends a deferred BEGIN ahead of the client's first real request.
     pub(crate) fn send_deferred_begin(&mut self) {
-        let Some(begin) = self.client.session.deferred_begin.take() else {
+        let Some(begin) = self.client.session.take_deferred_begin() else {
             return;
         };
-        self.client.xact_start = begin.since;
+        self.client.xact_start = begin.since();
         let statement = self.shared.internal.begin.clone();
         self.to().prepare(&statement);
         self.server.conversation.begin = Begin::Owed;
         self.to().asks(To::Skip, |r| {
             r.bind(b"", statement.server_name(), &[]);
             r.execute(b"");
-            if begin.by == By::Query {
+            if begin.by() == By::Query {
                 r.close(b'P', b"");
             }
         });
-        if begin.failed {
+        if begin.has_failed() {
             self.to().fail_transaction();
         }
     }
@@ -274,12 +270,7 @@ impl Pooler {
         let Some(id) = link.filter(|id| self.clients.get(id.0).is_some()) else {
             return Passed::skip_and_release_if(self.server_mut(server_id).conversation.queue.is_empty());
         };
-        self.client_mut(id).session.deferred_begin = Some(DeferredBegin {
-            since: now,
-            by: By::Query,
-            failed: true,
-            expired: false,
-        });
+        self.client_mut(id).session.defers(DeferredBegin::of_failed(now));
         if let Some(mut side) = self.client_side(now, id).filter(|_| of_client) {
             side.is_ready(TransactionStatus::Failed);
         }
@@ -292,9 +283,7 @@ impl Pooler {
 
     /// The deferral is over: the BEGIN goes to a server alone.
     pub(crate) fn deferral_expired(&mut self, now: Time, id: ClientId) {
-        if let Some(begin) = &mut self.client_mut(id).session.deferred_begin {
-            begin.expired = true;
-        }
+        self.client_mut(id).session.deferral_expires();
         if let Acquired::Server(server_id) = self.acquire(now, id) {
             self.between(now, id, server_id).begin_alone();
         }

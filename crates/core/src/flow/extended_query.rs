@@ -60,7 +60,7 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         client.statements.bound = None;
         let (mut statement, untold) = client.statements.of_bind(names.statement);
-        let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.session.shape.parse_settings());
+        let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.session.shape().parse_settings());
         if !names.statement.is_empty() && statement.as_ref().is_some_and(|s| !parsed_so(s)) {
             statement = self.share_no_longer(names.statement);
         }
@@ -69,10 +69,7 @@ impl Exchange<'_> {
         if ends.is_some() || client.statements.bound_ends.is_some() {
             client.statements.binds(names.portal, ends);
         }
-        let reset = client.session.bound_reset.as_ref();
-        if reset.is_some_and(|b| *b.0 == *names.portal) {
-            client.session.bound_reset = None;
-        }
+        client.session.portal_is_replaced(names.portal);
         let knows_names = self.to().knows_names();
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
@@ -152,7 +149,8 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         let meaning = client.statements.names.as_mut()?.get_mut(name)?;
         let of = &meaning.statement;
-        if !of.is_client_named() && !of.is_private && !of.settings.reads_alike(client.session.shape.parse_settings()) {
+        if !of.is_client_named() && !of.is_private && !of.settings.reads_alike(client.session.shape().parse_settings())
+        {
             let statement = self
                 .shared
                 .statements
@@ -170,7 +168,7 @@ impl Exchange<'_> {
             }
             self.execute_may_publish(message);
         }
-        if self.client.session.bound_reset.is_some() {
+        if self.client.session.has_bound_reset() {
             return self.execute_reset(message);
         }
         self.execute_as_bound(message)
@@ -288,7 +286,7 @@ impl Exchange<'_> {
     fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
         if !could_be_internal(name) {
             self.to().close_client_named(name);
-            if self.client.session.pins.contains(PinReason::LongStatement) {
+            if self.client.session.pins().contains(PinReason::LongStatement) {
                 // It may be a long statement, whose text was not read.
                 self.server.moves_names(self.shared.statements.now());
             }

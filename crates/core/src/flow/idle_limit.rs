@@ -22,9 +22,9 @@ impl Client {
     /// How long the client's setting lets it be idle while it has no server that would enforce the limit.
     pub(crate) fn own_idle_limit(&self) -> Option<Duration> {
         self.session
-            .shape
+            .shape()
             .idle_limit()
-            .filter(|_| self.session.deferred_begin.is_none())
+            .filter(|_| self.session.deferred_begin().is_none())
     }
 }
 

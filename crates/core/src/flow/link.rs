@@ -3,7 +3,6 @@
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::STATEMENT_BYTES_MAX;
-use crate::base::pin_reason::PinReason;
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::reasons::{Acquired, Dropping, Waiting};
 use crate::base::settings::{PoolMode, Settings};
@@ -14,7 +13,6 @@ use crate::flow::own_server::own_server;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::Likeness;
 use crate::state::difference::difference;
-use crate::state::pins::Pins;
 use crate::state::sequences::Sequences;
 use crate::state::shape::Shape;
 use crate::upstream::phase::ServerPhase;
@@ -37,7 +35,7 @@ impl Exchange<'_> {
     /// Counts that the client gets the server, and whether another client had it last.
     #[inline(always)]
     pub(crate) fn counts_visit(&mut self) {
-        let before = self.server.session.visit(self.id, &mut self.client.session.visits);
+        let before = self.server.session.visit(self.id, &mut self.client.session);
         self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
     }
 
@@ -62,10 +60,10 @@ impl Exchange<'_> {
             self.shared.sizings.begins(self.now, share, &mut server.work);
         }
         client.waiting = Waiting::No;
-        client.session.minds_traces = false;
+        client.session.traces_are_considered();
         client.xact_start = self.now;
         if pool.settings.mode == PoolMode::Session || pool.key.kind.is_replication() {
-            client.session.pins.insert(PinReason::SessionPooling);
+            client.session.pin_by_mode();
         }
         pool.stats.server_assignment_count += 1;
         if !client.is_session() {
@@ -77,7 +75,7 @@ impl Exchange<'_> {
         if self.pool.sequences != Sequences::Unused {
             self.to().sequences_on_link();
         }
-        match Shape::same(&self.client.session.shape, self.server.session.shape())
+        match Shape::same(self.client.session.shape(), self.server.session.shape())
             && !self.server.conversation.queue.segment_open()
         {
             true => Linked::Ready,
@@ -124,7 +122,7 @@ impl Pooler {
                 pool: Some(pool),
                 session,
                 ..
-            }) => self.take_latest(now, *pool, Likeness::of(&session.shape)),
+            }) => self.take_latest(now, *pool, Likeness::of(session.shape())),
             _ => None,
         };
         match latest {
@@ -144,7 +142,7 @@ impl Pooler {
         {
             return None;
         }
-        let (pool, likeness) = (client.pool?, Likeness::of(&client.session.shape));
+        let (pool, likeness) = (client.pool?, Likeness::of(client.session.shape()));
         self.take_latest(now, pool, likeness)
     }
 
@@ -174,7 +172,7 @@ impl Pooler {
         let Some(pool_id) = client.pool else {
             return Acquired::Closed;
         };
-        let likeness = Likeness::of(&client.session.shape);
+        let likeness = Likeness::of(client.session.shape());
         if self.admin.refuses_waiters() {
             self.refuse_for_shutdown(now, id);
             return Acquired::Closed;
@@ -214,7 +212,7 @@ impl Pooler {
     pub(crate) fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         if pool.ties_clients() || self.shared.settings.link_adversarial {
-            let shape = self.client_mut(id).session.shape.clone();
+            let shape = self.client_mut(id).session.shape().clone();
             return self.take_idle_with_care(pool_id, id, &shape);
         }
         if self.shared.settings.server_round_robin {
@@ -228,7 +226,7 @@ impl Pooler {
     fn take_idle_with_care(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let servers = &self.servers;
-        let visits = self.clients.get(id.0).map_or(0, |c| c.session.visits);
+        let visits = self.clients.get(id.0).map_or(0, |c| c.session.visits());
         // With `link = adversarial`, a client gets its last server back only if it has claimed it.
         let own = own_server(&pool.idle, servers, id, visits);
         if let Some(own) = own.filter(|_| pool.sequences != Sequences::Unused)
@@ -358,8 +356,7 @@ impl Pooler {
     pub(crate) fn close_linked(&mut self, now: Time, id: ClientId, server_id: ServerId, reason: &str) {
         let client = self.client_mut(id);
         client.link = None;
-        client.session.pins = Pins::default();
-        client.session.pinned = None;
+        client.session.leaves_server();
         self.server_mut(server_id).link = None;
         self.close_server(now, server_id, reason);
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::alone::{Alone, CLIENT, NOW, SERVER};
 use crate::base::close_reason::CloseReason;
-use crate::base::pin_reason::Cleanup;
+use crate::base::pin_reason::{Cleanup, PinReason};
 
 #[test]
 fn both_sides_know_of_a_link() {
@@ -19,7 +19,8 @@ fn both_sides_know_of_a_link() {
 #[test]
 fn a_server_with_other_settings_is_not_ready() {
     let mut alone = Alone::new();
-    alone.client.session.shape = alone.with("work_mem", "1MB");
+    let shape = alone.with("work_mem", "1MB");
+    alone.client.session.has_settings(shape);
     assert_eq!(alone.exchange().link(), Linked::Differs);
 }
 
@@ -33,7 +34,7 @@ fn a_client_that_has_not_logged_in_is_no_session() {
 #[test]
 fn the_time_in_the_queue_ends_with_the_link() {
     let mut alone = Alone::new();
-    alone.client.session.visits = 3;
+    let before = alone.client.session.visits();
     let ticket = alone.pool.waiting.push_front(CLIENT, NOW);
     let since = Time(NOW.0 - 250);
     alone.client.waiting = Waiting::ForServer {
@@ -43,7 +44,10 @@ fn the_time_in_the_queue_ends_with_the_link() {
     };
     alone.exchange().link();
     assert_eq!(alone.pool.stats.wait_time, 250);
-    assert_eq!((alone.client.waiting, alone.client.session.visits), (Waiting::No, 4));
+    assert_eq!(
+        (alone.client.waiting, alone.client.session.visits()),
+        (Waiting::No, before + 1)
+    );
 }
 
 #[test]
@@ -51,7 +55,7 @@ fn in_session_pooling_a_link_pins() {
     let mut alone = Alone::new();
     alone.pool.settings.mode = PoolMode::Session;
     alone.exchange().link();
-    assert!(alone.client.session.pins.contains(PinReason::SessionPooling));
+    assert!(alone.client.session.pins().contains(PinReason::SessionPooling));
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl Pooler {
         // A client that got the server's FATAL message is closed.
         if client.may_go_elsewhere() && server.conversation.fatal.is_none() {
             // Only once: if the restored settings themselves end the server, they would end the next one, too.
-            client.session.went_elsewhere = true;
+            client.session.goes_elsewhere();
             client.waiting = Waiting::No;
             return self.shared.requests.push_back(Request::Resume(id.into()));
         }

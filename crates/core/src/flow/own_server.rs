@@ -18,7 +18,7 @@ impl Pooler {
     pub(crate) fn goes_to_own_server(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
         let client = self.client_mut(id);
         // The link to this server was a visit; the visit before it was to the last server.
-        let visits = client.session.visits.wrapping_sub(1);
+        let visits = client.session.visits().wrapping_sub(1);
         let pool_id = self.server_mut(server_id).pool;
         let pool = self.pool(pool_id);
         let Some(own) = own_server(&pool.idle, &self.servers, id, visits).and_then(|at| pool.idle.get(at)) else {
@@ -28,7 +28,7 @@ impl Pooler {
         self.pool_mut(pool_id).forget_idle(own);
         self.server_mut(server_id).session.visit_is_undone();
         self.release(now, server_id);
-        self.client_mut(id).session.visits = visits;
+        self.client_mut(id).session.visit_is_undone();
         if let Acquired::Server(_) = self.link(now, id, own) {
             self.shared.requests.push_back(Request::Resume(id.into()));
         }

@@ -29,12 +29,12 @@ fn is_usual(client: &Client) -> bool {
     client.is_session()
         && client.dropping == Dropping::Nothing
         && client.channels.is_none()
-        && session.bound_reset.is_none()
-        && session.suspicion.is_none()
-        && session.pins.is_empty()
-        && session.reset_among.is_none()
-        && !session.minds_traces
-        && session.shape.is_usual()
+        && !session.has_bound_reset()
+        && session.suspicion().is_none()
+        && session.pins().is_empty()
+        && !session.awaits_reset()
+        && !session.minds_traces()
+        && session.shape().is_usual()
 }
 
 impl Pooler {
@@ -61,7 +61,7 @@ impl Pooler {
         if !is_new || pgweir_sql::belongs_to_session(parse.query) {
             return None;
         }
-        let parse_settings = client.session.shape.parse_settings();
+        let parse_settings = client.session.shape().parse_settings();
         let statement = self.shared.statements.intern(parse.query, parse.types, parse_settings);
         if !statement.effects.is_empty() || statement.is_client_named() || !self.is_proven(pool_id, &statement) {
             return None;

@@ -76,7 +76,7 @@ impl Exchange<'_> {
     pub(crate) fn parse_unnamed(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let client = &mut *self.client;
         let server = &mut *self.server;
-        let settings = client.session.shape.parse_settings();
+        let settings = client.session.shape().parse_settings();
         let in_doubt = server.session.settings_in_doubt() || server.session.local_in_doubt();
         let same = !in_doubt
             && client
@@ -131,8 +131,8 @@ impl Exchange<'_> {
             return self.refuse_duplicate(message, parse);
         }
         if self.server.session.probe().is_some()
-            || client.session.suspicion.is_some()
-            || !client.session.pins.is_empty()
+            || client.session.suspicion().is_some()
+            || !client.session.pins().is_empty()
         {
             return self.parse_pinned(message, parse);
         }
@@ -145,7 +145,7 @@ impl Exchange<'_> {
         if !self.may_meet_prepare() {
             return self.parse_shared(message, parse);
         }
-        let settings = self.client.session.shape.parse_settings().clone();
+        let settings = self.client.session.shape().parse_settings().clone();
         let statement = self.intern_client_named(&parse, &settings);
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick(), self.pool.names_moved);
         self.client.statements.names_mut().set(parse.name, Some(meaning));
@@ -170,7 +170,7 @@ impl Exchange<'_> {
     pub(crate) fn parse_shared(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let client = &mut *self.client;
         let server = &mut *self.server;
-        let settings = client.session.shape.parse_settings();
+        let settings = client.session.shape().parse_settings();
         let mut statement = match server.session.may_move_names() {
             // Other clients' copies name other objects.
             true => self

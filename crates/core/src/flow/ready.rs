@@ -24,7 +24,7 @@ impl Rest {
     fn of(server: &Server, client: &Client) -> Self {
         Rest {
             is_done: server.is_clean() && client.passing == Passing::None,
-            suspected: client.session.suspicion.is_some(),
+            suspected: client.session.suspicion().is_some(),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Reply<'_> {
             return Passed::skip_and_release_if(self.server.conversation.queue.is_empty());
         };
         let mut rest = Rest::of(self.server, client);
-        let (listens, creates) = (client.channels.is_some(), client.session.shape.creates_temporary());
+        let (listens, creates) = (client.channels.is_some(), client.session.shape().creates_temporary());
         if creates && let Some(mut exchange) = self.exchange() {
             rest.suspected |= exchange.suspect_creation();
         }
@@ -139,10 +139,10 @@ impl Reply<'_> {
         let Some(client) = self.client() else {
             return Passed::Forward;
         };
-        if client.session.pins.is_empty() {
+        if client.session.pins().is_empty() {
             return Passed::ForwardAndRelease;
         }
-        if client.session.pins.contains(PinReason::Listening) {
+        if client.session.pins().contains(PinReason::Listening) {
             self.deeds.push(Deed::MoveOn);
         }
         Passed::Forward
@@ -153,7 +153,9 @@ impl Reply<'_> {
     #[inline(never)]
     fn asks_what_was_done(&mut self, always: bool) -> bool {
         self.exchange().is_some_and(|mut exchange| {
-            exchange.client.session.used_server |= always;
+            if always {
+                exchange.client.session.uses_server();
+            }
             exchange.probe()
         })
     }
@@ -257,7 +259,7 @@ impl Reply<'_> {
     /// may precede.
     #[cold]
     fn absorb_failure(&mut self) {
-        let keeps = |client: &Client| !client.session.pins.is_empty() && client.passing == Passing::None;
+        let keeps = |client: &Client| !client.session.pins().is_empty() && client.passing == Passing::None;
         if self.client.as_ref().is_some_and(|(_, client)| keeps(client)) {
             self.to().query_for_nothing(b"");
         }

@@ -209,7 +209,7 @@ impl Reply<'_> {
         let decides = taken.iter().any(|e| e.ready == Ready::Decides);
         if let Some(client) = self.client().filter(|_| decides) {
             // The server ignores the RESET: nothing must be restored after it.
-            client.session.reset_among = None;
+            client.session.reset_is_undone();
         }
         self.undo(taken);
         if let Some(mut exchange) = self.exchange().filter(|_| discarded) {
@@ -267,7 +267,7 @@ impl Reply<'_> {
                 .is_some_and(|e| e.ready == Ready::Told)
         {
             // In a failed transaction nothing was reset, so nothing must be restored. Otherwise a probe finds out.
-            let suspicion = self.client().and_then(|client| client.session.suspicion.as_ref());
+            let suspicion = self.client().and_then(|client| client.session.suspicion());
             let asks = suspicion.is_some_and(|s| !s.waits_for_text);
             if sqlstate != b"25P02" && !asks {
                 self.server.close_reason.get_or_insert(CloseReason::NotRestored);

@@ -13,7 +13,6 @@ use crate::flow::logins::opening::servers_soon_free;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
 use crate::session::catalogs::may_read_now;
-use crate::state::pins::Pins;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::{AfterCancel, ServerPhase};
 use rand_core::RngCore;
@@ -39,10 +38,10 @@ impl Reply<'_> {
             && server.cancels.in_flight == 0
             && server.session.shape().idle_limit().is_none()
             && !server.is_expired(self.now);
-        if !is_wanted || !is_as_it_was || client.channels.is_some() || client.session.pinned.is_some() {
+        if !is_wanted || !is_as_it_was || client.channels.is_some() || client.session.pinned().is_some() {
             return false;
         }
-        debug_assert!(server.is_clean() && client.session.pins.is_empty());
+        debug_assert!(server.is_clean() && client.session.pins().is_empty());
         client.link = None;
         client.request_time = self.now;
         server.link = None;
@@ -68,8 +67,7 @@ impl Pooler {
         }
         if let Some((id, client)) = client_id.and_then(|id| Some((id, self.clients.get_mut(id.0)?))) {
             client.link = None;
-            client.session.pins = Pins::default();
-            client.session.pinned = None;
+            client.session.leaves_server();
             client.request_time = now;
             if client.channels.is_some() {
                 self.listen(now, |listening| listening.hear(id));

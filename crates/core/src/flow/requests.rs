@@ -123,7 +123,7 @@ impl Exchange<'_> {
         }
         let statements = &self.client.statements;
         let executes = statements.bound_ends.is_none()
-            && self.client.session.bound_reset.is_none()
+            && !self.client.session.has_bound_reset()
             && !self.server.session.has_definitions();
         let describes = statements.bound.is_none();
         let begin = *at;
@@ -191,14 +191,16 @@ impl Exchange<'_> {
         let is_usual = self.server.conversation.takes_requests()
             && self.tracks_statements()
             && self.client.statements.bound_ends.is_none()
-            && self.client.session.bound_reset.is_none()
+            && !self.client.session.has_bound_reset()
             && !self.to().knows_names();
         let names = BindNames::read(message.body()).ok().filter(|_| is_usual)?;
         let meaning = self.client.statements.names.as_ref()?.get(names.statement)?;
         let statement = &*meaning.statement;
         let is_plain = statement.effects.is_empty()
             && !statement.ends_some()
-            && statement.settings.is_surely(self.client.session.shape.parse_settings());
+            && statement
+                .settings
+                .is_surely(self.client.session.shape().parse_settings());
         meaning.told.filter(|_| is_plain)?;
         let told = expected_rows(meaning, message, names.portal);
         if need_of(meaning, self.server, told, self.shared.statements.now()) != Need::Nothing {

@@ -40,7 +40,7 @@ enum Restoring {
 impl Exchange<'_> {
     /// Makes the server look like its client.
     fn restore(&mut self) -> Restoring {
-        let wanted = self.client.session.shape.clone();
+        let wanted = self.client.session.shape().clone();
         let session = &self.server.session;
         let mut set = difference_on(session.shape(), &wanted, &session.base().home());
         let nature = self.pool.nature;
@@ -86,10 +86,10 @@ impl Exchange<'_> {
     /// The server has confirmed the client's settings.
     fn settings_confirmed(&mut self) {
         self.tell_differences();
-        self.client.session.servers_refused = 0;
-        if self.client.waiting == Waiting::ForRestoration {
+        let waited = self.client.waiting == Waiting::ForRestoration;
+        self.client.session.restoration_confirmed(waited);
+        if waited {
             self.client.waiting = Waiting::No;
-            self.client.session.went_elsewhere = false;
             self.shared.requests.push_back(Request::Resume(self.id.into()));
         }
     }
@@ -154,9 +154,8 @@ impl Pooler {
     /// The server is closed, and the client tries another one. No request of the client has run.
     fn settings_refused(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &str) {
         let client = self.client_mut(id);
-        client.session.servers_refused += 1;
         // A pin means that the client needs this server.
-        let elsewhere = client.session.servers_refused < SERVERS_TRIED_MAX && !client.session.pins.of_session();
+        let elsewhere = client.session.restoration_refused(SERVERS_TRIED_MAX);
         if elsewhere && client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;
             self.close_linked(now, id, server_id, CloseReason::NotRestored.text());

@@ -127,7 +127,8 @@ impl Pooler {
     /// A client got a server and has no complete message to send: the deferral of its BEGIN is over.
     pub(crate) fn linked_without_request(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get(id.0) else { return };
-        if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.session.deferred_begin, client.waiting) {
+        if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.session.deferred_begin(), client.waiting)
+        {
             self.between(now, id, server_id).begin_alone();
         }
     }
@@ -210,7 +211,7 @@ impl Pooler {
                 return step;
             }
             let client = self.clients.get(id.0);
-            if client.is_some_and(|c| c.session.deferred_begin.is_some()) {
+            if client.is_some_and(|c| c.session.deferred_begin().is_some()) {
                 match message.is_whole() {
                     true => self.between(now, id, server_id).send_deferred_begin(),
                     // If the BEGIN is refused, the pooler can send no error inside the message.
@@ -328,12 +329,12 @@ impl Pooler {
         let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
             return;
         };
-        let resets = client.session.reset_among.is_some();
+        let resets = client.session.awaits_reset();
         if !server.is_clean() || client.passing != Passing::None || server.session.restoration().is_some() || resets {
             return;
         }
-        let (client_id, mut pinned) = (server.link, !client.session.pins.is_empty());
-        let suspected = client.session.suspicion.is_some() || self.shared.settings.probe_always;
+        let (client_id, mut pinned) = (server.link, !client.session.pins().is_empty());
+        let suspected = client.session.suspicion().is_some() || self.shared.settings.probe_always;
         if suspected {
             let exchange = client_id.map(|id| self.between(now, id, server_id));
             if exchange.is_some_and(|mut exchange| exchange.probe()) {
@@ -341,7 +342,7 @@ impl Pooler {
             }
             pinned = client_id
                 .and_then(|c| self.clients.get(c.0))
-                .is_some_and(|c| !c.session.pins.is_empty());
+                .is_some_and(|c| !c.session.pins().is_empty());
         }
         if pinned {
             self.listen(now, |listening| listening.move_on(server_id));

@@ -122,7 +122,7 @@ impl Exchange<'_> {
     }
 
     fn answer_bind(&mut self, kind: Signal, portal: &[u8], results: &[u8]) {
-        let settings = self.client.session.shape.parse_settings();
+        let settings = self.client.session.shape().parse_settings();
         let answer = self.shared.statements.intern(kind.answer(), &[0, 0], settings);
         self.to().prepare(&answer);
         self.server.conversation.queue.push(Entry::forward(Expect::Bind));
@@ -178,8 +178,8 @@ impl Pooler {
             let pool_user = client.pool.map(|p| self.pool(p).key.user.clone());
             client.login_user.as_deref().map(Into::into).or(pool_user)
         };
-        let says = |name: &str, value: &str| by.session.shape.get(name).is_some_and(|s| *s.value == *value);
-        let as_itself = by.session.shape.get("role").is_none() || says("role", "none");
+        let says = |name: &str, value: &str| by.session.shape().get(name).is_some_and(|s| *s.value == *value);
+        let as_itself = by.session.shape().get("role").is_none() || says("role", "none");
         let same_user = as_itself && user(by).is_some() && user(by) == user(of);
         (of.is_session() && (says("is_superuser", "on") || same_user)).then_some(target)
     }

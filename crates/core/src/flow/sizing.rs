@@ -166,7 +166,7 @@ impl Pooler {
         let next = pool.waiting.front().and_then(|(id, _)| self.clients.get(id.0));
         let server = self.servers.get(server_id.0);
         next.zip(server)
-            .is_some_and(|(client, server)| Shape::same(&client.session.shape, server.session.shape()))
+            .is_some_and(|(client, server)| Shape::same(client.session.shape(), server.session.shape()))
     }
 
     /// A client of this pool was served as [`Pooler::may_take_turn`] says. The others go on waiting.
@@ -302,7 +302,7 @@ impl Pooler {
         let Some(client) = self.clients.get(client_id.0) else {
             return false;
         };
-        let likeness = Likeness::of(&client.session.shape);
+        let likeness = Likeness::of(client.session.shape());
         let Some(server_id) = self.take_idle(pool_id, client_id, likeness) else {
             self.open_servers_for_waiters(now, pool_id);
             return false;

@@ -65,7 +65,7 @@ impl Pooler {
         if !minds || !may_replace(pool, now) {
             return Some(chosen);
         }
-        let shape = &client.session.shape;
+        let shape = client.session.shape();
         let untouched = |s: &ServerId| {
             servers
                 .get(s.0)
@@ -127,10 +127,10 @@ impl Pooler {
         let begins = server.conversation.status == TransactionStatus::Idle
             && !server.conversation.queue.segment_open()
             && server.conversation.intake() == Intake::Requests
-            && client.session.pins.is_empty();
+            && client.session.pins().is_empty();
         let pool_id = server.pool;
         let shows_schema = server.session.has_temporary_schema()
-            && !client.session.had_temporary
+            && !client.session.had_temporary()
             && may_replace(self.pool(pool_id), now);
         let shows_names = server.session.knows_custom_settings();
         if !begins || !(shows_schema || shows_names) || !self.keeps_session(id) {
@@ -159,7 +159,7 @@ impl Pooler {
             return Some(Step::Wait);
         }
         let acquired = if names.is_empty() {
-            client.session.minds_traces = true;
+            client.session.minds_traces_if(true);
             self.acquire(now, id)
         } else {
             match untouched_by(self.pool(pool_id), &self.servers, &names) {
@@ -230,14 +230,14 @@ fn may_replace(pool: &Pool, now: Time) -> bool {
 fn minds_traces(client: &Client, server: &Server) -> bool {
     let buffers = |shape: &Shape| shape.get(TEMP_BUFFERS).map(|s| s.value.clone());
     server.session.has_temporary_schema()
-        && (client.session.minds_traces
-            || buffers(&client.session.shape).is_some_and(|wanted| buffers(server.session.shape()) != Some(wanted)))
+        && (client.session.minds_traces()
+            || buffers(client.session.shape()).is_some_and(|wanted| buffers(server.session.shape()) != Some(wanted)))
 }
 
 /// Whether a message, or one that has come after it, asks whether there is a temporary schema.
 fn asks_for_traces(client: &Client, message: &Message<'_>) -> bool {
     // For such a session the schema is a part of the meaning of every name.
-    if client.session.shape.creates_temporary() {
+    if client.session.shape().creates_temporary() {
         return true;
     }
     let asks = |effects: Effects| effects.intersects(Effects::TEMPORARY_SCHEMA);
@@ -282,8 +282,8 @@ fn unknown_settings(client: &Client, server: &Server, message: &Message<'_>) -> 
     let text = text.filter(|text| text.len() <= INSPECT_BYTES_MAX).unwrap_or_default();
     let strange = |name: &str| {
         server.session.knows_custom_setting(name)
-            && !client.session.custom_names.iter().any(|n| **n == *name)
-            && client.session.shape.get(name).is_none()
+            && !client.session.knows_custom_setting(name)
+            && client.session.shape().get(name).is_none()
     };
     let words = text.trim_ascii();
     let words = words.strip_suffix(b";").unwrap_or(words);

@@ -129,7 +129,7 @@ impl Listening<'_> {
                     let owes = channels.holds_ready || channels.moving.is_owed_by_listener();
                     slow.extend(channels.listener.filter(|_| owes && self.now - since > MOVE_TIME_MAX));
                 }
-                _ if client.session.pins.contains(PinReason::Listening) => self.move_on(ServerId(slot)),
+                _ if client.session.pins().contains(PinReason::Listening) => self.move_on(ServerId(slot)),
                 _ => {}
             }
         }

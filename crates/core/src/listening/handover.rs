@@ -48,7 +48,7 @@ impl Listening<'_> {
         // half.
         if client.waiting != Waiting::No
             || client.passing != Passing::None
-            || !client.session.pins.contains(PinReason::Listening)
+            || !client.session.pins().contains(PinReason::Listening)
             || !client.is_session()
         {
             return;
@@ -343,12 +343,9 @@ impl Listening<'_> {
 
     /// The client's server no longer listens for it.
     fn listens_no_more(&mut self, id: ClientId) {
-        let client = self.client_mut(id);
-        client.session.pins.set(PinReason::Listening, false);
-        if !client.session.pins.of_session() {
-            client.session.pinned = None;
-            self.shared.state_stats.unpinned += 1;
-        }
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let stats = &mut self.shared.state_stats;
+        client.session.pins_end([PinReason::Listening], stats);
     }
 
     /// A client that waited for the listener may go on.

@@ -48,7 +48,7 @@ impl Listening<'_> {
         let holds_ready = client.channels.as_ref().is_some_and(|c| c.holds_ready);
         let server = client.link.and_then(|s| self.servers.get(s.0));
         client.is_session()
-            && client.session.deferred_begin.is_none()
+            && client.session.deferred_begin().is_none()
             && client.dropping == Dropping::Nothing
             && server.is_none_or(|s: &Server| holds_ready || s.is_clean())
             && !server.is_some_and(Server::is_inside_message)
@@ -185,7 +185,9 @@ impl Listening<'_> {
         self.goes_on(id);
         let always = self.shared.settings.probe_always;
         let client = self.client_mut(id);
-        client.session.used_server |= always;
+        if always {
+            client.session.uses_server();
+        }
         self.release_if_clean(id);
     }
 

@@ -166,7 +166,7 @@ pub(super) fn limit_over(
         let words = "client_idle_timeout";
         return exceeded(Trouble::ClientIdleTimeout, words, words);
     }
-    if client.session.pins.of_session() && is_over(settings.pin_idle_timeout, now, server.conversation.ready_time()) {
+    if client.session.pins().of_session() && is_over(settings.pin_idle_timeout, now, server.conversation.ready_time()) {
         return exceeded(Trouble::PinIdleTimeout, "pin_idle_timeout", "pin_idle_timeout");
     }
     None
@@ -191,14 +191,14 @@ pub(super) enum ClientDue {
 /// The time limit that a client with a deferred BEGIN has exceeded, if any. The limits count from the BEGIN, as they do
 /// for a BEGIN that takes a server.
 fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Option<Exceeded> {
-    let (begin, limits) = (client.session.deferred_begin?, &pool?.settings);
-    if is_over(limits.transaction_timeout, now, begin.since) {
+    let (begin, limits) = (client.session.deferred_begin()?, &pool?.settings);
+    if is_over(limits.transaction_timeout, now, begin.since()) {
         return Some(TRANSACTION_TIMEOUT);
     }
     let idle_since = match client.waiting {
         Waiting::No => client.request_time,
         // The client has sent nothing else: the pooler takes a server only for the BEGIN.
-        _ if begin.expired => begin.since,
+        _ if begin.has_expired() => begin.since(),
         _ => return None,
     };
     is_over(limits.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT)
@@ -219,7 +219,7 @@ pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, setting
                 return ClientDue::CancelTimeout;
             }
         }
-        ClientPhase::Session if client.link.is_none() && client.session.deferred_begin.is_some() => {
+        ClientPhase::Session if client.link.is_none() && client.session.deferred_begin().is_some() => {
             return deferred_limit_over(now, client, pool).map_or(ClientDue::Nothing, ClientDue::Exceeded);
         }
         ClientPhase::Session if client.link.is_none() && client.waiting == Waiting::No => {

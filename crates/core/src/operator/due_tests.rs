@@ -125,13 +125,7 @@ fn a_client_that_owes_the_next_message_is_idle_in_a_transaction() {
 fn limits_count_from_a_begin_that_no_server_has_seen() {
     let mut rig = Rig::new("idle_transaction_timeout = 2\ntransaction_timeout = 4\nclient_idle_timeout = 1");
     rig.client.phase = ClientPhase::Session;
-    let begin = |expired| DeferredBegin {
-        since: START,
-        by: By::Query,
-        failed: false,
-        expired,
-    };
-    rig.client.session.deferred_begin = Some(begin(false));
+    rig.client.session.defers(DeferredBegin::new(START, By::Query));
     assert_eq!(rig.client(after(2)), ClientDue::Nothing, "it is in a transaction");
     assert_eq!(rig.client(after(3)), ClientDue::Exceeded(IDLE_TRANSACTION_TIMEOUT));
     assert_eq!(rig.client(after(5)), ClientDue::Exceeded(TRANSACTION_TIMEOUT));
@@ -143,7 +137,7 @@ fn limits_count_from_a_begin_that_no_server_has_seen() {
     rig.client.waiting = waiting;
     assert_eq!(rig.client(after(3)), ClientDue::Nothing, "it has asked for something");
     assert_eq!(rig.client(after(5)), ClientDue::Exceeded(TRANSACTION_TIMEOUT));
-    rig.client.session.deferred_begin = Some(begin(true));
+    rig.client.session.deferral_expires();
     assert_eq!(rig.client(after(3)), ClientDue::Exceeded(IDLE_TRANSACTION_TIMEOUT));
 }
 

@@ -24,7 +24,7 @@ fn may_be_refused(client: &Client) -> bool {
         && matches!(client.waiting, Waiting::ForServer { .. })
         && client.passing == Passing::None
         && client.dropping == Dropping::Nothing
-        && client.session.deferred_begin.is_none()
+        && client.session.deferred_begin().is_none()
         && !has_flown
 }
 

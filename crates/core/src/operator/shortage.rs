@@ -14,7 +14,7 @@ use pgweir_config::Config;
 pub(super) fn pinned_servers(servers: &Slab<Server>, clients: &Slab<Client>, pool_id: PoolId) -> usize {
     let servers = servers.iter().filter(|(_, s)| s.pool == pool_id);
     let clients = servers.filter_map(|(_, s)| clients.get(s.link?.0));
-    clients.filter(|c| c.session.pinned.is_some()).count()
+    clients.filter(|c| c.session.pinned().is_some()).count()
 }
 
 /// Why a client has waited too long for a server: detail and hint of its error. `pinned` is the number of the pool's

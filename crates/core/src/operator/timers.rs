@@ -247,7 +247,10 @@ impl Pooler {
         };
         while let Some(&(id, since)) = self.deferred.front() {
             let alive = self.clients.get(id.0).is_some_and(|c| {
-                c.session.deferred_begin.is_some_and(|b| b.since == since && !b.failed) && c.link.is_none()
+                c.session
+                    .deferred_begin()
+                    .is_some_and(|b| b.since() == since && !b.has_failed())
+                    && c.link.is_none()
             });
             if alive && now - since <= limit {
                 return;

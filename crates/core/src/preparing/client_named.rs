@@ -217,7 +217,7 @@ impl Exchange<'_> {
         let alone = !meaning
             .statement
             .settings
-            .reads_alike(client.session.shape.parse_settings());
+            .reads_alike(client.session.shape().parse_settings());
         let of = &meaning.statement;
         // A statement that was lent before the server had told its types leaves them open: it must not infer others later.
         let keeps_types = |named: &Statement| of.kind == Kind::Sql || *named.types == *meaning.types();
@@ -263,11 +263,11 @@ impl Exchange<'_> {
     /// Whether the server may hold statements of SQL-level PREPARE that are not among the client's names.
     pub(crate) fn may_meet_prepare(&self) -> bool {
         let client = &*self.client;
-        let suspicion = client.session.suspicion.as_ref();
+        let suspicion = client.session.suspicion();
         let probe = self.server.session.probe();
-        client.session.pins.contains(PinReason::PreparedStatements)
+        client.session.pins().contains(PinReason::PreparedStatements)
             // The probe that could have answered this has failed.
-            || client.session.pins.contains(PinReason::UnknownState)
+            || client.session.pins().contains(PinReason::UnknownState)
             || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
             || probe.is_some_and(|p| p.prepares)
     }
@@ -282,7 +282,7 @@ impl Exchange<'_> {
             return effect;
         }
         let client = &mut *self.client;
-        let settings = client.session.shape.parse_settings().clone();
+        let settings = client.session.shape().parse_settings().clone();
         let statement = self
             .shared
             .statements
@@ -326,7 +326,7 @@ impl Exchange<'_> {
         // A cancel request that hits this Parse must not skip the Query behind it.
         let goes_apart =
             !self.server.conversation.queue.segment_open() && !self.server.conversation.queried_in_pipeline;
-        let settings = self.client.session.shape.parse_settings().clone();
+        let settings = self.client.session.shape().parse_settings().clone();
         let empty = self
             .shared
             .statements

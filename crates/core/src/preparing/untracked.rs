@@ -7,14 +7,10 @@
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::Exchange;
-use crate::state::followed::Followed;
 use crate::statements::ends::Ends;
 use crate::upstream::entry::Expect;
 use pgweir_sql::{Effects, Statement};
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
-
-/// The most names kept for one client; further statements are not followed.
-const FOLLOWED_MAX: usize = 64;
 
 /// The longest Parse, in bytes, that is completed before it is read: it has room for a name of 63 bytes and a text of
 /// 512.
@@ -46,19 +42,14 @@ impl Exchange<'_> {
 
     /// Keeps the name of a statement that is to be followed, and forgets what the name meant before.
     fn follow(&mut self, parse: &Parse<'_>, verdict: &Statement, effects: Effects) {
-        let found = Followed::of(parse, verdict, effects);
-        let client = &mut *self.client;
-        client.session.followed.retain(|f| *f.name != *parse.name);
-        let room = client.session.followed.len() < FOLLOWED_MAX;
-        client.session.followed.extend(found.filter(|_| room));
+        self.client.session.follows(parse, verdict, effects);
     }
 
     /// Bind: the portal may belong to a statement that resets settings.
     pub(crate) fn bind_untracked(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
-        let follows = !client.session.followed.is_empty()
-            || client.session.bound_reset.is_some()
-            || client.statements.bound_ends.is_some();
+        let follows =
+            client.session.follows_any() || client.session.has_bound_reset() || client.statements.bound_ends.is_some();
         if follows {
             match BindNames::read(message.body()) {
                 Ok(names) => self.follow_bound(&names),
@@ -71,11 +62,11 @@ impl Exchange<'_> {
 
     fn follow_bound(&mut self, names: &BindNames<'_>) {
         let client = &mut *self.client;
-        let statement = client.session.followed.iter().find(|f| *f.name == *names.statement);
-        let returns = statement.and_then(|f| f.returns.clone());
-        let ends_all = statement.is_some_and(|f| f.ends_all);
-        let moves_names = statement.is_some_and(|f| f.moves_names);
-        if statement.is_some_and(|f| f.defines) {
+        let statement = client.session.followed(names.statement);
+        let returns = statement.and_then(|f| f.returns().cloned());
+        let ends_all = statement.is_some_and(|f| f.ends_all());
+        let moves_names = statement.is_some_and(|f| f.moves_names());
+        if statement.is_some_and(|f| f.defines()) {
             self.defines(b"");
         }
         if moves_names {
@@ -83,27 +74,21 @@ impl Exchange<'_> {
         }
         let client = &mut *self.client;
         client.statements.binds(names.portal, ends_all.then_some(Ends::All));
-        if let Some(returns) = returns {
-            client.session.bound_reset = Some(Box::new((names.portal.into(), returns)));
-        } else if client
-            .session
-            .bound_reset
-            .as_ref()
-            .is_some_and(|b| *b.0 == *names.portal)
-        {
-            client.session.bound_reset = None;
+        match returns {
+            Some(returns) => client.session.binds_reset(names.portal, Some(returns)),
+            None => client.session.portal_is_replaced(names.portal),
         }
     }
 
     /// Close: the name may come to mean something else.
     pub(crate) fn close_untracked(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
-        if !client.session.followed.is_empty() {
+        if client.session.follows_any() {
             match Named::read(message.body()) {
                 Ok(Named {
                     target: Target::Statement,
                     name,
-                }) => client.session.followed.retain(|f| *f.name != *name),
+                }) => client.session.follows_no_more(name),
                 Err(_) if !message.is_whole() && message.total <= INSPECT_BYTES_MAX => return Step::NeedBytes,
                 Ok(_) | Err(_) => {}
             }

@@ -23,7 +23,7 @@ impl Exchange<'_> {
         }
         if !statement.effects.is_empty() {
             let returns = Returns::of(&statement.verdict, &statement.query);
-            self.client.session.bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
+            self.client.session.binds_reset(names.portal, returns);
         }
         let effects = self.effects_of_names_in(statement);
         let effects = self.adds_reading_names(effects, &statement.query);
@@ -121,11 +121,7 @@ impl Exchange<'_> {
             return Step::NeedBytes;
         }
         let portal = Reader::new(message.body()).cstr().ok();
-        let client = &mut *self.client;
-        let returns = match &client.session.bound_reset {
-            Some(bound) if portal == Some(&*bound.0) => client.session.bound_reset.take().map(|b| b.1),
-            _ => None,
-        };
+        let returns = portal.and_then(|portal| self.client.session.executes_reset(portal));
         let step = self.execute_as_bound(message);
         if let (Some(returns), Step::Progress(_)) = (returns, step) {
             self.make_startup_values(&returns);

@@ -334,7 +334,7 @@ impl Exchange<'_> {
         match ready {
             Ready::Decides => {
                 let client = &mut *self.client;
-                client.session.reset_among = Some(Box::new(returns));
+                client.session.resets(returns);
                 client.waiting = Waiting::ForReplies;
             }
             Ready::Passes | Ready::Makes | Ready::Told => {}

@@ -7,7 +7,7 @@ impl Exchange<'_> {
     /// Whether a text contains bytes that look like ASCII and may be halves of characters: the client has an encoding
     /// with such characters, or an unanswered statement in front of the text may choose one.
     pub(crate) fn may_be_misread(&self, text: &[u8]) -> bool {
-        (self.encoding_in_doubt() || self.client.session.shape.hides_ascii()) && pgweir_sql::may_hide_ascii(text)
+        (self.encoding_in_doubt() || self.client.session.shape().hides_ascii()) && pgweir_sql::may_hide_ascii(text)
     }
 
     /// Whether an unanswered statement may choose another encoding.

@@ -14,8 +14,8 @@ use crate::base::reasons::Waiting;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
-use crate::session::suspicion::{Asks, HIDDEN_SETTINGS_MAX, ROLE};
-use crate::state::probe::{Probe, Suspicion};
+use crate::session::suspicion::Asks;
+use crate::state::probe::{HIDDEN_SETTINGS_MAX, Probe, ROLE, Suspicion};
 use crate::statements::prepared::Statement;
 use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::ServerPhase;
@@ -175,11 +175,10 @@ impl Exchange<'_> {
     /// Asks the server what the client's last transactions did to the session. Called when the server is clean; returns
     /// whether there was anything to ask.
     pub(crate) fn probe(&mut self) -> bool {
-        let always = self.shared.settings.probe_always && self.keeps_session() && self.client.session.used_server;
-        self.client.session.used_server = false;
-        let suspicion = &mut self.client.session.suspicion;
-        let mut about = match suspicion.take_if(|s| always || !s.waits_for_text) {
-            Some(suspicion) => *suspicion,
+        let used = self.client.session.take_used_server();
+        let always = self.shared.settings.probe_always && self.keeps_session() && used;
+        let mut about = match self.client.session.take_suspicion(always) {
+            Some(suspicion) => suspicion,
             None if always => Suspicion::default(),
             None => return false,
         };
@@ -192,19 +191,19 @@ impl Exchange<'_> {
                 about.effects |= Effects::LOCKS;
             }
         }
-        let asks = Asks::of(about.effects, self.client.session.pins);
+        let asks = Asks::of(about.effects, self.client.session.pins());
         if !asks.pins && !asks.settings {
             return false;
         }
         // What has been reset must be set again before the client's next message.
         let resets = about.effects.intersects(Effects::CODE | Effects::RESETS);
-        let other_startup = !Arc::ptr_eq(self.server.session.base(), &self.client.session.base);
+        let other_startup = !Arc::ptr_eq(self.server.session.base(), self.client.session.base());
         if asks.settings && resets && other_startup && self.client.waiting == Waiting::No {
             self.client.waiting = Waiting::ForProbe;
         }
         if self.server.cancels.in_flight > 0 && !self.shared.is_weak(Weakness::AsksUnderCancel) {
             // The cancel request would hit the probe. When it has ended, this function is called again.
-            self.client.session.suspicion = Some(Box::new(about));
+            self.client.session.keeps_suspicion(about);
             return true;
         }
         let hidden = asks.settings.then(|| about.hidden_settings(self.client));

@@ -10,9 +10,9 @@ use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::session::probed_settings::TRANSACTION_SETTINGS;
-use crate::session::suspicion::{NO_ROLE, ROLE};
+use crate::session::suspicion::NO_ROLE;
 use crate::state::pins::PROBED;
-use crate::state::probe::{Probe, Suspicion};
+use crate::state::probe::{Probe, ROLE, Suspicion};
 use crate::upstream::entry::AnswerRows;
 use crate::upstream::phase::{Introduction, ServerPhase};
 use pgweir_sql::Effects;
@@ -148,26 +148,22 @@ impl Exchange<'_> {
 
     /// Sets the pins that follow from the server's answer: one value for each of [`PROBED`].
     fn pins_found(&mut self, probe: &Probe, held: [bool; PROBED.len()]) {
-        let before = self.client.session.pins;
-        for (reason, held) in PROBED.into_iter().zip(held) {
-            if held {
-                self.pin_by(reason, probe.about.statement.as_bytes());
-            } else {
-                self.client.session.pins.set(reason, false);
-            }
+        let found = || PROBED.into_iter().zip(held);
+        for (reason, _) in found().filter(|(_, held)| *held) {
+            self.pin_by(reason, probe.about.statement.as_bytes());
         }
+        let ended = found().filter(|(_, held)| !held).map(|(reason, _)| reason);
         let client = &mut *self.client;
-        if !client.session.pins.of_session() {
-            client.session.pinned = None;
-            self.shared.state_stats.unpinned += u64::from(before.of_session());
-        }
-        let has_objects = client.session.pins.contains(PinReason::TemporaryObjects);
-        let suspicion = client.session.suspicion.as_ref();
+        client.session.pins_end(ended, &mut self.shared.state_stats);
+        let has_objects = client.session.pins().contains(PinReason::TemporaryObjects);
+        let suspicion = client.session.suspicion();
         let may_make_more = suspicion.is_some_and(|s| s.effects.intersects(Effects::TEMPORARY));
         self.server.held.temporary_objects(has_objects || may_make_more);
         if probe.temporary_schema {
             let another_s = self.server.session.has_temporary_schema();
-            client.session.had_temporary |= has_objects || probe.temporary || !another_s;
+            if has_objects || probe.temporary || !another_s {
+                client.session.has_had_temporary();
+            }
             if !has_objects {
                 self.to().temporary_schema_stays();
             }
@@ -187,12 +183,12 @@ impl Exchange<'_> {
         let forgets = self.shared.is_weak(Weakness::ForgetsFailedProbe);
         about.probes_failed = about.probes_failed.saturating_add(1);
         if about.probes_failed < PROBES_FAILED_MAX && !forgets {
-            return self.suspect_again(about);
+            return self.client.session.suspects_again(about);
         }
         if !forgets {
             self.pin_by(PinReason::UnknownState, about.statement.as_bytes());
             about.waits_for_text = true;
-            self.suspect_again(about);
+            self.client.session.suspects_again(about);
         }
         self.goes_on_behind_probe();
     }

@@ -50,7 +50,7 @@ fn only_what_is_suspected_is_asked_for() {
         let mut alone = suspected(effects);
         assert!(alone.exchange().probe(), "{effects:?}");
         assert_eq!(bound(&mut alone).iter().collect::<Vec<_>>(), asked, "{effects:?}");
-        assert!(alone.client.session.suspicion.is_none(), "it is with the probe");
+        assert!(alone.client.session.suspicion().is_none(), "it is with the probe");
         let queue = &mut alone.server.conversation.queue;
         while let Some(entry) = queue.pop() {
             assert!(matches!(entry.to, To::Probe(_)));
@@ -62,7 +62,7 @@ fn only_what_is_suspected_is_asked_for() {
 fn time_limits_are_lifted_before_the_questions() {
     let mut alone = Alone::linked();
     let shape = alone.with("statement_timeout", "5s");
-    alone.client.session.shape = shape.clone();
+    alone.client.session.has_settings(shape.clone());
     alone.server.session.has_settings(shape);
     alone.exchange().suspect(Effects::LOCKS, b"select f()", Vec::new());
     assert!(alone.exchange().probe());
@@ -77,7 +77,7 @@ fn a_cancel_on_its_way_would_hit_the_probe() {
     alone.server.cancels.in_flight = 1;
     assert!(alone.exchange().probe(), "the client keeps the server");
     assert!(alone.written(SERVER).is_empty() && alone.server.session.probe().is_none());
-    assert!(alone.client.session.suspicion.is_some());
+    assert!(alone.client.session.suspicion().is_some());
     alone.server.cancels.in_flight = 0;
     assert!(alone.exchange().probe() && alone.server.session.probe().is_some());
 }
@@ -90,13 +90,13 @@ fn the_answer_sets_and_ends_pins() {
     row[1] = Some(b"t");
     tells(&mut alone, AnswerRows::Pins, &row);
     alone.reply().probed();
-    assert!(alone.client.session.pins.contains(PinReason::AdvisoryLocks));
+    assert!(alone.client.session.pins().contains(PinReason::AdvisoryLocks));
     alone.exchange().suspect(Effects::ENDS, b"select g()", Vec::new());
     alone.exchange().probe();
     row[1] = Some(b"f");
     tells(&mut alone, AnswerRows::Pins, &row);
     alone.reply().probed();
-    assert!(alone.client.session.pins.is_empty());
+    assert!(alone.client.session.pins().is_empty());
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn the_answer_gives_client_and_server_their_settings() {
     alone.exchange().probe();
     tells(&mut alone, AnswerRows::Setting, &[Some(b"work_mem"), Some(b"1MB")]);
     alone.reply().probed();
-    for shape in [&alone.client.session.shape, alone.server.session.shape()] {
+    for shape in [alone.client.session.shape(), alone.server.session.shape()] {
         assert_eq!(shape.get("work_mem").map(|s| &*s.value), Some("1MB"));
     }
 }
@@ -117,17 +117,17 @@ fn a_probe_that_fails_is_sent_again_and_pins_in_the_end() {
         assert!(alone.exchange().probe(), "probe {failed}");
         alone.server.session.probe_mut().unwrap().failed = Some("out of memory".into());
         alone.reply().probed();
-        let pinned = alone.client.session.pins.contains(PinReason::UnknownState);
+        let pinned = alone.client.session.pins().contains(PinReason::UnknownState);
         assert_eq!(pinned, failed == 3, "probe {failed}");
     }
     assert!(!alone.exchange().probe(), "it waits for a new text");
-    assert!(alone.client.session.suspicion.is_some(), "nothing is forgotten");
+    assert!(alone.client.session.suspicion().is_some(), "nothing is forgotten");
 }
 
 #[test]
 fn what_no_probe_can_see_pins_at_once() {
     let mut alone = suspected(Effects::SEED);
     alone.exchange().probe();
-    assert!(alone.client.session.pins.contains(PinReason::Seed));
+    assert!(alone.client.session.pins().contains(PinReason::Seed));
     assert!(alone.written(CLIENT).is_empty());
 }

@@ -2,9 +2,9 @@
 
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
-use crate::session::suspicion::{NO_ROLE, ROLE};
+use crate::session::suspicion::NO_ROLE;
 use crate::state::difference::difference;
-use crate::state::probe::Suspicion;
+use crate::state::probe::{ROLE, Suspicion};
 use crate::state::shape::Shape;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Told<'_> {
 impl Exchange<'_> {
     /// Takes over the settings that the session has set, from the server's answer.
     pub(super) fn settings_found(&mut self, rows: &Rows, about: &Suspicion) {
-        let before = about.before.as_ref().unwrap_or(&self.client.session.shape).clone();
+        let before = about.before.as_ref().unwrap_or(self.client.session.shape()).clone();
         let told = Told {
             rows,
             tells_none: self.tells_no_role(&before, about),
@@ -51,7 +51,7 @@ impl Exchange<'_> {
         let client_shape = self.shape_of_client(&before, &server_shape, &told);
         self.tell_returned(&server_shape, &client_shape);
         self.server.session.has_settings(server_shape);
-        self.client.session.shape = client_shape;
+        self.client.session.has_settings(client_shape);
     }
 
     /// Whether a role of `none` is a setting. It is the same as no setting, unless the server has logged in with a
@@ -59,8 +59,9 @@ impl Exchange<'_> {
     /// role to the client for a while.
     fn tells_no_role(&self, before: &Shape, about: &Suspicion) -> bool {
         let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
-        let had_none = is_none(before) || is_none(&self.client.session.shape);
-        let gave_up_role = self.client.session.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
+        let had_none = is_none(before) || is_none(self.client.session.shape());
+        let gave_up_role =
+            self.client.session.base().get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
         let starts_with_role = self.server.session.base().get(ROLE).is_some();
         (starts_with_role || gave_up_role) && !self.shared.is_weak(Weakness::ForgetsDefaultRole)
     }
@@ -95,7 +96,7 @@ impl Exchange<'_> {
             // earlier.
             value != value_in(server_base, name) && value != value_in(server_shape, name)
         };
-        let at_startup = difference(server_base, &self.client.session.base);
+        let at_startup = difference(server_base, self.client.session.base());
         let returned: Vec<(&str, Option<&str>, bool)> = at_startup
             .iter()
             .filter(|(name, value)| value.is_some() && !told.is_made(name) && was_made(name))

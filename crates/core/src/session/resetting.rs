@@ -34,10 +34,10 @@ impl Exchange<'_> {
     /// The client's startup values that differ from the server's.
     fn startup_values(&self, returns: &Returns) -> Vec<(Arc<str>, Arc<str>)> {
         let (client, server) = (&*self.client, &*self.server);
-        if Arc::ptr_eq(&client.session.base, server.session.base()) {
+        if Arc::ptr_eq(client.session.base(), server.session.base()) {
             return Vec::new();
         }
-        difference(server.session.base(), &client.session.base)
+        difference(server.session.base(), client.session.base())
             .into_iter()
             .filter(|(name, _)| returns.includes(name))
             .filter_map(|(name, value)| Some((name, value?)))
@@ -78,7 +78,7 @@ impl Exchange<'_> {
             .filter(|e| e.to == To::Forward)
         {
             sync.ready = Ready::Makes;
-            self.client.session.reset_among = Some(Box::new(Returns::All));
+            self.client.session.resets(Returns::All);
             self.client.waiting = Waiting::ForReplies;
         }
     }
@@ -117,7 +117,7 @@ impl Exchange<'_> {
             self.make_what_was_reset();
             return true;
         }
-        self.client.session.reset_among = None;
+        self.client.session.reset_is_undone();
         self.replies_came();
         self.tell_differences();
         false
@@ -131,7 +131,7 @@ impl Exchange<'_> {
         if may_be_hit {
             return;
         }
-        if let Some(returns) = self.client.session.reset_among.take() {
+        if let Some(returns) = self.client.session.take_reset() {
             self.send_startup_values(&returns);
         }
     }

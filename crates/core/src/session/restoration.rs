@@ -72,17 +72,17 @@ impl Exchange<'_> {
     /// Sends ParameterStatus to the client for each setting whose value differs from the one that it was last told:
     /// settings that nobody can set (after an upgrade or a failover), or a value in another spelling.
     pub(crate) fn tell_differences(&mut self) {
-        if Shape::same(self.server.session.shape(), &self.client.session.shape) {
+        if Shape::same(self.server.session.shape(), self.client.session.shape()) {
             return;
         }
-        let told = self.client.session.shape.clone();
+        let told = self.client.session.shape().clone();
         let real = self.server.session.shape().clone();
         for setting in real.settings().iter().filter(|s| s.reported) {
             if told.get(&setting.name).is_none_or(|t| t.value != setting.value) {
                 self.tell(|w| w.parameter_status(setting.name.as_bytes(), setting.value.as_bytes()));
             }
         }
-        self.client.session.shape = real;
+        self.client.session.has_settings(real);
     }
 }
 
@@ -121,7 +121,7 @@ impl Reply<'_> {
         if server.session.restoration().is_some() || in_between || !client.is_session() {
             return Passed::Skip;
         }
-        client.session.shape = server.session.shape().clone();
+        client.session.has_settings(server.session.shape().clone());
         if let Some(error) = server.conversation.queue.error_behind_internal_segment() {
             // It is sent at the end of an internal segment. On a direct connection the client would get it after the
             // error.
@@ -142,7 +142,7 @@ impl Reply<'_> {
         let shape = self.shared.shapes.change(&shape, gone);
         self.server.session.has_settings(shape.clone());
         if let Some(client) = self.client() {
-            client.session.shape = shape;
+            client.session.has_settings(shape);
         }
     }
 }

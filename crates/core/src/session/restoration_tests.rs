@@ -8,7 +8,7 @@ use crate::upstream::entry::Expect;
 fn asked() -> Alone {
     let mut alone = Alone::linked();
     let target = alone.with("work_mem", "1MB");
-    alone.client.session.shape = target.clone();
+    alone.client.session.has_settings(target.clone());
     let set = [("work_mem".into(), Some("1MB".into()))];
     alone.exchange().confirm_first(&set, target);
     alone
@@ -41,16 +41,16 @@ fn restored_settings_are_a_segment_of_their_own() {
 #[test]
 fn a_server_has_the_settings_only_when_it_has_confirmed_them() {
     let alone = asked();
-    assert!(!Shape::same(alone.server.session.shape(), &alone.client.session.shape));
+    assert!(!Shape::same(alone.server.session.shape(), alone.client.session.shape()));
     let restoration = alone.server.session.restoration().unwrap();
-    assert!(Shape::same(&restoration.target, &alone.client.session.shape));
+    assert!(Shape::same(&restoration.target, alone.client.session.shape()));
 }
 
 #[test]
 fn the_statement_is_prepared_once() {
     let mut alone = asked();
     alone.written(SERVER);
-    let target = alone.client.session.shape.clone();
+    let target = alone.client.session.shape().clone();
     let set = [("work_mem".into(), Some("1MB".into()))];
     alone.server_side().send_settings(&set, target);
     assert_eq!(alone.written_tags(SERVER), "BES");
@@ -100,7 +100,7 @@ fn reports_of_restored_settings_are_not_for_the_client() {
         Some("German, DMY"),
         "it will have this one, too"
     );
-    assert_eq!(style(&alone.client.session.shape).as_deref(), Some("ISO, MDY"));
+    assert_eq!(style(alone.client.session.shape()).as_deref(), Some("ISO, MDY"));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn reports_of_the_clients_own_settings_are_for_the_client() {
     let mut alone = Alone::linked();
     let body = status("DateStyle", "German, DMY");
     assert_eq!(alone.reply().parameter_status(&body), Passed::Forward);
-    assert!(Shape::same(&alone.client.session.shape, alone.server.session.shape()));
+    assert!(Shape::same(alone.client.session.shape(), alone.server.session.shape()));
 }
 
 #[test]

@@ -96,9 +96,9 @@ impl Exchange<'_> {
             && server.session.is_stranger()
             && server.session.visited_anew()
             && server.is_clean()
-            && client.session.pins.is_empty()
-            && client.session.suspicion.is_none()
-            && client.session.deferred_begin.is_none()
+            && client.session.pins().is_empty()
+            && client.session.suspicion().is_none()
+            && client.session.deferred_begin().is_none()
             && !self.shared.settings.link_adversarial
     }
 

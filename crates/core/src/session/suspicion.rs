@@ -9,17 +9,12 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::state::pins::{PROBED, Pins};
-use crate::state::probe::{Suspicion, beginning};
+use crate::state::probe::{ROLE, Suspicion};
 use crate::upstream::entry::{Expect, To};
 use pgweir_sql::Effects;
 use pgweir_wire::ErrorFields;
 
-/// The most settings of one client's session that `pg_settings` does not show; a client with more is pinned.
-pub(super) const HIDDEN_SETTINGS_MAX: usize = 256;
-
-/// The setting that SET ROLE sets, and its value for no role.
-pub(super) const ROLE: &str = "role";
-
+/// The value of the setting `role` for no role.
 pub(super) const NO_ROLE: &str = "none";
 
 /// What a probe must look at.
@@ -71,10 +66,10 @@ impl Suspicion {
         // A startup value that DISCARD ALL has reset was set again behind it.
         let made = client
             .session
-            .shape
+            .shape()
             .settings()
             .iter()
-            .chain(client.session.base.settings());
+            .chain(client.session.base().settings());
         for setting in made.filter(|s| s.is_hidden()) {
             if !names.iter().any(|n| n.eq_ignore_ascii_case(&setting.name)) {
                 names.push((&*setting.name).into());
@@ -152,43 +147,10 @@ impl Exchange<'_> {
         for name in &hidden {
             self.note_custom_setting(name);
         }
-        let client = &mut *self.client;
         let before_local = self.server.session.before_local();
-        let suspicion = client.session.suspicion.get_or_insert_with(|| {
-            Box::new(Suspicion {
-                statement: beginning(text),
-                before: Some(before_local.unwrap_or(&client.session.shape).clone()),
-                ..Suspicion::default()
-            })
-        });
-        suspicion.waits_for_text = false;
-        suspicion.effects |= effects;
-        suspicion.texts += 1;
-        if hidden.iter().any(|name| &**name == ROLE) {
-            suspicion.sets_role = later_role(suspicion.sets_role, Some(!effects.intersects(Effects::RESETS)));
-        }
-        suspicion.single = text
-            .iter()
-            .position(|b| *b == b';')
-            .is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
-        for name in hidden {
-            if !suspicion.hidden.contains(&name) {
-                suspicion.hidden.push(name);
-            }
-        }
-        if suspicion.hidden.len() > HIDDEN_SETTINGS_MAX {
-            suspicion.hidden.truncate(HIDDEN_SETTINGS_MAX);
+        if self.client.session.suspects(effects, text, hidden, before_local) {
             self.pin_by(PinReason::UnreadableSetting, text);
         }
-    }
-}
-
-/// Combines two values of [`Suspicion::sets_role`]. After a RESET the pooler sets the role of the startup packet. If
-/// the server still tells no role, the RESET was rolled back, and the value of an earlier text counts.
-fn later_role(earlier: Option<bool>, later: Option<bool>) -> Option<bool> {
-    match earlier {
-        Some(true) => earlier,
-        _ => later.or(earlier),
     }
 }
 
@@ -211,38 +173,22 @@ impl Reply<'_> {
             return;
         }
         let refused = self.server.conversation.queue.suspected_with_front();
-        let suspicion = self.client().and_then(|client| client.session.suspicion.as_mut());
-        let in_refused = |s: &Suspicion| s.texts == 1 && s.texts == refused;
-        if let Some(suspicion) = suspicion.filter(|s| in_refused(s) && (s.single || fields.is_of_grammar())) {
-            suspicion.texts = 0;
-            for (effect, _) in PIN_FOR_GOOD {
-                suspicion.effects = suspicion.effects.without(effect);
-            }
+        let unseen = PIN_FOR_GOOD
+            .iter()
+            .fold(Effects::NONE, |all, (effect, _)| all | *effect);
+        let is_of_grammar = fields.is_of_grammar();
+        if let Some(client) = self.client() {
+            client.session.text_is_refused(refused, is_of_grammar, unseen);
         }
     }
 }
 
 impl Exchange<'_> {
-    /// Adds what a failed probe was about to what the client's later texts may have done.
-    pub(super) fn suspect_again(&mut self, mut about: Suspicion) {
-        if let Some(newer) = self.client.session.suspicion.take() {
-            about.effects |= newer.effects;
-            about.texts += newer.texts;
-            about.single &= newer.single;
-            about.sets_role = later_role(about.sets_role, newer.sets_role);
-            let known = about.hidden.len();
-            let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
-            about.hidden.extend(new.collect::<Vec<_>>());
-            about.waits_for_text = false;
-        }
-        self.client.session.suspicion = Some(Box::new(about));
-    }
-
     /// The client leaves: notes that its server may have a schema for temporary objects that no probe has reported.
     pub(crate) fn note_temporary_schema(&mut self) {
         let may_make = |s: &Suspicion| s.effects.intersects(Effects::TEMPORARY | Effects::CODE);
-        let may_have = self.client.session.pins.contains(PinReason::TemporaryObjects)
-            || self.client.session.suspicion.as_ref().is_some_and(|s| may_make(s))
+        let may_have = self.client.session.pins().contains(PinReason::TemporaryObjects)
+            || self.client.session.suspicion().is_some_and(may_make)
             || self.server.session.probe().is_some_and(|p| p.temporary);
         if may_have {
             self.server.session.gains_temporary_schema();
@@ -251,11 +197,16 @@ impl Exchange<'_> {
 
     /// The cleanup that the server needs, when its client leaves, before another client gets it.
     pub(crate) fn cleanup_after(&self) -> Cleanup {
-        let in_doubt = self.client.session.suspicion.is_some() || self.server.session.probe().is_some();
+        let in_doubt = self.client.session.suspicion().is_some() || self.server.session.probe().is_some();
         let in_doubt = in_doubt && !self.shared.is_weak(Weakness::TrustsUnanswered);
         let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
-        let suspected = self.client.session.suspicion.iter().flat_map(|s| s.pins_for_good());
+        let suspected = self
+            .client
+            .session
+            .suspicion()
+            .into_iter()
+            .flat_map(|s| s.pins_for_good());
         let least = suspected.map(PinReason::cleanup).fold(least, Cleanup::max);
-        self.client.session.pins.cleanup().max(least)
+        self.client.session.pins().cleanup().max(least)
     }
 }

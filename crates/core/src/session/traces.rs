@@ -4,7 +4,6 @@ use crate::base::pool_id::PoolKind;
 use crate::base::settings::PoolMode;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
-use crate::state::shape::SETTINGS_MAX;
 use pgweir_sql::Effects;
 
 /// Effects that DISCARD ALL does not undo, nor any other statement.
@@ -33,11 +32,7 @@ impl Exchange<'_> {
         if !name.contains('.') || !self.keeps_session() {
             return;
         }
-        let client = &mut *self.client;
-        if client.session.custom_names.len() < SETTINGS_MAX && !client.session.custom_names.iter().any(|n| **n == *name)
-        {
-            client.session.custom_names.push(name.into());
-        }
+        self.client.session.note_custom_setting(name);
         self.server.session.note_custom_setting(name);
     }
 }

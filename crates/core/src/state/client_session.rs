@@ -1,13 +1,14 @@
 //! A client's session, independent of the server that it runs on.
 
-use crate::base::pin_reason::PinReason;
-use crate::base::state_stats::StateStats;
-use crate::base::time::Time;
+mod pinning;
+mod resets;
+mod suspecting;
+
 use crate::state::deferred_begin::DeferredBegin;
 use crate::state::followed::Followed;
 use crate::state::pins::{Pinned, Pins};
-use crate::state::probe::{Suspicion, beginning};
-use crate::state::shape::Shape;
+use crate::state::probe::Suspicion;
+use crate::state::shape::{SETTINGS_MAX, Shape};
 use pgweir_sql::Returns;
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
@@ -16,60 +17,44 @@ use std::sync::Arc;
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ClientSession {
     /// The virtual session's settings, as last told to the client.
-    pub(crate) shape: Arc<Shape>,
+    shape: Arc<Shape>,
     /// The settings after the client's login, to which RESET returns.
-    pub(crate) base: Arc<Shape>,
+    base: Arc<Shape>,
     /// The reasons why the client keeps its server.
-    pub(crate) pins: Pins,
+    pins: Pins,
     /// When and by what the client was pinned, if the reason is in the session.
-    pub(crate) pinned: Option<Box<Pinned>>,
+    pinned: Option<Box<Pinned>>,
     /// What the client's transactions may have done to the session since the last probe.
-    pub(crate) suspicion: Option<Box<Suspicion>>,
+    suspicion: Option<Box<Suspicion>>,
     /// The client has used its server since the last probe.
-    pub(crate) used_server: bool,
+    used_server: bool,
     /// A BEGIN that has not been sent to a server.
-    pub(crate) deferred_begin: Option<DeferredBegin>,
+    deferred_begin: Option<DeferredBegin>,
     /// Custom settings that the session has set or tried to set.
-    pub(crate) custom_names: Vec<Box<str>>,
+    custom_names: Vec<Box<str>>,
     /// The session has had temporary objects, and so a schema for them.
-    pub(crate) had_temporary: bool,
+    had_temporary: bool,
     /// The client waits for a server without traces of other sessions: see [`crate::session::traces`].
-    pub(crate) minds_traces: bool,
+    minds_traces: bool,
     /// How many servers in a row have refused the client's settings.
-    pub(crate) servers_refused: u8,
+    servers_refused: u8,
     /// The client has lost a server before that server got any of its messages, and has not been linked to another one
     /// since.
-    pub(crate) went_elsewhere: bool,
+    went_elsewhere: bool,
     /// How often a link was a new visit: another client had the server last, or this client has had another server
     /// since; see [`ServerSession::last_visit`].
     ///
     /// [`ServerSession::last_visit`]: crate::state::server_session::ServerSession::last_visit
-    pub(crate) visits: u32,
+    visits: u32,
     /// The portal of a RESET, and the settings that it resets.
-    pub(crate) bound_reset: Option<Box<(Box<[u8]>, Returns)>>,
+    bound_reset: Option<Box<(Box<[u8]>, Returns)>>,
     /// The settings that a Query resets, unless the server, which has not answered yet, refuses it.
-    pub(crate) reset_among: Option<Box<Returns>>,
+    reset_among: Option<Box<Returns>>,
     /// Statements that reset settings or end all statements, in pools where statements are not tracked otherwise.
-    pub(crate) followed: Vec<Followed>,
+    followed: Vec<Followed>,
 }
 
 impl ClientSession {
-    /// The number of texts that have caused the suspicion.
-    #[inline]
-    pub(crate) fn suspected_texts(&self) -> u32 {
-        self.suspicion.as_ref().map_or(0, |suspicion| suspicion.texts)
-    }
-
-    /// Whether nothing of the session may be on a server, as far as is known: no pin, and nothing that a probe must find
-    /// out.
-    pub(crate) fn leaves_nothing(&self) -> bool {
-        self.suspicion.is_none()
-            && self.pins.is_empty()
-            && self.bound_reset.is_none()
-            && self.reset_among.is_none()
-            && !self.minds_traces
-    }
-
     pub(crate) fn new(shape: Arc<Shape>) -> Self {
         ClientSession {
             base: shape.clone(),
@@ -91,17 +76,148 @@ impl ClientSession {
         }
     }
 
-    /// Pins the client to its server. `statement` is the beginning of the text that is the cause.
-    pub(crate) fn pin_by(&mut self, now: Time, reason: PinReason, statement: &[u8], stats: &mut StateStats) {
-        if self.pinned.is_none() && reason != PinReason::SessionPooling {
-            self.pinned = Some(Box::new(Pinned {
-                since: now,
-                statement: beginning(statement),
-            }));
+    /// The virtual session's settings, as last told to the client.
+    #[inline]
+    pub(crate) fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// The settings after the client's login, to which RESET returns.
+    #[inline]
+    pub(crate) fn base(&self) -> &Arc<Shape> {
+        &self.base
+    }
+
+    /// The login has ended with these settings.
+    pub(crate) fn starts_with(&mut self, shape: Arc<Shape>) {
+        self.base = shape.clone();
+        self.shape = shape;
+    }
+
+    /// The session has these settings now, and the client is told.
+    pub(crate) fn has_settings(&mut self, shape: Arc<Shape>) {
+        self.shape = shape;
+    }
+
+    /// Whether nothing of the session may be on a server, as far as is known: no pin, and nothing that a probe must find
+    /// out.
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        self.suspicion.is_none()
+            && self.pins.is_empty()
+            && self.bound_reset.is_none()
+            && self.reset_among.is_none()
+            && !self.minds_traces
+    }
+
+    /// How often a link was a new visit.
+    #[inline]
+    pub(crate) fn visits(&self) -> u32 {
+        self.visits
+    }
+
+    /// A link is a new visit. Returns the number of visits.
+    #[inline(always)]
+    pub(super) fn begins_visit(&mut self) -> u32 {
+        self.visits = self.visits.wrapping_add(1);
+        self.visits
+    }
+
+    /// The client goes back to the server that it had before its last visit.
+    pub(crate) fn visit_is_undone(&mut self) {
+        self.visits = self.visits.wrapping_sub(1);
+    }
+
+    /// Whether the session has set, or tried to set, this custom setting.
+    pub(crate) fn knows_custom_setting(&self, name: &str) -> bool {
+        self.custom_names.iter().any(|n| **n == *name)
+    }
+
+    /// The session sets a custom setting of this name, or tries to.
+    pub(crate) fn note_custom_setting(&mut self, name: &str) {
+        if self.custom_names.len() < SETTINGS_MAX && !self.knows_custom_setting(name) {
+            self.custom_names.push(name.into());
         }
-        if !self.pins.contains(reason) {
-            self.pins.insert(reason);
-            stats.pinned(reason);
+    }
+
+    /// Whether the session has had temporary objects, and so a schema for them.
+    pub(crate) fn had_temporary(&self) -> bool {
+        self.had_temporary
+    }
+
+    /// The session has had temporary objects.
+    pub(crate) fn has_had_temporary(&mut self) {
+        self.had_temporary = true;
+    }
+
+    /// Whether the client waits for a server without traces of other sessions.
+    #[inline]
+    pub(crate) fn minds_traces(&self) -> bool {
+        self.minds_traces
+    }
+
+    /// The client needs a server. `minds`: it must be one without traces of other sessions, if possible.
+    pub(crate) fn minds_traces_if(&mut self, minds: bool) {
+        self.minds_traces = minds;
+    }
+
+    /// The client was linked to a server: whether it minded traces has been considered.
+    #[inline]
+    pub(crate) fn traces_are_considered(&mut self) {
+        self.minds_traces = false;
+    }
+
+    /// Whether the client has lost a server before that server got any of its messages, and has not had its settings
+    /// restored since.
+    pub(crate) fn went_elsewhere(&self) -> bool {
+        self.went_elsewhere
+    }
+
+    /// The client has lost such a server, and tries another one.
+    pub(crate) fn goes_elsewhere(&mut self) {
+        self.went_elsewhere = true;
+    }
+
+    /// A server has confirmed the client's settings. `waited`: the client has waited for that.
+    pub(crate) fn restoration_confirmed(&mut self, waited: bool) {
+        self.servers_refused = 0;
+        self.went_elsewhere &= !waited;
+    }
+
+    /// A server has refused the client's settings. Returns whether the client may try another one: it needs none of
+    /// what is on this server, and fewer than `servers_max` servers in a row have refused.
+    pub(crate) fn restoration_refused(&mut self, servers_max: u8) -> bool {
+        self.servers_refused += 1;
+        self.servers_refused < servers_max && !self.pins.of_session()
+    }
+
+    /// The BEGIN that has not been sent to a server.
+    #[inline]
+    pub(crate) fn deferred_begin(&self) -> Option<DeferredBegin> {
+        self.deferred_begin
+    }
+
+    /// The client is told that it is in a transaction, of which its server will know later.
+    pub(crate) fn defers(&mut self, begin: DeferredBegin) {
+        self.deferred_begin = Some(begin);
+    }
+
+    /// The deferred BEGIN is sent to a server, or its transaction has ended without one.
+    #[inline]
+    pub(crate) fn take_deferred_begin(&mut self) -> Option<DeferredBegin> {
+        self.deferred_begin.take()
+    }
+
+    /// The deferral is over: the BEGIN goes to a server although the client has sent no other message.
+    pub(crate) fn deferral_expires(&mut self) {
+        if let Some(begin) = &mut self.deferred_begin {
+            begin.expires();
+        }
+    }
+
+    /// A request was cancelled while it waited for a server: the transaction of a deferred BEGIN has failed.
+    pub(crate) fn request_is_cancelled(&mut self) {
+        if let Some(begin) = &mut self.deferred_begin {
+            begin.fails();
         }
     }
 
@@ -109,7 +225,7 @@ impl ClientSession {
     pub(crate) fn idle_status(&self) -> TransactionStatus {
         match self.deferred_begin {
             None => TransactionStatus::Idle,
-            Some(begin) if begin.failed => TransactionStatus::Failed,
+            Some(begin) if begin.has_failed() => TransactionStatus::Failed,
             Some(_) => TransactionStatus::InTransaction,
         }
     }

@@ -5,12 +5,61 @@ use crate::base::time::Time;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct DeferredBegin {
     /// When the client sent it.
-    pub(crate) since: Time,
-    pub(crate) by: By,
+    since: Time,
+    by: By,
     /// The transaction has failed: a statement in it was cancelled while it waited for a server.
-    pub(crate) failed: bool,
+    failed: bool,
     /// The BEGIN is sent because `deferred_begin` has passed, not because the client has sent another message.
-    pub(crate) expired: bool,
+    expired: bool,
+}
+
+impl DeferredBegin {
+    pub(crate) fn new(since: Time, by: By) -> Self {
+        DeferredBegin {
+            since,
+            by,
+            failed: false,
+            expired: false,
+        }
+    }
+
+    /// The server has refused the BEGIN. The client, which believes that it is in a transaction, is told that the
+    /// transaction has failed.
+    pub(crate) fn of_failed(since: Time) -> Self {
+        let mut begin = DeferredBegin::new(since, By::Query);
+        begin.fails();
+        begin
+    }
+
+    /// A statement of the transaction was cancelled.
+    pub(super) fn fails(&mut self) {
+        self.failed = true;
+    }
+
+    /// The deferral is over.
+    pub(super) fn expires(&mut self) {
+        self.expired = true;
+    }
+
+    /// When the client sent it.
+    pub(crate) fn since(self) -> Time {
+        self.since
+    }
+
+    /// How the client sent it.
+    pub(crate) fn by(self) -> By {
+        self.by
+    }
+
+    /// Whether the transaction has failed.
+    pub(crate) fn has_failed(self) -> bool {
+        self.failed
+    }
+
+    /// Whether the BEGIN is sent because `deferred_begin` has passed.
+    pub(crate) fn has_expired(self) -> bool {
+        self.expired
+    }
 }
 
 /// How a client sent its BEGIN.

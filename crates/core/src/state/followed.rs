@@ -7,13 +7,13 @@ use pgweir_wire::frontend::Parse;
 /// A client's prepared statement, by name, that resets settings, ends all prepared statements, or changes code.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Followed {
-    pub(crate) name: Box<[u8]>,
-    pub(crate) returns: Option<Returns>,
-    pub(crate) ends_all: bool,
+    name: Box<[u8]>,
+    returns: Option<Returns>,
+    ends_all: bool,
     /// It may change what code the database runs.
-    pub(crate) defines: bool,
+    defines: bool,
     /// It may change what names in statements mean.
-    pub(crate) moves_names: bool,
+    moves_names: bool,
 }
 
 impl Followed {
@@ -34,5 +34,30 @@ impl Followed {
             defines,
             moves_names,
         })
+    }
+
+    /// The client's name for it.
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The settings that it resets.
+    pub(crate) fn returns(&self) -> Option<&Returns> {
+        self.returns.as_ref()
+    }
+
+    /// Whether it ends all prepared statements.
+    pub(crate) fn ends_all(&self) -> bool {
+        self.ends_all
+    }
+
+    /// Whether it may change what names in statements mean.
+    pub(crate) fn moves_names(&self) -> bool {
+        self.moves_names
+    }
+
+    /// Whether it may change what code the database runs.
+    pub(crate) fn defines(&self) -> bool {
+        self.defines
     }
 }

@@ -86,9 +86,24 @@ impl fmt::Display for Pins {
 /// When a client was pinned, and by what.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Pinned {
-    pub(crate) since: Time,
+    since: Time,
     /// The beginning of the statement that caused the pin.
-    pub(crate) statement: Box<str>,
+    statement: Box<str>,
+}
+
+impl Pinned {
+    pub(super) fn new(since: Time, statement: Box<str>) -> Self {
+        Pinned { since, statement }
+    }
+
+    pub(crate) fn since(&self) -> Time {
+        self.since
+    }
+
+    /// The beginning of the statement that caused the pin.
+    pub(crate) fn statement(&self) -> &str {
+        &self.statement
+    }
 }
 
 /// Characters of the statement that SHOW PINS shows.

@@ -29,6 +29,74 @@ pub(crate) struct Suspicion {
     pub(crate) waits_for_text: bool,
 }
 
+/// The most settings of one client's session that `pg_settings` does not show; a client with more is pinned.
+pub(crate) const HIDDEN_SETTINGS_MAX: usize = 256;
+
+/// The setting that SET ROLE sets.
+pub(crate) const ROLE: &str = "role";
+
+impl Suspicion {
+    /// The suspicion that this text begins; `before` are the session's settings before it.
+    pub(super) fn of(text: &[u8], before: Arc<Shape>) -> Self {
+        Suspicion {
+            statement: beginning(text),
+            before: Some(before),
+            ..Suspicion::default()
+        }
+    }
+
+    /// See [`ClientSession::suspects`](crate::state::client_session::ClientSession::suspects).
+    pub(super) fn add(&mut self, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) -> bool {
+        self.waits_for_text = false;
+        self.effects |= effects;
+        self.texts += 1;
+        if hidden.iter().any(|name| &**name == ROLE) {
+            self.sets_role = later_role(self.sets_role, Some(!effects.intersects(Effects::RESETS)));
+        }
+        self.single = text
+            .iter()
+            .position(|b| *b == b';')
+            .is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
+        for name in hidden {
+            if !self.hidden.contains(&name) {
+                self.hidden.push(name);
+            }
+        }
+        let too_many = self.hidden.len() > HIDDEN_SETTINGS_MAX;
+        self.hidden.truncate(HIDDEN_SETTINGS_MAX);
+        too_many
+    }
+
+    /// See [`ClientSession::text_is_refused`](crate::state::client_session::ClientSession::text_is_refused).
+    pub(super) fn text_is_refused(&mut self, refused: u32, is_of_grammar: bool, unseen: Effects) {
+        if self.texts == 1 && refused == 1 && (self.single || is_of_grammar) {
+            self.texts = 0;
+            self.effects = self.effects.without(unseen);
+        }
+    }
+
+    /// Adds what later texts may have done.
+    pub(super) fn absorb(&mut self, newer: Suspicion) {
+        self.effects |= newer.effects;
+        self.texts += newer.texts;
+        self.single &= newer.single;
+        self.sets_role = later_role(self.sets_role, newer.sets_role);
+        let known = self.hidden.len();
+        let new = newer.hidden.into_iter().filter(|n| !self.hidden[..known].contains(n));
+        self.hidden.extend(new.collect::<Vec<_>>());
+        self.waits_for_text = false;
+    }
+}
+
+/// Combines two values of [`Suspicion::sets_role`]. After a RESET the pooler sets the role of the startup packet. If
+/// the server still tells no role, the RESET was rolled back, and the value of an earlier text counts.
+fn later_role(earlier: Option<bool>, later: Option<bool>) -> Option<bool> {
+    match earlier {
+        Some(true) => earlier,
+        _ => later.or(earlier),
+    }
+}
+
 /// A probe that has not been answered yet.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Probe {

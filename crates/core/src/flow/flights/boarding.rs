@@ -221,7 +221,7 @@ impl Pooler {
         let (Some(client), Some(server)) = (self.clients.get_mut(client_id.0), self.servers.get(id.0)) else {
             return false;
         };
-        if !Shape::same(&client.session.shape, server.session.shape()) {
+        if !Shape::same(client.session.shape(), server.session.shape()) {
             return false;
         }
         let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");

@@ -107,7 +107,7 @@ fn is_usual(client: &Client) -> bool {
         && !client.attends()
         && client.statements.bound_ends.is_none()
         && session.leaves_nothing()
-        && session.shape.is_usual()
+        && session.shape().is_usual()
 }
 
 /// Whether a statement leaves nothing behind.
@@ -117,7 +117,7 @@ fn leaves_nothing(statement: &Statement) -> bool {
 
 /// The flight that a segment is, if it is one.
 fn flight_of(client: &Client, shared: &mut Shared, segment: &Segment<'_>) -> Option<Flight> {
-    let parse_settings = client.session.shape.parse_settings();
+    let parse_settings = client.session.shape().parse_settings();
     let (form, class) = match &segment.says {
         Says::Query(text) => {
             let is_plain =

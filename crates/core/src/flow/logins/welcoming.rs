@@ -64,7 +64,7 @@ impl Pooler {
         };
         let minds_traces = trial.minds_traces();
         login.begin_trial(trial);
-        client.session.minds_traces = minds_traces;
+        client.session.minds_traces_if(minds_traces);
         self.acquire(now, id);
     }
 
@@ -140,9 +140,9 @@ impl Pooler {
         let pool = pool.expect("a client that is let in has a pool");
         pool.stats.client_login_count += 1;
         let welcome = pool.welcome.clone().expect("the caller checked");
-        client.session.shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
-        client.session.base = client.session.shape.clone();
-        let (shape, status) = (client.session.shape.clone(), client.session.idle_status());
+        let shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
+        client.session.starts_with(shape.clone());
+        let status = client.session.idle_status();
         let peer_id = self.shared.config.global.peer_id;
         admitting::give_process_id(&mut self.process_ids, &mut self.clients, id, peer_id);
         let key = self.cancel_key_of(id);

@@ -9,7 +9,7 @@ impl View<'_> {
     /// contain secrets.
     pub(super) fn show_pins(&self, access: Access, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
-            let (Some(pinned), Some(server), Some(pool)) = (&client.session.pinned, client.link, client.pool) else {
+            let (Some(pinned), Some(server), Some(pool)) = (client.session.pinned(), client.link, client.pool) else {
                 continue;
             };
             let key = &self.pool(pool).key;
@@ -18,9 +18,9 @@ impl View<'_> {
                 server.to_string().into(),
                 (&*key.database).into(),
                 client.login_user.as_deref().unwrap_or(&key.user).into(),
-                client.session.pins.to_string().into(),
-                (self.now - pinned.since).as_secs().into(),
-                secret(access, &pinned.statement),
+                client.session.pins().to_string().into(),
+                (self.now - pinned.since()).as_secs().into(),
+                secret(access, pinned.statement()),
             ]);
         }
     }
@@ -32,7 +32,7 @@ impl View<'_> {
         let Some(client) = self.client_by_number(number).and_then(|id| self.clients.get(id.0)) else {
             return;
         };
-        for setting in client.session.shape.settings() {
+        for setting in client.session.shape().settings() {
             rows.push(&[
                 "setting".into(),
                 (&*setting.name).into(),
@@ -48,11 +48,11 @@ impl View<'_> {
         for channel in client.channels.iter().flat_map(|c| &c.heard) {
             rows.push(&["channel".into(), (&*String::from_utf8_lossy(channel)).into(), "".into()]);
         }
-        if let Some(pinned) = &client.session.pinned {
-            for reason in client.session.pins.iter() {
-                let age = (self.now - pinned.since).as_secs();
+        if let Some(pinned) = client.session.pinned() {
+            for reason in client.session.pins().iter() {
+                let age = (self.now - pinned.since()).as_secs();
                 let since = match access {
-                    Access::Admin => format!("{age} s, since: {}", pinned.statement),
+                    Access::Admin => format!("{age} s, since: {}", pinned.statement()),
                     Access::Stats => format!("{age} s"),
                 };
                 rows.push(&["pin".into(), reason.words().into(), (&*since).into()]);

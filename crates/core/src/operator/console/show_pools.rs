@@ -135,14 +135,14 @@ impl View<'_> {
                 };
                 *requests += server.cancels.by.len() as u32;
                 let client = server.link.and_then(|c| self.clients.get(c.0));
-                pool.sv_pinned += u32::from(client.is_some_and(|c| c.session.pinned.is_some()));
+                pool.sv_pinned += u32::from(client.is_some_and(|c| c.session.pinned().is_some()));
             }
         }
         for (_, client) in self.clients.iter() {
             let Some(Some(pool)) = client.pool.and_then(|id| counts.get_mut(id as usize)) else {
                 continue;
             };
-            pool.cl_pinned += u32::from(client.session.pinned.is_some());
+            pool.cl_pinned += u32::from(client.session.pinned().is_some());
             match (&client.phase, client.waiting) {
                 (_, Waiting::ForServer { .. }) => pool.cl_waiting += 1,
                 (ClientPhase::Session, _) => pool.cl_active += 1,

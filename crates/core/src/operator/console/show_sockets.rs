@@ -125,7 +125,7 @@ impl View<'_> {
         };
         let application_name = match &client.phase {
             ClientPhase::Console(console) => &console.application_name,
-            _ => client.session.shape.get("application_name").map_or("", |s| &s.value),
+            _ => client.session.shape().get("application_name").map_or("", |s| &s.value),
         };
         let prepared_statements = match &client.phase {
             ClientPhase::Console(console) => console.portals.statements(),

@@ -3,6 +3,7 @@
 use super::ServerSession;
 use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
+use crate::state::client_session::ClientSession;
 use crate::state::sequences::Remembered;
 use pgweir_sql::Effects;
 
@@ -67,16 +68,15 @@ impl ServerSession {
 
 /// Clients, one after the other, and their values of sequences.
 impl ServerSession {
-    /// A client gets the server; `visits` counts the client's visits. Returns the client that had the server before,
+    /// A client gets the server. Returns the client that had the server before,
     /// unless the same client had it and has been on no other server since.
     #[inline(always)]
-    pub(crate) fn visit(&mut self, id: ClientId, visits: &mut u32) -> Option<ClientId> {
-        self.visited_anew = !self.was_last_visited_by(id, *visits);
+    pub(crate) fn visit(&mut self, id: ClientId, visitor: &mut ClientSession) -> Option<ClientId> {
+        self.visited_anew = !self.was_last_visited_by(id, visitor.visits());
         if !self.visited_anew {
             return None;
         }
-        *visits = visits.wrapping_add(1);
-        self.last_visit = *visits;
+        self.last_visit = visitor.begins_visit();
         let before = self.last_client.replace(id);
         if before.is_some() {
             self.remembered = Remembered::OfStrangers;

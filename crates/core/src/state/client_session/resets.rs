@@ -1,0 +1,87 @@
+//! Statements of the client that reset settings, or that are followed where statements are not tracked.
+
+use super::ClientSession;
+use crate::state::followed::Followed;
+use pgweir_sql::{Effects, Returns, Statement};
+use pgweir_wire::frontend::Parse;
+
+/// The most statements of a client that are followed in a pool where statements are not tracked.
+const FOLLOWED_MAX: usize = 64;
+
+/// The portal of a RESET.
+impl ClientSession {
+    /// Whether there is a portal of a RESET.
+    #[inline]
+    pub(crate) fn has_bound_reset(&self) -> bool {
+        self.bound_reset.is_some()
+    }
+
+    /// A statement was bound to a portal; `returns` are the settings that it resets.
+    pub(crate) fn binds_reset(&mut self, portal: &[u8], returns: Option<Returns>) {
+        self.bound_reset = returns.map(|returns| Box::new((portal.into(), returns)));
+    }
+
+    /// Another statement is bound to this portal.
+    #[inline]
+    pub(crate) fn portal_is_replaced(&mut self, portal: &[u8]) {
+        if self.bound_reset.as_ref().is_some_and(|bound| *bound.0 == *portal) {
+            self.bound_reset = None;
+        }
+    }
+
+    /// The portal is executed. Returns what it resets.
+    pub(crate) fn executes_reset(&mut self, portal: &[u8]) -> Option<Returns> {
+        let bound = self.bound_reset.take_if(|bound| *bound.0 == *portal)?;
+        Some(bound.1)
+    }
+}
+
+/// A RESET whose answer decides whether the client's startup values are set again.
+impl ClientSession {
+    /// Such a request was sent.
+    pub(crate) fn resets(&mut self, returns: Returns) {
+        self.reset_among = Some(Box::new(returns));
+    }
+
+    /// Whether the server has not answered such a request.
+    #[inline]
+    pub(crate) fn awaits_reset(&self) -> bool {
+        self.reset_among.is_some()
+    }
+
+    /// The request has ended. Returns the settings that it has reset, unless it was undone.
+    pub(crate) fn take_reset(&mut self) -> Option<Returns> {
+        self.reset_among.take().map(|returns| *returns)
+    }
+
+    /// The server has refused or ignored the request.
+    pub(crate) fn reset_is_undone(&mut self) {
+        self.reset_among = None;
+    }
+}
+
+/// Statements that are followed: see [`crate::preparing::untracked`].
+impl ClientSession {
+    /// Whether any statement of the client is followed.
+    pub(crate) fn follows_any(&self) -> bool {
+        !self.followed.is_empty()
+    }
+
+    /// The statement of this name, if it is followed.
+    pub(crate) fn followed(&self, name: &[u8]) -> Option<&Followed> {
+        self.followed.iter().find(|f| f.name() == name)
+    }
+
+    /// A statement is parsed: follows it if that is necessary, and forgets what its name meant before.
+    pub(crate) fn follows(&mut self, parse: &Parse<'_>, verdict: &Statement, effects: Effects) {
+        let found = Followed::of(parse, verdict, effects);
+        self.follows_no_more(parse.name);
+        let room = self.followed.len() < FOLLOWED_MAX;
+        self.followed.extend(found.filter(|_| room));
+    }
+
+    /// The name may come to mean something else.
+    pub(crate) fn follows_no_more(&mut self, name: &[u8]) {
+        self.followed.retain(|f| f.name() != name);
+    }
+}
