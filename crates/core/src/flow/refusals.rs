@@ -268,7 +268,7 @@ impl Reply<'_> {
         {
             // In a failed transaction nothing was reset, so nothing must be restored. Otherwise a probe finds out.
             let suspicion = self.client().and_then(|client| client.session.suspicion());
-            let asks = suspicion.is_some_and(|s| !s.waits_for_text);
+            let asks = suspicion.is_some_and(|s| !s.waits_for_text());
             if sqlstate != b"25P02" && !asks {
                 self.server.close_reason.get_or_insert(CloseReason::NotRestored);
             }

@@ -11,7 +11,6 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::state::difference::{difference_on, unhurried};
-use crate::state::restoration::Restoration;
 use crate::state::shape::Shape;
 use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::TransactionStatus;
@@ -122,7 +121,7 @@ impl Pooler {
         let Some(restoration) = server.session.restoration_ends() else {
             return;
         };
-        let Restoration { target, refused } = restoration;
+        let (target, refused) = restoration.ends();
         let (link, idle) = (server.link, server.conversation.status == TransactionStatus::Idle);
         // A login's values are refused because they are invalid: the whole transaction that tried them is rolled back.
         let are_tried = idle && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));
@@ -143,7 +142,7 @@ impl Pooler {
         }
         let Some(id) = link else { return };
         if self.clients.get(id.0).is_some_and(Client::is_login) {
-            return self.login_validated(now, id, server_id, refused.map(|r| *r));
+            return self.login_validated(now, id, server_id, refused);
         }
         match refused {
             None => self.between(now, id, server_id).settings_confirmed(),

@@ -268,8 +268,8 @@ impl Exchange<'_> {
         client.session.pins().contains(PinReason::PreparedStatements)
             // The probe that could have answered this has failed.
             || client.session.pins().contains(PinReason::UnknownState)
-            || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
-            || probe.is_some_and(|p| p.prepares)
+            || suspicion.is_some_and(|s| s.may_have(Effects::PREPARE))
+            || probe.is_some_and(|p| p.may_find_prepared())
     }
 
     /// Handles a PREPARE that is alone in a Query: the client gets a name, unless the server refuses it.

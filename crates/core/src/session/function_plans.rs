@@ -78,7 +78,9 @@ impl ServerSide<'_> {
         }
         // A client whose text was not read keeps its server. Its statements must not be prepared again: the encoding in
         // which they were parsed may not be known.
-        let about = session.probe().map_or(Effects::NONE, |probe| probe.about.effects);
+        let about = session
+            .probe()
+            .map_or(Effects::NONE, |probe| probe.suspicion().effects());
         if session.cleanup() > Cleanup::Plans && about.contains(pgweir_sql::UNREAD) {
             return;
         }

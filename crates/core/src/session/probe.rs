@@ -15,7 +15,8 @@ use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::session::suspicion::Asks;
-use crate::state::probe::{HIDDEN_SETTINGS_MAX, Probe, ROLE, Suspicion};
+use crate::state::probe::Probe;
+use crate::state::suspicion::{HIDDEN_SETTINGS_MAX, ROLE, Suspicion};
 use crate::statements::prepared::Statement;
 use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::ServerPhase;
@@ -38,7 +39,7 @@ impl ServerSide<'_> {
             self.shared.internal.probe_settings.clone(),
             self.shared.internal.set_config_local.clone(),
         );
-        if about.probes_failed > 0 || self.server.session.has_run_unknown_code() {
+        if about.has_failed() || self.server.session.has_run_unknown_code() {
             self.forget_internal_statements();
         }
         if hidden.is_some() && self.server.link.is_some() && self.server.session.cleanup() >= Cleanup::Plans {
@@ -47,13 +48,7 @@ impl ServerSide<'_> {
         let limits = self.time_limits(&about);
         let followed = self.names_by_sql();
         let server = &mut *self.server;
-        server.session.probe_begins(Probe {
-            settings: hidden.is_some(),
-            temporary: about.effects.intersects(Effects::TEMPORARY),
-            prepares: about.effects.intersects(Effects::PREPARE),
-            about,
-            ..Probe::default()
-        });
+        server.session.probe_begins(Probe::about(about, hidden.is_some()));
         let deferrable = server.session.shape().is_deferrable();
         self.discard_plans_before_probe();
         if deferrable {
@@ -100,7 +95,7 @@ impl ServerSide<'_> {
     /// have set one, or an earlier probe has failed.
     fn time_limits(&self, about: &Suspicion) -> Vec<&'static str> {
         let shape = self.server.session.shape();
-        let may_have = about.effects.intersects(Effects::CODE) || about.probes_failed > 0 || shape.is_hurried();
+        let may_have = about.may_have(Effects::CODE) || about.has_failed() || shape.is_hurried();
         let exists = |since: u32| since == 0 || shape.server_major().is_some_and(|major| major >= since);
         let limits = LIMITS.iter().filter(|(_, since)| may_have && exists(*since));
         limits.map(|(name, _)| *name).collect()
@@ -183,20 +178,20 @@ impl Exchange<'_> {
             None => return false,
         };
         for reason in about.pins_for_good() {
-            self.pin_by(reason, about.statement.as_bytes());
+            self.pin_by(reason, about.statement());
         }
         if always {
-            about.effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
+            about.add_effects(Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS);
             if self.shared.settings.probe_always_locks {
-                about.effects |= Effects::LOCKS;
+                about.add_effects(Effects::LOCKS);
             }
         }
-        let asks = Asks::of(about.effects, self.client.session.pins());
+        let asks = Asks::of(about.effects(), self.client.session.pins());
         if !asks.pins && !asks.settings {
             return false;
         }
         // What has been reset must be set again before the client's next message.
-        let resets = about.effects.intersects(Effects::CODE | Effects::RESETS);
+        let resets = about.may_have(Effects::CODE | Effects::RESETS);
         let other_startup = !Arc::ptr_eq(self.server.session.base(), self.client.session.base());
         if asks.settings && resets && other_startup && self.client.waiting == Waiting::No {
             self.client.waiting = Waiting::ForProbe;

@@ -12,11 +12,12 @@ use crate::server_side::ServerSide;
 use crate::session::probed_settings::TRANSACTION_SETTINGS;
 use crate::session::suspicion::NO_ROLE;
 use crate::state::pins::PROBED;
-use crate::state::probe::{Probe, ROLE, Suspicion};
+use crate::state::probe::Probe;
+use crate::state::suspicion::{ROLE, Suspicion};
 use crate::upstream::entry::AnswerRows;
 use crate::upstream::phase::{Introduction, ServerPhase};
 use pgweir_sql::Effects;
-use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, backend};
+use pgweir_wire::ErrorFields;
 
 /// After this many failed probes in a row the client keeps its server until it leaves, because the state of the session
 /// is not known. After each new text that may change the state, the server is asked once more.
@@ -27,7 +28,7 @@ impl ServerSide<'_> {
     pub(crate) fn probe_failed(&mut self, fields: &ErrorFields<'_>) {
         let server = &mut *self.server;
         if let Some(probe) = server.session.probe_mut() {
-            probe.failed = Some(String::from_utf8_lossy(fields.message).into());
+            probe.fails(&String::from_utf8_lossy(fields.message));
         } else if let Some(reading) = &mut server.reading {
             reading.is_refused(fields.sqlstate, fields.message);
         } else {
@@ -49,46 +50,10 @@ impl Reply<'_> {
             AnswerRows::Channel => self.channel_row(message),
             _ => {
                 if let Some(probe) = self.server.session.probe_mut() {
-                    probe_row(probe, rows, message);
+                    probe.row(rows, message);
                 }
             }
         }
-    }
-}
-
-/// A row of the answer to a probe.
-fn probe_row(probe: &mut Probe, rows: AnswerRows, message: &[u8]) {
-    if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
-        // The value is too long to be kept.
-        probe.unreadable = true;
-        return;
-    }
-    let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
-        probe.failed = Some("malformed row".into());
-        return;
-    };
-    let text = |value: &[u8]| std::str::from_utf8(value).ok().map(Box::<str>::from);
-    match (rows, &row[..]) {
-        (AnswerRows::Value, &[value]) => probe.value = value.and_then(text),
-        (AnswerRows::TemporarySchema, &[value]) => probe.temporary_schema = value == Some(b"t"),
-        (AnswerRows::Pins, [pins @ .., temporary_schema]) if pins.len() == PROBED.len() => {
-            probe.temporary_schema = *temporary_schema == Some(b"t");
-            let mut held = [false; PROBED.len()];
-            for (held, value) in held.iter_mut().zip(pins) {
-                *held = *value == Some(b"t");
-            }
-            probe.pins = Some(held);
-        }
-        (AnswerRows::Setting, &[Some(name), value]) => match (text(name), value.map(text)) {
-            (Some(name), None) => probe.rows.push((name, None)),
-            (Some(name), Some(Some(value))) => probe.rows.push((name, Some(value))),
-            _ => probe.unreadable = true,
-        },
-        (AnswerRows::LiftedLimit, &[Some(name), Some(before), _]) => match (text(name), text(before)) {
-            (Some(name), Some(before)) => probe.lifted.push((name, Some(before))),
-            _ => probe.unreadable = true,
-        },
-        _ => probe.failed = Some("a row of another shape than expected".into()),
     }
 }
 
@@ -104,7 +69,7 @@ impl Reply<'_> {
         let Some(mut exchange) = self.exchange() else {
             return self.to().told_without_client(&probe);
         };
-        let tells_pins = probe.failed.is_none() && probe.pins.is_some();
+        let tells_pins = probe.failed().is_none() && probe.pins().is_some();
         exchange.probed(probe);
         if tells_pins {
             self.deeds.push(Deed::ChannelsMayHaveChanged);
@@ -114,22 +79,19 @@ impl Reply<'_> {
 
 impl Exchange<'_> {
     fn probed(&mut self, mut probe: Probe) {
-        if let Some(failed) = probe.failed.take() {
-            return self.probe_was_in_vain(probe.about, &failed);
+        if let Some(failed) = probe.failed().map(str::to_string) {
+            return self.probe_was_in_vain(probe.into_suspicion(), &failed);
         }
         self.goes_on_behind_probe();
-        if let Some(held) = probe.pins {
+        if let Some(held) = probe.pins() {
             self.pins_found(&probe, held);
         }
-        if probe.unreadable {
-            self.pin_by(PinReason::UnreadableSetting, probe.about.statement.as_bytes());
+        if probe.is_unreadable() {
+            self.pin_by(PinReason::UnreadableSetting, probe.suspicion().statement());
         }
-        if probe.settings {
-            // For these, the view has shown the values that the probe itself had set.
-            let is_lifted = |name: &str| probe.lifted.iter().any(|(lifted, _)| **lifted == *name);
-            probe.rows.retain(|(name, _)| !is_lifted(name));
-            probe.rows.append(&mut probe.lifted);
-            self.settings_found(&probe.rows, &probe.about);
+        if probe.asks_settings() {
+            let rows = probe.take_rows();
+            self.settings_found(&rows, probe.suspicion());
         }
     }
 
@@ -150,18 +112,18 @@ impl Exchange<'_> {
     fn pins_found(&mut self, probe: &Probe, held: [bool; PROBED.len()]) {
         let found = || PROBED.into_iter().zip(held);
         for (reason, _) in found().filter(|(_, held)| *held) {
-            self.pin_by(reason, probe.about.statement.as_bytes());
+            self.pin_by(reason, probe.suspicion().statement());
         }
         let ended = found().filter(|(_, held)| !held).map(|(reason, _)| reason);
         let client = &mut *self.client;
         client.session.pins_end(ended, &mut self.shared.state_stats);
         let has_objects = client.session.pins().contains(PinReason::TemporaryObjects);
         let suspicion = client.session.suspicion();
-        let may_make_more = suspicion.is_some_and(|s| s.effects.intersects(Effects::TEMPORARY));
+        let may_make_more = suspicion.is_some_and(|s| s.may_have(Effects::TEMPORARY));
         self.server.held.temporary_objects(has_objects || may_make_more);
-        if probe.temporary_schema {
+        if probe.has_temporary_schema() {
             let another_s = self.server.session.has_temporary_schema();
-            if has_objects || probe.temporary || !another_s {
+            if has_objects || probe.may_find_temporary() || !another_s {
                 client.session.has_had_temporary();
             }
             if !has_objects {
@@ -181,13 +143,12 @@ impl Exchange<'_> {
         self.server.session.keeps_foreign_plans();
         self.to().settings_are_asked_for();
         let forgets = self.shared.is_weak(Weakness::ForgetsFailedProbe);
-        about.probes_failed = about.probes_failed.saturating_add(1);
-        if about.probes_failed < PROBES_FAILED_MAX && !forgets {
+        if about.probe_fails() < PROBES_FAILED_MAX && !forgets {
             return self.client.session.suspects_again(about);
         }
         if !forgets {
-            self.pin_by(PinReason::UnknownState, about.statement.as_bytes());
-            about.waits_for_text = true;
+            self.pin_by(PinReason::UnknownState, about.statement());
+            about.wait_for_text();
             self.client.session.suspects_again(about);
         }
         self.goes_on_behind_probe();
@@ -205,12 +166,12 @@ impl ServerSide<'_> {
         }
         let server = &mut *self.server;
         if !matches!(server.phase, ServerPhase::ConnectQuery) {
-            if probe.temporary_schema || probe.failed.is_some() {
+            if probe.has_temporary_schema() || probe.failed().is_some() {
                 server.session.gains_temporary_schema();
             }
             return;
         }
-        if probe.failed.is_some() || probe.unreadable {
+        if probe.failed().is_some() || probe.is_unreadable() {
             server.close_reason.get_or_insert(CloseReason::StateUnknown);
             return;
         }
@@ -218,7 +179,7 @@ impl ServerSide<'_> {
         let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
         let made = |name: &str, value: &str| !reported(name) && (name, value) != (ROLE, NO_ROLE);
         let rows = probe
-            .rows
+            .rows()
             .iter()
             .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
         let rows = rows.filter(|(name, value)| made(name, value) && !TRANSACTION_SETTINGS.contains(name));

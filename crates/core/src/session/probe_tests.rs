@@ -115,7 +115,7 @@ fn a_probe_that_fails_is_sent_again_and_pins_in_the_end() {
     let mut alone = suspected(Effects::LOCKS);
     for failed in 1..=3 {
         assert!(alone.exchange().probe(), "probe {failed}");
-        alone.server.session.probe_mut().unwrap().failed = Some("out of memory".into());
+        alone.server.session.probe_mut().unwrap().fails("out of memory");
         alone.reply().probed();
         let pinned = alone.client.session.pins().contains(PinReason::UnknownState);
         assert_eq!(pinned, failed == 3, "probe {failed}");

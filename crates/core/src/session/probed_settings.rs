@@ -4,8 +4,9 @@ use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::session::suspicion::NO_ROLE;
 use crate::state::difference::difference;
-use crate::state::probe::{ROLE, Suspicion};
+use crate::state::probe::Row;
 use crate::state::shape::Shape;
+use crate::state::suspicion::{ROLE, Suspicion};
 use std::sync::Arc;
 
 /// Settings of the transaction, not of the session.
@@ -15,12 +16,9 @@ pub(super) const TRANSACTION_SETTINGS: [&str; 3] = [
     "transaction_read_only",
 ];
 
-/// Settings and their values in the server's answer; `None` is NULL.
-type Rows = [(Box<str>, Option<Box<str>>)];
-
 /// The rows of a probe, and whether a role of `none` among them was set by the session.
 struct Told<'a> {
-    rows: &'a Rows,
+    rows: &'a [Row],
     tells_none: bool,
 }
 
@@ -41,8 +39,8 @@ impl Told<'_> {
 
 impl Exchange<'_> {
     /// Takes over the settings that the session has set, from the server's answer.
-    pub(super) fn settings_found(&mut self, rows: &Rows, about: &Suspicion) {
-        let before = about.before.as_ref().unwrap_or(self.client.session.shape()).clone();
+    pub(super) fn settings_found(&mut self, rows: &[Row], about: &Suspicion) {
+        let before = about.before().unwrap_or(self.client.session.shape()).clone();
         let told = Told {
             rows,
             tells_none: self.tells_no_role(&before, about),
@@ -60,8 +58,7 @@ impl Exchange<'_> {
     fn tells_no_role(&self, before: &Shape, about: &Suspicion) -> bool {
         let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
         let had_none = is_none(before) || is_none(self.client.session.shape());
-        let gave_up_role =
-            self.client.session.base().get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
+        let gave_up_role = self.client.session.base().get(ROLE).is_some() && (about.sets_role() || had_none);
         let starts_with_role = self.server.session.base().get(ROLE).is_some();
         (starts_with_role || gave_up_role) && !self.shared.is_weak(Weakness::ForgetsDefaultRole)
     }

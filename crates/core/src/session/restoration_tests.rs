@@ -43,7 +43,7 @@ fn a_server_has_the_settings_only_when_it_has_confirmed_them() {
     let alone = asked();
     assert!(!Shape::same(alone.server.session.shape(), alone.client.session.shape()));
     let restoration = alone.server.session.restoration().unwrap();
-    assert!(Shape::same(&restoration.target, alone.client.session.shape()));
+    assert!(Shape::same(restoration.target(), alone.client.session.shape()));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn the_first_refusal_counts() {
         .session
         .restoration_refused(b"25P02", b"the rest is ignored");
     let restoration = alone.server.session.restoration_ends().unwrap();
-    assert_eq!(*restoration.refused.unwrap(), ("22023".into(), "invalid value".into()));
+    assert_eq!(restoration.ends().1.unwrap(), ("22023".into(), "invalid value".into()));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn reports_of_restored_settings_are_not_for_the_client() {
     let session = &alone.server.session;
     let style = |shape: &Shape| shape.get("DateStyle").map(|s| s.value.to_string());
     assert_eq!(style(session.shape()).as_deref(), Some("German, DMY"));
-    let target = &session.restoration().unwrap().target;
+    let target = session.restoration().unwrap().target();
     assert_eq!(
         style(target).as_deref(),
         Some("German, DMY"),

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::state::pins::{PROBED, Pins};
-use crate::state::probe::{ROLE, Suspicion};
+use crate::state::suspicion::{ROLE, Suspicion};
 use crate::upstream::entry::{Expect, To};
 use pgweir_sql::Effects;
 use pgweir_wire::ErrorFields;
@@ -62,7 +62,7 @@ const PIN_FOR_GOOD: [(Effects, PinReason); 6] = [
 impl Suspicion {
     /// Names of the settings that this client's session may have and no view shows.
     pub(super) fn hidden_settings(&self, client: &Client) -> Vec<Box<str>> {
-        let mut names = self.hidden.clone();
+        let mut names = self.hidden().to_vec();
         // A startup value that DISCARD ALL has reset was set again behind it.
         let made = client
             .session
@@ -84,7 +84,7 @@ impl Suspicion {
 
     /// Reasons to keep the client on its server until it leaves.
     pub(super) fn pins_for_good(&self) -> impl Iterator<Item = PinReason> {
-        let effects = self.effects;
+        let effects = self.effects();
         PIN_FOR_GOOD
             .into_iter()
             .filter(move |(effect, _)| effects.intersects(*effect))
@@ -186,10 +186,10 @@ impl Reply<'_> {
 impl Exchange<'_> {
     /// The client leaves: notes that its server may have a schema for temporary objects that no probe has reported.
     pub(crate) fn note_temporary_schema(&mut self) {
-        let may_make = |s: &Suspicion| s.effects.intersects(Effects::TEMPORARY | Effects::CODE);
+        let may_make = |s: &Suspicion| s.may_have(Effects::TEMPORARY | Effects::CODE);
         let may_have = self.client.session.pins().contains(PinReason::TemporaryObjects)
             || self.client.session.suspicion().is_some_and(may_make)
-            || self.server.session.probe().is_some_and(|p| p.temporary);
+            || self.server.session.probe().is_some_and(|p| p.may_find_temporary());
         if may_have {
             self.server.session.gains_temporary_schema();
         }

@@ -12,3 +12,4 @@ pub(crate) mod sequences;
 pub(crate) mod server_session;
 pub(crate) mod shape;
 pub(crate) mod shape_table;
+pub(crate) mod suspicion;

@@ -8,7 +8,36 @@ use std::sync::Arc;
 pub(crate) struct Restoration {
     /// The server's settings when it has confirmed the segment. They follow ParameterStatus
     /// meanwhile.
-    pub(crate) target: Arc<Shape>,
+    target: Arc<Shape>,
     /// The server's refusal: SQLSTATE and message.
-    pub(crate) refused: Option<Box<(String, String)>>,
+    refused: Option<Box<(String, String)>>,
+}
+
+impl Restoration {
+    pub(super) fn new(target: Arc<Shape>) -> Self {
+        Restoration { target, refused: None }
+    }
+
+    /// The server's settings when it has confirmed the segment.
+    pub(crate) fn target(&self) -> &Arc<Shape> {
+        &self.target
+    }
+
+    /// The server reports a setting before it has confirmed the segment.
+    pub(super) fn aims_at(&mut self, target: Arc<Shape>) {
+        self.target = target;
+    }
+
+    /// The server has refused a message of the segment. The first refusal counts.
+    pub(super) fn refuse(&mut self, sqlstate: &[u8], message: &[u8]) {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let refused = || Box::new((text(sqlstate), text(message)));
+        self.refused.get_or_insert_with(refused);
+    }
+
+    /// The answer is complete. Returns the settings that the segment sets, and the server's refusal: SQLSTATE and
+    /// message.
+    pub(crate) fn ends(self) -> (Arc<Shape>, Option<(String, String)>) {
+        (self.target, self.refused.map(|refused| *refused))
+    }
 }

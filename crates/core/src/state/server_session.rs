@@ -149,8 +149,8 @@ impl ServerSession {
             self.shape = shapes.change(&before, [(name, Some(value), true)]);
             is_configured = !self.shape.plans_alike(&before) && self.restoration.is_none();
         }
-        if let Some(restoration) = self.restoration.as_mut().filter(|r| !known(&r.target)) {
-            restoration.target = shapes.change(&restoration.target, [(name, Some(value), true)]);
+        if let Some(restoration) = self.restoration.as_mut().filter(|r| !known(r.target())) {
+            restoration.aims_at(shapes.change(restoration.target(), [(name, Some(value), true)]));
         }
         is_configured
     }
@@ -181,7 +181,7 @@ impl ServerSession {
 
     /// Whether a reply that is due reports settings.
     pub(crate) fn awaits_settings(&self) -> bool {
-        self.settings_in_doubt || self.probe.as_ref().is_some_and(|p| p.settings)
+        self.settings_in_doubt || self.probe.as_ref().is_some_and(|p| p.asks_settings())
     }
 
     /// A text with these effects is about to run.

@@ -183,7 +183,7 @@ impl ServerSide<'_> {
 
     /// A server has answered [`CONNECTIONS_ALLOWED`].
     pub(crate) fn limit_told(&mut self, probe: &Probe) {
-        let told = probe.value.as_deref().and_then(|value| value.parse::<u32>().ok());
+        let told = probe.value().and_then(|value| value.parse::<u32>().ok());
         let servers_max = self.shared.settings.pool_size_max;
         let sizing = self
             .pool
@@ -197,7 +197,7 @@ impl ServerSide<'_> {
     /// A server has answered [`QUESTION`].
     pub(crate) fn nature_told(&mut self, probe: &Probe) {
         let told = self.server.cancels.key.as_ref().map(|key| key.process_id);
-        let answered = probe.value.as_deref().filter(|_| probe.failed.is_none());
+        let answered = probe.value().filter(|_| probe.failed().is_none());
         self.server.nature = Nature::by_answer(told, answered.and_then(|value| value.parse().ok()));
     }
 }

@@ -5,7 +5,7 @@ use crate::base::pin_reason::PinReason;
 use crate::base::state_stats::StateStats;
 use crate::base::time::Time;
 use crate::state::pins::{Pinned, Pins};
-use crate::state::probe::beginning;
+use crate::state::suspicion::beginning;
 
 impl ClientSession {
     /// The reasons why the client keeps its server.

@@ -1,8 +1,8 @@
 //! What the client's transactions may have done to its session since the last probe.
 
 use super::ClientSession;
-use crate::state::probe::Suspicion;
 use crate::state::shape::Shape;
+use crate::state::suspicion::Suspicion;
 use pgweir_sql::Effects;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl ClientSession {
     /// The number of texts that have caused the suspicion.
     #[inline]
     pub(crate) fn suspected_texts(&self) -> u32 {
-        self.suspicion.as_ref().map_or(0, |suspicion| suspicion.texts)
+        self.suspicion.as_ref().map_or(0, |suspicion| suspicion.texts())
     }
 
     /// A text is about to be sent. `hidden` are settings that it may set and `pg_settings` does not show;
@@ -55,7 +55,7 @@ impl ClientSession {
 
     /// A probe asks what became of the suspected texts. `always`: even if it would wait for a new text.
     pub(crate) fn take_suspicion(&mut self, always: bool) -> Option<Suspicion> {
-        let suspicion = self.suspicion.take_if(|s| always || !s.waits_for_text);
+        let suspicion = self.suspicion.take_if(|s| always || !s.waits_for_text());
         suspicion.map(|suspicion| *suspicion)
     }
 

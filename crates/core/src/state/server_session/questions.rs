@@ -9,7 +9,7 @@ use std::sync::Arc;
 impl ServerSession {
     /// A segment of restored settings was sent. If the server confirms it, the server's settings are `target`.
     pub(crate) fn restoration_begins(&mut self, target: Arc<Shape>) {
-        self.restoration = Some(Box::new(Restoration { target, refused: None }));
+        self.restoration = Some(Box::new(Restoration::new(target)));
     }
 
     /// The segment of restored settings that the server has not answered completely.
@@ -20,10 +20,8 @@ impl ServerSession {
 
     /// The server has refused a message in the segment of restored settings: none of them is set.
     pub(crate) fn restoration_refused(&mut self, sqlstate: &[u8], message: &[u8]) {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         if let Some(restoration) = &mut self.restoration {
-            let refused = || Box::new((text(sqlstate), text(message)));
-            restoration.refused.get_or_insert_with(refused);
+            restoration.refuse(sqlstate, message);
         }
     }
 

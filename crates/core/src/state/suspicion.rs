@@ -1,0 +1,168 @@
+//! What a transaction may have done to its session.
+
+use crate::state::pins::STATEMENT_CHARS_SHOWN;
+use crate::state::shape::Shape;
+use pgweir_sql::Effects;
+use std::sync::Arc;
+
+/// What a transaction may have done to the session, since the last probe.
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
+pub(crate) struct Suspicion {
+    effects: Effects,
+    /// Settings that the texts name and `pg_settings` does not show.
+    hidden: Vec<Box<str>>,
+    /// The number of texts that have caused the suspicion and that the server has not refused.
+    texts: u32,
+    /// The last of these texts is one statement.
+    single: bool,
+    /// The beginning of the first of these texts.
+    statement: Box<str>,
+    /// The session's settings before the first of these texts.
+    before: Option<Arc<Shape>>,
+    /// The last text that names the role: `true` if it sets the role, `false` if it resets the role to that of the
+    /// startup packet.
+    sets_role: Option<bool>,
+    /// The number of probes about these texts that have failed.
+    probes_failed: u8,
+    /// The next probe waits for a new text, because several have failed. What is suspected is not forgotten: the next
+    /// answer cannot be read without it.
+    waits_for_text: bool,
+}
+
+/// The most settings of one client's session that `pg_settings` does not show; a client with more is pinned.
+pub(crate) const HIDDEN_SETTINGS_MAX: usize = 256;
+
+/// The setting that SET ROLE sets.
+pub(crate) const ROLE: &str = "role";
+
+impl Suspicion {
+    /// The suspicion that this text begins; `before` are the session's settings before it.
+    pub(super) fn of(text: &[u8], before: Arc<Shape>) -> Self {
+        Suspicion {
+            statement: beginning(text),
+            before: Some(before),
+            ..Suspicion::default()
+        }
+    }
+
+    /// What the texts may have done.
+    pub(crate) fn effects(&self) -> Effects {
+        self.effects
+    }
+
+    /// Whether the texts may have had one of these effects.
+    pub(crate) fn may_have(&self, effects: Effects) -> bool {
+        self.effects.intersects(effects)
+    }
+
+    /// Settings that the texts name and `pg_settings` does not show.
+    pub(crate) fn hidden(&self) -> &[Box<str>] {
+        &self.hidden
+    }
+
+    /// The number of texts that have caused the suspicion.
+    #[inline]
+    pub(super) fn texts(&self) -> u32 {
+        self.texts
+    }
+
+    /// The beginning of the first text.
+    pub(crate) fn statement(&self) -> &[u8] {
+        self.statement.as_bytes()
+    }
+
+    /// The session's settings before the first text.
+    pub(crate) fn before(&self) -> Option<&Arc<Shape>> {
+        self.before.as_ref()
+    }
+
+    /// Whether the last text that names the role sets it.
+    pub(crate) fn sets_role(&self) -> bool {
+        self.sets_role == Some(true)
+    }
+
+    /// Whether the next probe waits for a new text.
+    pub(crate) fn waits_for_text(&self) -> bool {
+        self.waits_for_text
+    }
+
+    /// Whether a probe about these texts has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.probes_failed > 0
+    }
+
+    /// The probe asks about these effects, too, whatever the texts are.
+    pub(crate) fn add_effects(&mut self, effects: Effects) {
+        self.effects |= effects;
+    }
+
+    /// A probe about these texts has failed. Returns how many have.
+    pub(crate) fn probe_fails(&mut self) -> u8 {
+        self.probes_failed = self.probes_failed.saturating_add(1);
+        self.probes_failed
+    }
+
+    /// No probe is sent before a new text is suspected.
+    pub(crate) fn wait_for_text(&mut self) {
+        self.waits_for_text = true;
+    }
+
+    /// See [`ClientSession::suspects`](crate::state::client_session::ClientSession::suspects).
+    pub(super) fn add(&mut self, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) -> bool {
+        self.waits_for_text = false;
+        self.effects |= effects;
+        self.texts += 1;
+        if hidden.iter().any(|name| &**name == ROLE) {
+            self.sets_role = later_role(self.sets_role, Some(!effects.intersects(Effects::RESETS)));
+        }
+        self.single = text
+            .iter()
+            .position(|b| *b == b';')
+            .is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
+        for name in hidden {
+            if !self.hidden.contains(&name) {
+                self.hidden.push(name);
+            }
+        }
+        let too_many = self.hidden.len() > HIDDEN_SETTINGS_MAX;
+        self.hidden.truncate(HIDDEN_SETTINGS_MAX);
+        too_many
+    }
+
+    /// See [`ClientSession::text_is_refused`](crate::state::client_session::ClientSession::text_is_refused).
+    pub(super) fn text_is_refused(&mut self, refused: u32, is_of_grammar: bool, unseen: Effects) {
+        if self.texts == 1 && refused == 1 && (self.single || is_of_grammar) {
+            self.texts = 0;
+            self.effects = self.effects.without(unseen);
+        }
+    }
+
+    /// Adds what later texts may have done.
+    pub(super) fn absorb(&mut self, newer: Suspicion) {
+        self.effects |= newer.effects;
+        self.texts += newer.texts;
+        self.single &= newer.single;
+        self.sets_role = later_role(self.sets_role, newer.sets_role);
+        let known = self.hidden.len();
+        let new = newer.hidden.into_iter().filter(|n| !self.hidden[..known].contains(n));
+        self.hidden.extend(new.collect::<Vec<_>>());
+        self.waits_for_text = false;
+    }
+}
+
+/// Combines two values of [`Suspicion::sets_role`]. After a RESET the pooler sets the role of the startup packet. If
+/// the server still tells no role, the RESET was rolled back, and the value of an earlier text counts.
+fn later_role(earlier: Option<bool>, later: Option<bool>) -> Option<bool> {
+    match earlier {
+        Some(true) => earlier,
+        _ => later.or(earlier),
+    }
+}
+
+/// The beginning of a statement, as SHOW PINS and the log show it.
+pub(crate) fn beginning(text: &[u8]) -> Box<str> {
+    let cut = &text[..text.len().min(4 * STATEMENT_CHARS_SHOWN)];
+    let text = String::from_utf8_lossy(cut);
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    one_line.chars().take(STATEMENT_CHARS_SHOWN).collect()
+}
