@@ -88,7 +88,7 @@ impl Shared {
     /// A shape after these changes. Reported settings are left out, because the server
     /// itself reports their new values.
     pub(crate) fn shape_with(&mut self, shape: &Arc<Shape>, set: &[Change]) -> Arc<Shape> {
-        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
+        let reported = |name: &str| shape.get(name).is_some_and(|s| s.is_reported());
         let changes = set.iter().filter(|(name, _)| !reported(name));
         self.shapes
             .change(shape, changes.map(|(name, value)| (&**name, value.as_deref(), false)))

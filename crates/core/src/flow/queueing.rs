@@ -23,7 +23,7 @@ fn in_queue<T>(
     let user = client.login_user.as_deref().unwrap_or(&pool.key.user);
     let by = pool.waiting.fair_by();
     let application = match by {
-        FairBy::Application => client.session.shape().get("application_name").map_or("", |s| &s.value),
+        FairBy::Application => client.session.shape().get("application_name").map_or("", |s| s.value()),
         FairBy::Client | FairBy::User | FairBy::Off => "",
     };
     let who = Who {

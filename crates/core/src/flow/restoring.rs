@@ -23,7 +23,7 @@ const SERVERS_TRIED_MAX: u8 = 3;
 
 /// The name of a setting, if the client has set it itself and another pooler would not keep it.
 fn lost_behind_pooler(name: &Arc<str>, wanted: &Shape) -> Option<Arc<str>> {
-    let made = wanted.get(name).is_some_and(|setting| !setting.reported);
+    let made = wanted.get(name).is_some_and(|setting| !setting.is_reported());
     (made && !is_kept_by_poolers(name)).then(|| name.clone())
 }
 

@@ -228,7 +228,7 @@ fn may_replace(pool: &Pool, now: Time) -> bool {
 
 /// Whether a client without a server would notice the temporary schema of this one.
 fn minds_traces(client: &Client, server: &Server) -> bool {
-    let buffers = |shape: &Shape| shape.get(TEMP_BUFFERS).map(|s| s.value.clone());
+    let buffers = |shape: &Shape| shape.value(TEMP_BUFFERS).cloned();
     server.session.has_temporary_schema()
         && (client.session.minds_traces()
             || buffers(client.session.shape()).is_some_and(|wanted| buffers(server.session.shape()) != Some(wanted)))

@@ -143,7 +143,7 @@ impl Reply<'_> {
                 .session
                 .shape()
                 .get("in_hot_standby")
-                .is_some_and(|s| *s.value == *"on")
+                .is_some_and(|s| *s.value() == *"on")
         };
         if name == "in_hot_standby"
             && value == "off"

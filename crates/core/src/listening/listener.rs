@@ -37,7 +37,7 @@ impl Listening<'_> {
     /// The listener for a client, if that listener is logged in; otherwise it is being opened.
     pub(crate) fn listener_of(&mut self, id: ClientId) -> Option<ListenerId> {
         let client = self.clients.get(id.0)?;
-        let encoding = client.session.shape().get("client_encoding")?.value.clone();
+        let encoding = client.session.shape().value("client_encoding")?.clone();
         let key = &pool::of(self.pools, client.pool?).key;
         let (database, user) = (key.database.clone(), key.user.clone());
         let at = self.listeners.find_or_make(self.now, &database, &user, &encoding);

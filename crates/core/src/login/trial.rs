@@ -3,7 +3,7 @@
 
 use crate::pools::pool::Pool;
 use crate::state::difference::{Change, difference};
-use crate::state::shape::{Shape, TEMP_BUFFERS};
+use crate::state::shape::{Setting, Shape, TEMP_BUFFERS};
 use crate::state::shape_table::ShapeTable;
 use std::sync::Arc;
 
@@ -94,8 +94,8 @@ impl Trial {
     pub(crate) fn teach(&self, pool: &mut Pool, after: &Shape) {
         let brought = self.brought_by_role(pool, after);
         for (name, value) in &self.values {
-            let own = after.get(name).filter(|s| s.reported);
-            let mut reported: Vec<_> = own.map(|s| (s.name.clone(), s.value.clone())).into_iter().collect();
+            let own = after.get(name).filter(|s| s.is_reported());
+            let mut reported: Vec<_> = own.map(Setting::pair).into_iter().collect();
             if is_role(name) {
                 reported.extend(brought.iter().cloned());
             }
@@ -112,9 +112,9 @@ impl Trial {
         let is_wished = |name: &str| self.values.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         let settings = after.settings().iter();
         settings
-            .filter(|s| s.reported && !is_wished(&s.name) && BROUGHT_BY_ROLE.contains(&&*s.name))
-            .filter(|s| welcome.get(&s.name).is_none_or(|w| w.value != s.value))
-            .map(|s| (s.name.clone(), s.value.clone()))
+            .filter(|s| s.is_reported() && !is_wished(s.name()) && BROUGHT_BY_ROLE.contains(&s.name()))
+            .filter(|s| welcome.get(s.name()).is_none_or(|w| w.value() != s.value()))
+            .map(Setting::pair)
             .collect()
     }
 }

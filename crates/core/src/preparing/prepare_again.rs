@@ -215,7 +215,7 @@ impl ServerSide<'_> {
                 .session
                 .shape()
                 .get(name)
-                .is_some_and(|now| in_doubt || now.value != *then)
+                .is_some_and(|now| in_doubt || *now.value() != **then)
         };
         statement.settings.pairs().filter(differs).cloned().collect()
     }

@@ -11,12 +11,12 @@ impl ServerSide<'_> {
     /// any client has used such an encoding, the statements of all are looked at.
     #[inline(always)]
     pub(crate) fn knows_names(&self) -> bool {
-        (self.shared.catalogs.any_known | self.shared.shapes.any_hides_ascii) && self.pool_knows_names()
+        (self.shared.catalogs.any_known | self.shared.shapes.any_hides_ascii()) && self.pool_knows_names()
     }
 
     #[cold]
     fn pool_knows_names(&self) -> bool {
-        self.shared.shapes.any_hides_ascii
+        self.shared.shapes.any_hides_ascii()
             || self.server.session.has_definitions()
             || self.shared.catalogs.any_prepared
             || self.pool.catalog.as_ref().is_some_and(|known| known.matters())

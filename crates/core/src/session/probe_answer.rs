@@ -176,7 +176,7 @@ impl ServerSide<'_> {
             return;
         }
         let shape = server.session.shape().clone();
-        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
+        let reported = |name: &str| shape.get(name).is_some_and(|s| s.is_reported());
         let made = |name: &str, value: &str| !reported(name) && (name, value) != (ROLE, NO_ROLE);
         let rows = probe
             .rows()

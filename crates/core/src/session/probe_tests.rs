@@ -106,7 +106,7 @@ fn the_answer_gives_client_and_server_their_settings() {
     tells(&mut alone, AnswerRows::Setting, &[Some(b"work_mem"), Some(b"1MB")]);
     alone.reply().probed();
     for shape in [alone.client.session.shape(), alone.server.session.shape()] {
-        assert_eq!(shape.get("work_mem").map(|s| &*s.value), Some("1MB"));
+        assert_eq!(shape.get("work_mem").map(|s| s.value()), Some("1MB"));
     }
 }
 

@@ -56,7 +56,7 @@ impl Exchange<'_> {
     /// role, or the client has given up the role of its startup packet. A RESET ROLE that was rolled back gave that
     /// role to the client for a while.
     fn tells_no_role(&self, before: &Shape, about: &Suspicion) -> bool {
-        let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
+        let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| s.value() == NO_ROLE);
         let had_none = is_none(before) || is_none(self.client.session.shape());
         let gave_up_role = self.client.session.base().get(ROLE).is_some() && (about.sets_role() || had_none);
         let starts_with_role = self.server.session.base().get(ROLE).is_some();
@@ -66,11 +66,12 @@ impl Exchange<'_> {
     /// Settings that ParameterStatus reports keep the reported spelling; the view would spell them differently.
     fn shape_of_server(&mut self, told: &Told<'_>) -> Arc<Shape> {
         let now = self.server.session.shape().clone();
-        let unreported = now.settings().iter().filter(|s| !s.reported);
-        let gone = unreported.filter(|s| !told.is_made(&s.name) && pgweir_sql::is_askable(&s.name));
-        let mut changes: Vec<(&str, Option<&str>, bool)> = gone.map(|s| (&*s.name, None, false)).collect();
+        let unreported = now.settings().iter().filter(|s| !s.is_reported());
+        let gone = unreported.filter(|s| !told.is_made(s.name()) && pgweir_sql::is_askable(s.name()));
+        let mut changes: Vec<(&str, Option<&str>, bool)> = gone.map(|s| (s.name(), None, false)).collect();
         let differs = |(name, value): &(&str, &str)| {
-            !TRANSACTION_SETTINGS.contains(name) && now.get(name).is_none_or(|s| !s.reported && *s.value != **value)
+            !TRANSACTION_SETTINGS.contains(name)
+                && now.get(name).is_none_or(|s| !s.is_reported() && *s.value() != **value)
         };
         let different = told.made().filter(differs);
         changes.extend(different.map(|(name, value)| (name, Some(value), false)));
@@ -86,7 +87,7 @@ impl Exchange<'_> {
     /// the beginning was not set by the session.
     fn shape_of_client(&mut self, before: &Shape, server_shape: &Arc<Shape>, told: &Told<'_>) -> Arc<Shape> {
         let server_base = self.server.session.base();
-        let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
+        let value_in = |shape: &Shape, name: &str| shape.value(name).cloned();
         let was_made = |name: &str| {
             let value = value_in(before, name);
             // Values of connect_query are the server's startup values; another client's RESET may have removed them
@@ -109,9 +110,9 @@ impl Exchange<'_> {
 
     /// Tells the client the values that its session has returned to, where the server's values differ.
     fn tell_returned(&mut self, server_shape: &Shape, client_shape: &Shape) {
-        let reported = client_shape.settings().iter().filter(|s| s.reported);
-        for setting in reported.filter(|s| server_shape.get(&s.name).is_none_or(|r| r.value != s.value)) {
-            self.tell(|w| w.parameter_status(setting.name.as_bytes(), setting.value.as_bytes()));
+        let reported = client_shape.settings().iter().filter(|s| s.is_reported());
+        for setting in reported.filter(|s| server_shape.get(s.name()).is_none_or(|r| r.value() != s.value())) {
+            self.tell(|w| w.parameter_status(setting.name().as_bytes(), setting.value().as_bytes()));
         }
     }
 }

@@ -77,9 +77,9 @@ impl Exchange<'_> {
         }
         let told = self.client.session.shape().clone();
         let real = self.server.session.shape().clone();
-        for setting in real.settings().iter().filter(|s| s.reported) {
-            if told.get(&setting.name).is_none_or(|t| t.value != setting.value) {
-                self.tell(|w| w.parameter_status(setting.name.as_bytes(), setting.value.as_bytes()));
+        for setting in real.settings().iter().filter(|s| s.is_reported()) {
+            if told.get(setting.name()).is_none_or(|t| t.value() != setting.value()) {
+                self.tell(|w| w.parameter_status(setting.name().as_bytes(), setting.value().as_bytes()));
             }
         }
         self.client.session.has_settings(real);
@@ -134,8 +134,8 @@ impl Reply<'_> {
     /// DISCARD ALL and RESET ALL have returned the settings that the server does not report to the values of its login.
     pub(crate) fn forget_explicit_settings(&mut self) {
         let shape = self.server.session.shape().clone();
-        let unreported = shape.settings().iter().filter(|s| !s.reported);
-        let gone: Vec<_> = unreported.map(|s| (&*s.name, None, false)).collect();
+        let unreported = shape.settings().iter().filter(|s| !s.is_reported());
+        let gone: Vec<_> = unreported.map(|s| (s.name(), None, false)).collect();
         if gone.is_empty() {
             return;
         }

@@ -92,7 +92,7 @@ fn reports_of_restored_settings_are_not_for_the_client() {
     let body = status("DateStyle", "German, DMY");
     assert_eq!(alone.reply().parameter_status(&body), Passed::Skip);
     let session = &alone.server.session;
-    let style = |shape: &Shape| shape.get("DateStyle").map(|s| s.value.to_string());
+    let style = |shape: &Shape| shape.get("DateStyle").map(|s| s.value().to_string());
     assert_eq!(style(session.shape()).as_deref(), Some("German, DMY"));
     let target = session.restoration().unwrap().target();
     assert_eq!(

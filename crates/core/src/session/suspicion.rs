@@ -71,8 +71,8 @@ impl Suspicion {
             .iter()
             .chain(client.session.base().settings());
         for setting in made.filter(|s| s.is_hidden()) {
-            if !names.iter().any(|n| n.eq_ignore_ascii_case(&setting.name)) {
-                names.push((&*setting.name).into());
+            if !names.iter().any(|n| n.eq_ignore_ascii_case(setting.name())) {
+                names.push((setting.name()).into());
             }
         }
         // No ParameterStatus reports the role.

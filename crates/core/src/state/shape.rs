@@ -24,11 +24,11 @@ pub(crate) const TEMP_BUFFERS: &str = "temp_buffers";
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) struct Setting {
     /// The name, in the server's spelling if the server reports it, otherwise in lower case.
-    pub(crate) name: Arc<str>,
+    pub(super) name: Arc<str>,
     /// The value as `set_config` takes it.
-    pub(crate) value: Arc<str>,
+    pub(super) value: Arc<str>,
     /// Whether the server reports changes of it by ParameterStatus.
-    pub(crate) reported: bool,
+    pub(super) reported: bool,
 }
 
 /// The hash of a value uses this many bytes at each end: a shape is hashed whenever one of its settings changes, and
@@ -63,6 +63,26 @@ pub(super) const LIMITS: [&str; 3] = ["statement_timeout", "transaction_timeout"
 pub(super) const WHO: [&str; 2] = ["role", "session_authorization"];
 
 impl Setting {
+    /// The name, in the server's spelling if the server reports it, otherwise in lower case.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value as `set_config` takes it.
+    pub(crate) fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// Its name and value.
+    pub(crate) fn pair(&self) -> (Arc<str>, Arc<str>) {
+        (self.name.clone(), self.value.clone())
+    }
+
+    /// Whether the server reports changes of it by ParameterStatus.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.reported
+    }
+
     /// Whether `pg_settings` does not show it.
     pub(crate) fn is_hidden(&self) -> bool {
         !self.reported && (self.is_custom() || &*self.name == "role")
@@ -179,6 +199,11 @@ impl Shape {
     /// The setting of this name; case does not matter, as in PostgreSQL.
     pub(crate) fn get(&self, name: &str) -> Option<&Setting> {
         self.settings.iter().find(|s| s.name.eq_ignore_ascii_case(name))
+    }
+
+    /// The value of the setting of this name.
+    pub(crate) fn value(&self, name: &str) -> Option<&Arc<str>> {
+        self.get(name).map(|s| &s.value)
     }
 
     /// Whether a time limit of the client's could end internal statements.

@@ -58,7 +58,7 @@ pub(crate) struct ShapeTable {
     sweep_at: usize,
     empty: Arc<Shape>,
     /// Whether there has been a shape that hides ASCII ([`Shape::hides_ascii`]).
-    pub(crate) any_hides_ascii: bool,
+    any_hides_ascii: bool,
 }
 
 /// The table is not swept below this many shapes.
@@ -76,6 +76,12 @@ impl ShapeTable {
             empty,
             any_hides_ascii: false,
         }
+    }
+
+    /// Whether there has been a shape that hides ASCII.
+    #[inline]
+    pub(crate) fn any_hides_ascii(&self) -> bool {
+        self.any_hides_ascii
     }
 
     /// The shape without settings.

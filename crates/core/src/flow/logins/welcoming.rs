@@ -155,8 +155,8 @@ impl Pooler {
                 notice: &notice,
                 status,
             };
-            let reported = shape.settings().iter().filter(|s| s.reported);
-            welcome.write(&mut Writer::new(to), reported.map(|s| (&*s.name, &*s.value)));
+            let reported = shape.settings().iter().filter(|s| s.is_reported());
+            welcome.write(&mut Writer::new(to), reported.map(|s| (s.name(), s.value())));
         });
     }
 }

@@ -35,8 +35,8 @@ impl View<'_> {
         for setting in client.session.shape().settings() {
             rows.push(&[
                 "setting".into(),
-                (&*setting.name).into(),
-                secret(access, &setting.value),
+                (setting.name()).into(),
+                secret(access, setting.value()),
             ]);
         }
         let mut statements: Vec<_> = client.statements.names.iter().flat_map(|names| names.iter()).collect();

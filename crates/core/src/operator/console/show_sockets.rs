@@ -125,7 +125,7 @@ impl View<'_> {
         };
         let application_name = match &client.phase {
             ClientPhase::Console(console) => &console.application_name,
-            _ => client.session.shape().get("application_name").map_or("", |s| &s.value),
+            _ => client.session.shape().get("application_name").map_or("", |s| s.value()),
         };
         let prepared_statements = match &client.phase {
             ClientPhase::Console(console) => console.portals.statements(),
@@ -187,7 +187,7 @@ impl View<'_> {
             ptr: pointer(ServerId(slot)),
             link: server.link.map(pointer).unwrap_or_default(),
             remote_pid: server.cancels.key.as_ref().map_or(0, |key| key.process_id),
-            application_name: server.session.shape().get("application_name").map_or("", |s| &s.value),
+            application_name: server.session.shape().get("application_name").map_or("", |s| s.value()),
             tls: server.tls.as_ref().map_or(String::new(), |tls| tls.to_string()),
             prepared_statements: server.held.len(),
             id: number(slot, true),
