@@ -38,7 +38,7 @@ impl Pooler {
     }
 
     fn check_server(&self, id: ServerId, server: &Server) -> Result<(), String> {
-        server.conversation.queue.check()?;
+        server.conversation.queue().check()?;
         if let Some(client) = server.link {
             let link = self.clients.get(client.0).map(|c| c.link);
             must(link == Some(Some(id)), || {
@@ -59,9 +59,10 @@ impl Pooler {
             "a flight may leave something in the session".into()
         })?;
         let flights = server.flights.as_ref().map_or(0, |flights| flights.len());
-        must(flights == 0 || server.conversation.queue.ends_owed() >= flights, || {
-            format!("{flights} flights, and fewer segments are owed")
-        })?;
+        must(
+            flights == 0 || server.conversation.queue().ends_owed() >= flights,
+            || format!("{flights} flights, and fewer segments are owed"),
+        )?;
         let is_linked = matches!(server.phase, ServerPhase::Linked);
         must(is_linked == server.link.is_some(), || {
             format!("{:?} with the link {:?}", server.phase, server.link)
@@ -80,8 +81,8 @@ impl Pooler {
                 "idle with a probe that is not answered".into()
             })?;
             must(server.cancels.in_flight == 0, || "idle with a cancel on its way".into())?;
-            must(server.conversation.begin == Begin::Settled, || {
-                format!("idle with a BEGIN that is {:?}", server.conversation.begin)
+            must(server.conversation.begin() == Begin::Settled, || {
+                format!("idle with a BEGIN that is {:?}", server.conversation.begin())
             })?;
         }
         Ok(())
@@ -102,14 +103,14 @@ impl Pooler {
             Waiting::Flying { server } => self.check_rider(id, client, server)?,
             Waiting::ForRestoration => {
                 let server = server.ok_or("waits for settings without a server")?;
-                must(!server.conversation.queue.is_empty(), || {
+                must(!server.conversation.queue().is_empty(), || {
                     "waits for settings, and nothing is asked".into()
                 })?;
             }
             Waiting::ForProbe => {
                 let server = server.ok_or("waits for a probe without a server")?;
                 let asked = server.session.probe().is_some()
-                    || !server.conversation.queue.is_empty()
+                    || !server.conversation.queue().is_empty()
                     || server.cancels.in_flight > 0;
                 must(asked, || "waits for a probe, and nothing is asked".into())?;
             }
@@ -117,7 +118,7 @@ impl Pooler {
                 let server = server.ok_or("waits for replies without a server")?;
                 // Only the server ends a DISCARD SEQUENCES; one that breaks the protocol may never confirm it.
                 let said = server.conversation.intake() == Intake::ToSync || server.session.is_forgetting();
-                let owed = !server.conversation.queue.is_empty() || server.cancels.in_flight > 0 || said;
+                let owed = !server.conversation.queue().is_empty() || server.cancels.in_flight > 0 || said;
                 must(owed, || "waits for replies, and none is owed".into())?;
             }
             Waiting::ForListener { .. } => {

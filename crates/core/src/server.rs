@@ -111,9 +111,9 @@ impl Server {
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
         self.cancels.in_flight > 0
-            || match self.conversation.begin {
+            || match self.conversation.begin() {
                 Begin::Settled => false,
-                Begin::Owed => !self.conversation.queue.segment_open(),
+                Begin::Owed => !self.conversation.queue().segment_open(),
                 Begin::Refused => true,
             }
     }
@@ -123,7 +123,7 @@ impl Server {
     pub(crate) fn is_usual(&self) -> bool {
         matches!(self.phase, ServerPhase::Linked)
             && self.cancels.wanted.is_none()
-            && self.conversation.begin == Begin::Settled
+            && self.conversation.begin() == Begin::Settled
     }
 
     /// If there is a linked client: whether a message is only a part of the reply to a request of the client, or the
@@ -134,7 +134,7 @@ impl Server {
         debug_assert!(self.link.is_some());
         match tag {
             b'C' => whole && self.completes_plainly(message.get(HEADER_BYTES).copied()),
-            _ => self.conversation.queue.passes_plainly(tag),
+            _ => self.conversation.queue_mut().passes_plainly(tag),
         }
     }
 
@@ -142,7 +142,9 @@ impl Server {
     /// DISCARD begin with the same letter.
     #[inline(always)]
     fn completes_plainly(&mut self, letter: Option<u8>) -> bool {
-        if matches!(letter, None | Some(b'B' | b'C' | b'D' | b'R')) || !self.conversation.queue.completes_command() {
+        if matches!(letter, None | Some(b'B' | b'C' | b'D' | b'R'))
+            || !self.conversation.queue_mut().completes_command()
+        {
             return false;
         }
         self.held.committed = false;
@@ -229,7 +231,7 @@ impl Server {
 
     /// Whether its client has been sent only a part of a message.
     pub(crate) fn is_inside_message(&self) -> bool {
-        matches!(self.conversation.passing, Passing::Forward(_))
+        matches!(self.conversation.passing(), Passing::Forward(_))
     }
 
     pub(crate) fn is_idle(&self) -> bool {

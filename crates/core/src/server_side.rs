@@ -19,7 +19,7 @@ pub(crate) struct ServerSide<'a> {
 impl ServerSide<'_> {
     /// Writes internal requests, whose replies go to `to`.
     pub(crate) fn asks(&mut self, to: To, write: impl FnOnce(&mut Requests<'_>)) {
-        let queue = &mut self.server.conversation.queue;
+        let queue = self.server.conversation.queue_mut();
         queue.ask(self.id, &mut self.shared.outbox, to, write);
     }
 

@@ -56,13 +56,13 @@ impl ServerSide<'_> {
     fn cancel_request(&mut self) {
         let asks_blindly = self.shared.is_weak(Weakness::CancelsQuestions);
         let server = &mut *self.server;
-        if asks_blindly && !server.conversation.queue.is_empty() {
+        if asks_blindly && !server.conversation.queue().is_empty() {
             return self.send_cancel();
         }
-        let Some(segment) = server.conversation.queue.next_of_client() else {
+        let Some(segment) = server.conversation.queue().next_of_client() else {
             return;
         };
-        let is_at_work = segment == server.conversation.queue.segments_answered() && server.cancels.in_flight == 0;
+        let is_at_work = segment == server.conversation.queue().segments_answered() && server.cancels.in_flight == 0;
         if is_at_work && server.conversation.may_cancel_begin() {
             return self.send_cancel();
         }
@@ -76,8 +76,8 @@ impl ServerSide<'_> {
         let Some(segment) = server.cancels.wanted else {
             return false;
         };
-        let at = server.conversation.queue.segments_answered();
-        let is_over = segment < at || server.conversation.queue.is_empty();
+        let at = server.conversation.queue().segments_answered();
+        let is_over = segment < at || server.conversation.queue().is_empty();
         if is_over {
             server.cancels.wanted = None;
         } else if segment == at && server.cancels.in_flight == 0 && server.conversation.may_cancel_begin() {

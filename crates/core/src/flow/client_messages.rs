@@ -38,7 +38,7 @@ impl Exchange<'_> {
         }
         let pool = &mut *self.pool;
         let tracked = pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
-        if tracked && server.conversation.queue.segment_outstanding() && waits_behind(server, message.tag) {
+        if tracked && server.conversation.queue().segment_outstanding() && waits_behind(server, message.tag) {
             return self.waits_for_replies();
         }
         pool.stats.bytes_received += message.bytes.len() as u64;
@@ -100,7 +100,7 @@ impl Exchange<'_> {
         let copies = conversation.intake() == Intake::CopyIn;
         if message.tag == FrontendTag::CopyData {
             if !copies {
-                conversation.queue.copy_data_sent();
+                conversation.queue_mut().copy_data_sent();
             }
             return self.forward(message);
         }
@@ -141,7 +141,7 @@ impl Exchange<'_> {
     /// A message that is forwarded unchanged, with what is known of its reply.
     #[inline]
     pub(crate) fn pass_request(&mut self, message: &Message<'_>, entry: Entry) -> Step {
-        self.server.conversation.queue.push(entry);
+        self.server.conversation.queue_mut().push(entry);
         self.forward(message)
     }
 
@@ -149,7 +149,10 @@ impl Exchange<'_> {
     ///
     /// [`To::Fake`]: crate::upstream::entry::To::Fake
     pub(crate) fn answers_in_turn(&mut self, message: &Message<'_>, expect: Expect, effect: Effect) -> Step {
-        self.server.conversation.queue.push(Entry::fake(expect).with(effect));
+        self.server
+            .conversation
+            .queue_mut()
+            .push(Entry::fake(expect).with(effect));
         self.client.drop_message(message)
     }
 
@@ -200,9 +203,9 @@ fn is_request(tag: FrontendTag) -> bool {
 
 /// Whether a message waits for the replies that the server owes, because these decide which statements there are.
 fn waits_behind(server: &Server, tag: FrontendTag) -> bool {
-    let queue = &server.conversation.queue;
+    let queue = server.conversation.queue();
     // Before a pipelined ROLLBACK has been carried out, nothing can be prepared in the failed transaction.
-    let has_failed = || server.conversation.status == TransactionStatus::Failed && queue.client_segment_outstanding();
+    let has_failed = || server.conversation.status() == TransactionStatus::Failed && queue.client_segment_outstanding();
     touches_statements(tag) && (queue.statements_in_doubt() || has_failed())
         || tag == FrontendTag::Parse && server.awaits_settings()
 }

@@ -15,14 +15,14 @@ impl Reply<'_> {
             Some(b'D') => self.ends_statements(body),
             Some(b'C') if body.starts_with(b"COMMIT") => self.committed(),
             Some(b'R') if rolls_back => self.rolled_back(),
-            Some(b'B') if self.server.conversation.begin == Begin::Owed => self.begun(),
+            Some(b'B') if self.server.conversation.begin() == Begin::Owed => self.begun(),
             _ => {}
         }
         let server = &mut *self.server;
         server.held.committed = body.starts_with(b"COMMIT");
         server.held.rolled_back |= rolls_back;
         server.conversation.command_succeeds();
-        let queue = &mut server.conversation.queue;
+        let queue = server.conversation.queue_mut();
         let executed = queue.front().is_some_and(|e| e.expect == Expect::Execute);
         let ends = body.starts_with(b"DEALLOCATE") || body.starts_with(b"DISCARD");
         if let Some(entry) = executed.then(|| queue.pop()).flatten()
@@ -46,7 +46,7 @@ impl Reply<'_> {
     /// The server has begun the transaction: what follows may be cancelled.
     #[cold]
     fn begun(&mut self) {
-        self.server.conversation.begin = Begin::Settled;
+        self.server.conversation.begin_is_settled();
         self.cancel_what_was_wanted();
     }
 
@@ -76,17 +76,17 @@ impl Reply<'_> {
             Ok(b"DISCARD ALL") => true,
             _ => return,
         };
-        let effect = self.server.conversation.queue.front().and_then(Entry::effect);
+        let effect = self.server.conversation.queue().front().and_then(Entry::effect);
         let seen_coming = effect.is_some_and(|effect| effect.server_lost_all.is_some());
         if discards {
-            self.server.conversation.discarded_in = Some(self.server.conversation.queue.segments_answered());
+            self.server.conversation.discards_all();
             self.forgot_sequences();
             self.forget_explicit_settings();
         }
         if seen_coming {
             return;
         }
-        let Some(later) = self.server.conversation.queue.all_ended_in_front() else {
+        let Some(later) = self.server.conversation.queue_mut().all_ended_in_front() else {
             return;
         };
         self.server.held.keep_only(&later.statements);
@@ -96,7 +96,12 @@ impl Reply<'_> {
     }
 
     fn deallocated(&mut self) {
-        let effect = self.server.conversation.queue.front_mut().and_then(Entry::effect_mut);
+        let effect = self
+            .server
+            .conversation
+            .queue_mut()
+            .front_mut()
+            .and_then(Entry::effect_mut);
         let name = effect.and_then(|e| e.deallocates.pop_front());
         if let (Some(name), Some((_, client))) = (name, &mut self.client)
             && let Some(meaning) = client

@@ -20,7 +20,6 @@ use crate::server_side::ServerSide;
 use crate::state::deferred_begin::{By, DeferredBegin};
 use crate::upstream::entry::To;
 use crate::upstream::nature::Nature;
-use crate::upstream::phase::Begin;
 use pgweir_sql::Statement;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
@@ -223,7 +222,7 @@ impl Exchange<'_> {
         self.client.xact_start = begin.since();
         let statement = self.shared.internal.begin.clone();
         self.to().prepare(&statement);
-        self.server.conversation.begin = Begin::Owed;
+        self.server.conversation.begin_is_sent();
         self.to().asks(To::Skip, |r| {
             r.bind(b"", statement.server_name(), &[]);
             r.execute(b"");
@@ -241,7 +240,7 @@ impl Exchange<'_> {
         self.send_deferred_begin();
         let server = &mut *self.server;
         server.conversation.query_begins(self.now);
-        if server.conversation.queue.segment_open() {
+        if server.conversation.queue().segment_open() {
             self.to().asks(To::Skip, |r| r.sync());
         }
     }
@@ -268,7 +267,7 @@ impl Pooler {
     pub(crate) fn transaction_never_began(&mut self, now: Time, server_id: ServerId, of_client: bool) -> Passed {
         let link = self.server_mut(server_id).link;
         let Some(id) = link.filter(|id| self.clients.get(id.0).is_some()) else {
-            return Passed::skip_and_release_if(self.server_mut(server_id).conversation.queue.is_empty());
+            return Passed::skip_and_release_if(self.server_mut(server_id).conversation.queue().is_empty());
         };
         self.client_mut(id).session.defers(DeferredBegin::of_failed(now));
         if let Some(mut side) = self.client_side(now, id).filter(|_| of_client) {

@@ -51,7 +51,7 @@ impl Pooler {
     /// Whether a client has been sent its server's FATAL message: PostgreSQL sends nothing behind such a message.
     pub(crate) fn has_heard_its_last(&self, id: ClientId) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
-        server.is_some_and(|server| server.conversation.fatal.is_some())
+        server.is_some_and(|server| server.conversation.fatal().is_some())
     }
 
     /// Closes a client after the bytes written for it, and cleans up its server.

@@ -136,7 +136,7 @@ impl Exchange<'_> {
     ) -> Step {
         write_bind(&mut self.shared.outbox, self.server_id, message, names, statement);
         let server = &mut *self.server;
-        server.conversation.queue.push(entry);
+        server.conversation.queue_mut().push(entry);
         self.pool.stats.bind_count += 1;
         self.forward_rest(message, HEADER_BYTES + names.wire_bytes())
     }
@@ -187,7 +187,7 @@ impl Exchange<'_> {
             .iter()
             .find(|(of, _)| portal == Ok(&**of))
             .map(|(_, ends)| ends.clone());
-        let queue = &self.server.conversation.queue;
+        let queue = self.server.conversation.queue();
         if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
             // The statement that this request ends may not exist.
             return self.waits_for_replies();

@@ -41,7 +41,7 @@ impl ServerSide<'_> {
     /// completed when it ends, but a Sync would commit it: so the segment fails first.
     pub(crate) fn end_what_client_began(&mut self) {
         let owes_sync =
-            self.server.conversation.intake() == Intake::ToSync || self.server.conversation.queue.segment_open();
+            self.server.conversation.intake() == Intake::ToSync || self.server.conversation.queue().segment_open();
         let would_commit = owes_sync && self.server.conversation.intake() == Intake::Requests;
         if self.server.conversation.intake() == Intake::CopyIn {
             self.server.conversation.takes_requests_from_here();
@@ -62,7 +62,7 @@ impl ServerSide<'_> {
     /// Cancels the client's work on a server without a client, unless another segment of the client is behind it.
     /// Internal requests may finish.
     fn cancel_running(&mut self) {
-        let queue = &self.server.conversation.queue;
+        let queue = self.server.conversation.queue();
         let is_last = !queue.has_several_of_client() || self.shared.is_weak(Weakness::CancelsAmongSegments);
         if queue.works_for_client() && is_last {
             self.send_cancel();
@@ -72,7 +72,7 @@ impl ServerSide<'_> {
     /// A server without a client is still draining. Cancels also requests that it has begun meanwhile, and an internal
     /// request that has run for too long. If that is a restoration, the server goes to no client.
     fn cancel_again(&mut self, takes_long: bool) {
-        if takes_long && !self.server.conversation.queue.is_empty() {
+        if takes_long && !self.server.conversation.queue().is_empty() {
             self.send_cancel();
         } else {
             self.cancel_running();
@@ -117,16 +117,16 @@ impl Pooler {
         let hopeless = matches!(passing, Passing::Forward(_))
             || server.conversation.intake() == Intake::CopyBoth
             || pool.key.kind.is_replication()
-            || server.conversation.fatal.is_some()
+            || server.conversation.fatal().is_some()
             // No request is unanswered, but the server is inside a message.
-            || server.conversation.queue.is_empty() && server.conversation.passing != Passing::None;
+            || server.conversation.queue().is_empty() && server.conversation.passing() != Passing::None;
         if hopeless {
             return self.abort(now, id, "client disconnected while sending a message");
         }
         server.phase = ServerPhase::Draining;
         server.since = now;
         self.at(id).end_what_client_began();
-        if self.server_mut(id).conversation.queue.is_empty() {
+        if self.server_mut(id).conversation.queue().is_empty() {
             self.drained(now, id);
         } else {
             self.at(id).cancel_running();
@@ -146,7 +146,7 @@ impl Pooler {
             return;
         }
         let is_weak = self.is_weak(Weakness::CancelsAmongSegments);
-        if takes_long && server.conversation.queue.has_several_of_client() && !is_weak {
+        if takes_long && server.conversation.queue().has_several_of_client() && !is_weak {
             return self.abort(
                 now,
                 id,
@@ -160,7 +160,7 @@ impl Pooler {
     /// is never read.
     fn abort(&mut self, now: Time, id: ServerId, reason: &'static str) {
         let mut side = self.at(id);
-        if side.server.conversation.queue.works_for_client() {
+        if side.server.conversation.queue().works_for_client() {
             side.send_cancel();
         }
         self.shared.requests.push_back(Request::Abort(id));
@@ -173,10 +173,10 @@ impl Pooler {
             return;
         };
         // A cancel on its way must not hit the internal requests that follow.
-        if !server.conversation.queue.is_empty() || server.cancels.in_flight > 0 {
+        if !server.conversation.queue().is_empty() || server.cancels.in_flight > 0 {
             return;
         }
-        if server.conversation.status != TransactionStatus::Idle {
+        if server.conversation.status() != TransactionStatus::Idle {
             server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
             return self.at(id).asks(To::Skip, |r| r.query(b"ROLLBACK"));
         }
@@ -187,7 +187,7 @@ impl Pooler {
     /// reports to be different.
     pub(crate) fn reset_done(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
-        if server.conversation.status != TransactionStatus::Idle {
+        if server.conversation.status() != TransactionStatus::Idle {
             return self.close_server(now, id, "reset query failed");
         }
         debug_assert!(server.is_clean());

@@ -76,7 +76,7 @@ impl Exchange<'_> {
             self.to().sequences_on_link();
         }
         match Shape::same(self.client.session.shape(), self.server.session.shape())
-            && !self.server.conversation.queue.segment_open()
+            && !self.server.conversation.queue().segment_open()
         {
             true => Linked::Ready,
             false => Linked::Differs,

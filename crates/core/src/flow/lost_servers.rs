@@ -141,13 +141,13 @@ impl Pooler {
         };
         client.link = None;
         // A client that got the server's FATAL message is closed.
-        if client.may_go_elsewhere() && server.conversation.fatal.is_none() {
+        if client.may_go_elsewhere() && server.conversation.fatal().is_none() {
             // Only once: if the restored settings themselves end the server, they would end the next one, too.
             client.session.goes_elsewhere();
             client.waiting = Waiting::No;
             return self.shared.requests.push_back(Request::Resume(id.into()));
         }
-        if server.conversation.fatal.is_some() || matches!(server.conversation.passing, Passing::Forward(_)) {
+        if server.conversation.fatal().is_some() || matches!(server.conversation.passing(), Passing::Forward(_)) {
             self.log_pooler_error(id, SERVER_CRASHED);
             return self.close_client(now, id, SERVER_CRASHED);
         }

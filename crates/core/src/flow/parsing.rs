@@ -301,7 +301,7 @@ pub(crate) fn interned(
 /// Whether the pooler may answer without asking: no unanswered request can fail the transaction that this message will
 /// meet. (An error in the segment of the message drops the message, too.)
 pub(crate) fn may_fake(server: &Server) -> bool {
-    !server.conversation.queue.segment_outstanding()
-        && server.conversation.status != TransactionStatus::Failed
+    !server.conversation.queue().segment_outstanding()
+        && server.conversation.status() != TransactionStatus::Failed
         && server.conversation.intake() != Intake::CopyIn
 }

@@ -35,13 +35,13 @@ impl Reply<'_> {
         let Some(status) = TransactionStatus::read(body) else {
             return self.is_ready_unasked();
         };
-        let Some(entry) = self.server.conversation.queue.take_end() else {
+        let Some(entry) = self.server.conversation.queue_mut().take_end() else {
             return self.is_ready_unasked();
         };
-        let in_block = std::mem::replace(&mut self.server.conversation.status, status) != TransactionStatus::Idle;
+        let in_block = self.server.conversation.reports(status);
         let has_failed = self.server.held.take_segment_failed();
         let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
-        let fails_next = self.server.conversation.queue.is_empty() && self.nothing_owed(&entry, in_block);
+        let fails_next = self.server.conversation.queue().is_empty() && self.nothing_owed(&entry, in_block);
         let server = &mut *self.server;
         server.conversation.takes_requests_from_here();
         let worked = self.now.us_since(server.conversation.request_time());
@@ -83,10 +83,10 @@ impl Reply<'_> {
     #[inline(always)]
     fn nothing_owed(&mut self, entry: &Ended, in_block: bool) -> bool {
         let server = &mut *self.server;
-        let between = server.conversation.status == TransactionStatus::Idle;
+        let between = server.conversation.status() == TransactionStatus::Idle;
         // A client's Sync ends what a Query in a pipeline may have left open.
-        let was_queried = server.conversation.queried_in_pipeline;
-        server.conversation.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
+        let may_be_open = !between && entry.expect != Expect::Sync;
+        let was_queried = server.conversation.take_queried_in_pipeline(may_be_open);
         server.session.settings_are_told();
         if between && server.session.transaction_ends() {
             server.held.reads_as_known();
@@ -105,7 +105,7 @@ impl Reply<'_> {
             if self.server.flies() {
                 return self.flight_ends(status);
             }
-            return Passed::skip_and_release_if(self.server.conversation.queue.is_empty());
+            return Passed::skip_and_release_if(self.server.conversation.queue().is_empty());
         };
         let mut rest = Rest::of(self.server, client);
         let (listens, creates) = (client.channels.is_some(), client.session.shape().creates_temporary());
@@ -121,7 +121,7 @@ impl Reply<'_> {
     /// Decides the same for a client that listens, after its notifications were sent.
     pub(crate) fn request_ended(&mut self) -> Passed {
         let Some((_, client)) = &self.client else {
-            return Passed::skip_and_release_if(self.server.conversation.queue.is_empty());
+            return Passed::skip_and_release_if(self.server.conversation.queue().is_empty());
         };
         let rest = Rest::of(self.server, client);
         self.ends(rest)
@@ -175,7 +175,7 @@ impl Reply<'_> {
             self.idle_since_begin();
             return Some(match self.server.session.restoration() {
                 Some(_) => self.asks(Question::Restored),
-                None => Passed::skip_and_release_if(self.server.conversation.queue.is_empty()),
+                None => Passed::skip_and_release_if(self.server.conversation.queue().is_empty()),
             });
         }
         if let To::Probe(_) = entry.to {
@@ -209,8 +209,8 @@ impl Reply<'_> {
 
     /// A deferred BEGIN was sent alone: its client has been idle since it sent the BEGIN.
     fn idle_since_begin(&mut self) {
-        if self.server.conversation.status == TransactionStatus::InTransaction
-            && self.server.conversation.queue.is_empty()
+        if self.server.conversation.status() == TransactionStatus::InTransaction
+            && self.server.conversation.queue().is_empty()
             && let Some((_, client)) = &self.client
         {
             self.server.conversation.is_idle_since(client.xact_start);
@@ -220,12 +220,12 @@ impl Reply<'_> {
     /// Handles the ReadyForQuery of a deferred BEGIN that has failed.
     fn begin_ends(&mut self, entry: &Ended) -> Option<Passed> {
         let server = &mut *self.server;
-        match server.conversation.begin {
-            Begin::Owed if server.conversation.queue.is_empty() => Some(self.misbehaves("no answer to BEGIN".into())),
+        match server.conversation.begin() {
+            Begin::Owed if server.conversation.queue().is_empty() => Some(self.misbehaves("no answer to BEGIN".into())),
             Begin::Refused
-                if entry.to == To::Forward || entry.to == To::Skip && server.conversation.queue.is_empty() =>
+                if entry.to == To::Forward || entry.to == To::Skip && server.conversation.queue().is_empty() =>
             {
-                server.conversation.begin = Begin::Settled;
+                server.conversation.begin_is_settled();
                 let of_client = entry.to == To::Forward;
                 Some(self.asks(Question::NeverBegan { of_client }))
             }

@@ -72,7 +72,7 @@ impl Reply<'_> {
         if error.fields.is_fatal() {
             return self.fatal(&error);
         }
-        if self.server.conversation.queue.is_empty() {
+        if self.server.conversation.queue().is_empty() {
             return self.error_outside_requests(&error);
         }
         self.note_refusal_to_write(error.fields.sqlstate);
@@ -83,14 +83,8 @@ impl Reply<'_> {
         if !guarded {
             self.rolled_back();
         }
-        let is_internal = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
         let server = &mut *self.server;
-        if server.conversation.begin == Begin::Owed {
-            server.conversation.begin = match server.conversation.queue.front().is_some_and(is_internal) {
-                true => Begin::Refused,
-                false => Begin::Settled,
-            };
-        }
+        server.conversation.begin_may_be_refused();
         if server.conversation.command_fails()
             && let Some(closed) = self.copy_failed(&error)
         {
@@ -121,12 +115,12 @@ impl Reply<'_> {
             if let Some(client) = self.client() {
                 client.dropping = Dropping::Everything;
             }
-            self.server.conversation.fatal = Some(self.now);
+            self.server.conversation.ends_by_fatal(self.now);
             return Passed::Forward;
         }
         if self.server.flies() {
             // The client in front has left. The server has begun none of the flights behind it.
-            self.server.conversation.fatal = Some(self.now);
+            self.server.conversation.ends_by_fatal(self.now);
         }
         self.deeds.push(Deed::Close(error.text().into_owned()));
         Passed::Closed
@@ -164,7 +158,7 @@ impl Reply<'_> {
 
     /// Records what the error shows about prepared statements. `None`: nothing else is to be done.
     fn note_error(&mut self, error: &Refusal<'_>) -> Option<Refused> {
-        let refused = Refused::of(self.server.conversation.queue.front()?);
+        let refused = Refused::of(self.server.conversation.queue().front()?);
         let sqlstate = error.fields.sqlstate;
         self.server.held.note_error(self.shared.statements.now());
         if refused.uses > 0 {
@@ -174,7 +168,7 @@ impl Reply<'_> {
             self.to().check_failed(sqlstate);
             return None;
         }
-        let front = self.server.conversation.queue.front()?;
+        let front = self.server.conversation.queue().front()?;
         let gains = front.effect().and_then(|e| e.server_gains.as_ref());
         if sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_client_named()) {
             // The server holds a statement that the pooler believed it does not hold: its other statements are not
@@ -186,7 +180,12 @@ impl Reply<'_> {
 
     /// A request that ends with ReadyForQuery has failed, or the Sync that commits a segment.
     fn request_failed(&mut self, refused: &Refused) {
-        let entry = self.server.conversation.queue.front_mut().expect("looked at above");
+        let entry = self
+            .server
+            .conversation
+            .queue_mut()
+            .front_mut()
+            .expect("looked at above");
         let effect = entry.take_effect();
         if refused.expect.is_whole_request() {
             self.server.conversation.takes_requests_from_here();
@@ -197,9 +196,9 @@ impl Reply<'_> {
     /// A message of a segment has failed: the server ignores everything up to the next Sync.
     fn segment_failed(&mut self, refused: &Refused) -> SegmentFailed {
         let server = &mut *self.server;
-        let discarded = server.conversation.discarded_in == Some(server.conversation.queue.segments_answered());
+        let discarded = server.conversation.has_discarded_all();
         let taken = server.conversation.segment_fails();
-        let not_forgotten = server.session.is_forgetting() && !server.conversation.queue.executes_ours();
+        let not_forgotten = server.session.is_forgetting() && !server.conversation.queue().executes_ours();
         if not_forgotten {
             server.session.has_not_forgotten();
         }
@@ -227,17 +226,17 @@ impl Reply<'_> {
         let server = &mut *self.server;
         // An error about internal statements or about the transaction does not answer a Query.
         let of_statement = !matches!(error.fields.sqlstate, b"26000" | b"25P02");
-        let in_block = server.conversation.status != TransactionStatus::Idle && of_statement && !guarded;
+        let in_block = server.conversation.status() != TransactionStatus::Idle && of_statement && !guarded;
         server
             .conversation
-            .queue
+            .queue_mut()
             .replace_behind_internal_parse(in_block, || error.kept())
     }
 
     /// Continues after a failed segment.
     fn goes_on_behind(&mut self, failed: &SegmentFailed) {
         // A held-back message may have waited for a ReadyForQuery that was removed.
-        if self.server.conversation.begin != Begin::Refused
+        if self.server.conversation.begin() != Begin::Refused
             || failed.not_forgotten && self.server.conversation.intake() == Intake::ToSync
         {
             self.replies_came();
@@ -262,7 +261,7 @@ impl Reply<'_> {
             && self
                 .server
                 .conversation
-                .queue
+                .queue()
                 .front()
                 .is_some_and(|e| e.ready == Ready::Told)
         {
@@ -275,7 +274,7 @@ impl Reply<'_> {
             return Passed::Skip;
         }
         let alone =
-            self.server.session.restoration().is_none() && self.server.conversation.queue.internal_sync_in_front();
+            self.server.session.restoration().is_none() && self.server.conversation.queue().internal_sync_in_front();
         if skipped && alone && not_forgotten {
             return self.answers_waiting_request(error);
         }
@@ -346,7 +345,7 @@ impl Reply<'_> {
     /// Whether a failed transaction has kept the server from preparing an internal statement, whose name a client must
     /// not see.
     fn misses_internal_statement(&self, fields: &ErrorFields<'_>) -> bool {
-        let failed = self.server.conversation.status == TransactionStatus::Failed;
+        let failed = self.server.conversation.status() == TransactionStatus::Failed;
         fields.sqlstate == b"26000" && failed && mentions_ours(fields.message)
     }
 
@@ -358,7 +357,7 @@ impl Reply<'_> {
         let (_, client) = self.client.as_ref()?;
         let present = client.statements.names.as_ref().and_then(|names| names.name_of(uses));
         // The client may have closed the statement meanwhile.
-        let (name, statement) = present.or_else(|| self.server.conversation.queue.name_given_up(uses))?;
+        let (name, statement) = present.or_else(|| self.server.conversation.queue().name_given_up(uses))?;
         renamed(error.bytes, statement.server_name(), name)
     }
 }

@@ -24,15 +24,15 @@ impl ServerSide<'_> {
     #[inline]
     pub(crate) fn give_fakes(&mut self) {
         // After a FATAL message its client gets nothing more.
-        if self.server.conversation.queue.fake_in_front() && self.server.conversation.fatal.is_none() {
+        if self.server.conversation.queue().fake_in_front() && self.server.conversation.fatal().is_none() {
             self.give_fakes_in_front();
         }
     }
 
     #[cold]
     fn give_fakes_in_front(&mut self) {
-        while self.server.conversation.queue.fake_in_front() {
-            let entry = self.server.conversation.queue.pop().expect("looked at above");
+        while self.server.conversation.queue().fake_in_front() {
+            let entry = self.server.conversation.queue_mut().pop().expect("looked at above");
             if let (Some(tag), Some(client)) = (entry.expect.fake_tag(), self.server.link) {
                 let outbox = &mut self.shared.outbox;
                 outbox.insert(client.into(), |bytes| Writer::new(bytes).empty(tag));
@@ -55,8 +55,8 @@ impl Reply<'_> {
                 break;
             }
             if let Some(&[b'Z', 0, 0, 0, 5, status]) = input[*at..].first_chunk()
-                && self.server.conversation.passing == Passing::None
-                && !self.server.conversation.queue.fake_in_front()
+                && self.server.conversation.passing() == Passing::None
+                && !self.server.conversation.queue().fake_in_front()
             {
                 self.run.end = *at;
                 let piece = Piece::whole(*at, READY_BYTES);
@@ -68,7 +68,7 @@ impl Reply<'_> {
                 }
                 continue;
             }
-            if self.server.conversation.passing != Passing::None {
+            if self.server.conversation.passing() != Passing::None {
                 self.pass_rest(input.len(), at);
                 continue;
             }
@@ -89,15 +89,15 @@ impl Reply<'_> {
             // Nearly all messages decide nothing.
             if self.is_linked() && self.server.passes_plainly(header.tag, bytes, left == 0) {
                 if left > 0 {
-                    self.server.conversation.passing = Passing::Forward(left);
+                    self.server.conversation.goes_on_with(Passing::Forward(left));
                 }
                 *at = end;
                 continue;
             }
             self.run.end = *at;
             if matches!(header.tag, b'D' | b'd')
-                && !self.server.conversation.queue.fake_in_front()
-                && !self.server.conversation.queue.is_empty()
+                && !self.server.conversation.queue().fake_in_front()
+                && !self.server.conversation.queue().is_empty()
             {
                 if !self.row(bytes, &piece) {
                     break;
@@ -107,7 +107,7 @@ impl Reply<'_> {
             }
             // An asynchronous message, too, shows that the server has gone on to the next request or the end of the
             // segment.
-            if self.server.conversation.queue.fake_in_front() {
+            if self.server.conversation.queue().fake_in_front() {
                 self.flush();
                 self.to().give_fakes();
             }
@@ -144,7 +144,7 @@ impl Reply<'_> {
     /// Passes complete messages that go to the client unchanged and decide nothing.
     #[inline(always)]
     fn pass_plainly(&mut self, input: &[u8], at: &mut usize) {
-        if self.client.is_none() || self.server.conversation.passing != Passing::None {
+        if self.client.is_none() || self.server.conversation.passing() != Passing::None {
             return;
         }
         while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {
@@ -162,17 +162,17 @@ impl Reply<'_> {
 
     /// The rest of a message whose beginning has been handled.
     fn pass_rest(&mut self, input_bytes: usize, at: &mut usize) {
-        let (Passing::Forward(left) | Passing::Skip(left)) = self.server.conversation.passing else {
+        let (Passing::Forward(left) | Passing::Skip(left)) = self.server.conversation.passing() else {
             return;
         };
         let bytes = (input_bytes - *at).min(left as usize);
         let rest = left - bytes as u32;
-        let forward = matches!(self.server.conversation.passing, Passing::Forward(_)) && self.is_linked();
-        self.server.conversation.passing = match (rest, forward) {
+        let forward = matches!(self.server.conversation.passing(), Passing::Forward(_)) && self.is_linked();
+        self.server.conversation.goes_on_with(match (rest, forward) {
             (0, _) => Passing::None,
             (_, true) => Passing::Forward(rest),
             (_, false) => Passing::Skip(rest),
-        };
+        });
         *at += bytes;
         if !forward {
             self.run = *at..*at;
@@ -190,11 +190,11 @@ impl Reply<'_> {
                     self.run = piece.end..piece.end;
                 }
                 if piece.left > 0 {
-                    self.server.conversation.passing = Passing::Forward(piece.left);
+                    self.server.conversation.goes_on_with(Passing::Forward(piece.left));
                 }
                 if passed == Passed::ForwardAndRelease {
                     // Bytes after the last ReadyForQuery are asynchronous messages for the same client.
-                    debug_assert!(self.server.conversation.queue.is_empty());
+                    debug_assert!(self.server.conversation.queue().is_empty());
                     self.flush();
                 } else if passed == Passed::ForwardAndTurn {
                     self.flush();
@@ -204,11 +204,11 @@ impl Reply<'_> {
                 self.flush();
                 self.run = piece.end..piece.end;
                 if piece.left > 0 {
-                    if !self.is_linked() && self.server.conversation.queue.is_empty() {
+                    if !self.is_linked() && self.server.conversation.queue().is_empty() {
                         // The server would be idle inside a message.
                         return self.misbehaves("a long message that nothing asked for".into());
                     }
-                    self.server.conversation.passing = Passing::Skip(piece.left);
+                    self.server.conversation.goes_on_with(Passing::Skip(piece.left));
                 }
             }
             Passed::NeedBytes | Passed::Closed | Passed::Asks(_) => {}
@@ -220,7 +220,7 @@ impl Reply<'_> {
     fn row(&mut self, bytes: &[u8], piece: &Piece) -> bool {
         let forward = self.is_linked() && forwards(self.server);
         if !forward {
-            if let Some(rows) = self.server.conversation.queue.answer_rows() {
+            if let Some(rows) = self.server.conversation.queue().answer_rows() {
                 if !piece.is_whole() && bytes.len() + piece.left as usize <= SEEN_WHOLE_BYTES_MAX {
                     return false;
                 }
@@ -232,11 +232,11 @@ impl Reply<'_> {
             self.run = piece.end..piece.end;
         }
         if !piece.is_whole() {
-            self.server.conversation.passing = if forward {
+            self.server.conversation.goes_on_with(if forward {
                 Passing::Forward(piece.left)
             } else {
                 Passing::Skip(piece.left)
-            };
+            });
         }
         true
     }
@@ -291,14 +291,14 @@ impl Reply<'_> {
             | BackendTag::ParameterStatus
             | BackendTag::NotificationResponse => true,
             BackendTag::NoticeResponse => !self.is_linked(),
-            tag => describes(tag) && self.server.conversation.queue.front().is_some_and(|e| e.uses > 0),
+            tag => describes(tag) && self.server.conversation.queue().front().is_some_and(|e| e.uses > 0),
         }
     }
 
     /// A message that belongs to the reply at the front of the queue.
     fn part_of_reply(&mut self, tag: BackendTag, body: &[u8], whole: bool) -> Passed {
         let forward = self.forward();
-        let Some(expect) = self.server.conversation.queue.front().map(|e| e.expect) else {
+        let Some(expect) = self.server.conversation.queue().front().map(|e| e.expect) else {
             return self.misbehaves(format!("message {tag:?} that nothing asked for"));
         };
         match (tag, expect) {
@@ -307,7 +307,7 @@ impl Reply<'_> {
             | (BackendTag::CloseComplete, Expect::Close)
             | (BackendTag::RowDescription | BackendTag::NoData, Expect::Describe)
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Expect::Execute) => {
-                let entry = self.server.conversation.queue.pop().expect("looked at above");
+                let entry = self.server.conversation.queue_mut().pop().expect("looked at above");
                 if tag == BackendTag::ParseComplete && entry.replacement().is_some_and(|r| r.sqlstate == *b"42P05") {
                     // It should have failed: the pooler's record of the server's statements is wrong.
                     self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
@@ -324,7 +324,7 @@ impl Reply<'_> {
                 }
             }
             (BackendTag::ParameterDescription, Expect::Describe)
-                if whole && self.server.conversation.queue.front().is_some_and(|e| e.uses > 0) =>
+                if whole && self.server.conversation.queue().front().is_some_and(|e| e.uses > 0) =>
             {
                 self.types_described(body);
             }
@@ -353,7 +353,7 @@ impl Reply<'_> {
     }
 
     fn copy_begins(&mut self, tag: BackendTag) -> Passed {
-        if !self.server.conversation.queue.front().is_some_and(Entry::may_copy) {
+        if !self.server.conversation.queue().front().is_some_and(Entry::may_copy) {
             return self.misbehaves("a copy that nothing asked for".into());
         }
         let forward = self.forward();
@@ -381,7 +381,7 @@ fn describes(tag: BackendTag) -> bool {
 /// Whether the reply that is due goes to the client.
 #[inline]
 fn forwards(server: &Server) -> bool {
-    match server.conversation.queue.front() {
+    match server.conversation.queue().front() {
         Some(entry) => !matches!(entry.to, To::Skip | To::Probe(_) | To::Check | To::Swallow),
         // Asynchronous messages between requests.
         None => true,

@@ -103,7 +103,7 @@ impl Exchange<'_> {
     /// may apply.
     #[inline(always)]
     fn goes_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
-        if !message.is_whole() || self.server.conversation.queue.statements_in_doubt() {
+        if !message.is_whole() || self.server.conversation.queue().statements_in_doubt() {
             return None;
         }
         match message.tag {
@@ -118,7 +118,7 @@ impl Exchange<'_> {
     #[inline(always)]
     fn rest_goes_plainly(&mut self, input: &[u8], at: &mut usize) -> bool {
         let conversation = &mut self.server.conversation;
-        if !conversation.is_in_segment() || conversation.queue.statements_in_doubt() {
+        if !conversation.is_in_segment() || conversation.queue().statements_in_doubt() {
             return false;
         }
         let statements = &self.client.statements;
@@ -133,12 +133,12 @@ impl Exchange<'_> {
                 break;
             }
             match header.tag {
-                b'E' if executes => conversation.queue.push_part(Expect::Execute, 0),
+                b'E' if executes => conversation.queue_mut().push_part(Expect::Execute, 0),
                 b'D' if describes && input.get(*at + HEADER_BYTES) == Some(&b'P') => {
-                    conversation.queue.push_part(Expect::Describe, 0);
+                    conversation.queue_mut().push_part(Expect::Describe, 0);
                 }
                 b'S' => {
-                    conversation.queue.push_end(Expect::Sync);
+                    conversation.queue_mut().push_end(Expect::Sync);
                     *at = end;
                     break;
                 }
@@ -180,7 +180,7 @@ impl Exchange<'_> {
         }
         self.notes_beginning();
         self.server.held.unnamed = Unnamed::Nothing;
-        self.server.conversation.queue.push_end(Expect::Query);
+        self.server.conversation.queue_mut().push_end(Expect::Query);
         Some(self.forward_plainly(message))
     }
 
@@ -216,7 +216,7 @@ impl Exchange<'_> {
         self.notes_beginning();
         self.pool.stats.bytes_received += message.total as u64;
         self.pool.stats.bind_count += 1;
-        self.server.conversation.queue.push_part(Expect::Bind, uses);
+        self.server.conversation.queue_mut().push_part(Expect::Bind, uses);
         Some(Step::Progress(message.total))
     }
 
@@ -236,7 +236,7 @@ impl Exchange<'_> {
     /// The times of a request and of a transaction count from their first messages.
     #[inline(always)]
     fn notes_beginning(&mut self) {
-        if self.server.conversation.queue.is_empty() {
+        if self.server.conversation.queue().is_empty() {
             self.server.conversation.query_begins(self.now);
             if self.server.is_clean() {
                 self.client.xact_start = self.now;

@@ -55,7 +55,7 @@ impl Exchange<'_> {
         }
         if set.is_empty() {
             self.tell_differences();
-            if self.server.conversation.queue.segment_open() {
+            if self.server.conversation.queue().segment_open() {
                 let shape = self.server.session.shape().clone();
                 self.confirm_first(&[], shape);
                 return Restoring::Asked;
@@ -122,7 +122,7 @@ impl Pooler {
             return;
         };
         let (target, refused) = restoration.ends();
-        let (link, idle) = (server.link, server.conversation.status == TransactionStatus::Idle);
+        let (link, idle) = (server.link, server.conversation.status() == TransactionStatus::Idle);
         // A login's values are refused because they are invalid: the whole transaction that tried them is rolled back.
         let are_tried = idle && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));
         let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);

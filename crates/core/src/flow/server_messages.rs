@@ -256,7 +256,7 @@ impl Pooler {
             return Passed::Closed;
         };
         if server.link.is_none() {
-            return Passed::skip_and_release_if(server.conversation.queue.is_empty());
+            return Passed::skip_and_release_if(server.conversation.queue().is_empty());
         }
         let client = server.link;
         self.release_if_clean(now, id);

@@ -313,7 +313,7 @@ impl Pooler {
         let (step, ends) = client.drop_answered(message);
         if ends {
             let server = client.link.and_then(|s| self.servers.get(s.0));
-            let status = server.map_or_else(|| client.session.idle_status(), |s| s.conversation.status);
+            let status = server.map_or_else(|| client.session.idle_status(), |s| s.conversation.status());
             if let Some(mut side) = self.client_side(now, id) {
                 side.is_ready(status);
             }

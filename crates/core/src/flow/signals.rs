@@ -83,7 +83,7 @@ impl Exchange<'_> {
         let SignalTarget::ProcessId(process_id) = call.target else {
             return None;
         };
-        if self.server.conversation.queue.in_pipeline() {
+        if self.server.conversation.queue().in_pipeline() {
             return None;
         }
         Some(self.calls_or_waits(call.kind, process_id, None))
@@ -93,7 +93,7 @@ impl Exchange<'_> {
     /// session have been answered.
     fn calls_or_waits<'m>(&mut self, kind: Signal, process_id: u32, bound: Option<(&'m [u8], &'m [u8])>) -> Called<'m> {
         let server = &mut *self.server;
-        let is_answered = server.session.probe().is_none() && !server.conversation.queue.client_segment_outstanding();
+        let is_answered = server.session.probe().is_none() && !server.conversation.queue().client_segment_outstanding();
         if process_id >= CLIENT_IDS_FROM && !is_answered {
             return Called::Later(self.waits_for_replies());
         }
@@ -125,7 +125,7 @@ impl Exchange<'_> {
         let settings = self.client.session.shape().parse_settings();
         let answer = self.shared.statements.intern(kind.answer(), &[0, 0], settings);
         self.to().prepare(&answer);
-        self.server.conversation.queue.push(Entry::forward(Expect::Bind));
+        self.server.conversation.queue_mut().push(Entry::forward(Expect::Bind));
         self.shared.outbox.insert(self.server_id.into(), |bytes| {
             Writer::new(bytes).message(b'B', |to| {
                 for name in [portal, answer.server_name()] {
@@ -161,7 +161,7 @@ impl Pooler {
             return None;
         }
         let server = self.servers.get(server_id.0)?;
-        if server.conversation.status == TransactionStatus::Failed || !server.conversation.queue.only_prepares() {
+        if server.conversation.status() == TransactionStatus::Failed || !server.conversation.queue().only_prepares() {
             return None;
         }
         let mut named = admitting::clients_of_process(&self.process_ids, &self.clients, process_id);

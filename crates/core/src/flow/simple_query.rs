@@ -38,7 +38,7 @@ impl Exchange<'_> {
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
         if tracked {
             let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
-            if prepares && self.server.conversation.queue.segment_outstanding() && self.server.awaits_settings() {
+            if prepares && self.server.conversation.queue().segment_outstanding() && self.server.awaits_settings() {
                 return self.waits_for_replies();
             }
             self.notes_query_in_pipeline();
@@ -156,9 +156,9 @@ impl Exchange<'_> {
     #[inline]
     fn notes_query_in_pipeline(&mut self) {
         let server = &mut *self.server;
-        if server.conversation.queue.in_pipeline() {
+        if server.conversation.queue().in_pipeline() {
             server.close_reason.get_or_insert(CloseReason::QueryInPipeline);
-            server.conversation.queried_in_pipeline = true;
+            server.conversation.query_comes_in_pipeline();
         }
     }
 

@@ -32,7 +32,7 @@ impl Server {
         let talk = &self.conversation;
         let waits_for_data = talk.intake() == Intake::CopyIn;
         matches!(self.phase, ServerPhase::Linked)
-            && (talk.queue.is_empty() || waits_for_data)
+            && (talk.queue().is_empty() || waits_for_data)
             && (!talk.is_clean() || waits_for_data)
             && !self.is_inside_message()
     }
@@ -229,8 +229,8 @@ impl Pooler {
         let is_unused = self.servers.get(id.0).is_some_and(|server| {
             let is_old = |work: crate::pools::sizing::Work| now - work.since > UNUSED_AFTER;
             server.link.is_some()
-                && server.conversation.queue.is_empty()
-                && server.conversation.status == TransactionStatus::Idle
+                && server.conversation.queue().is_empty()
+                && server.conversation.status() == TransactionStatus::Idle
                 && server.work.is_some_and(is_old)
         });
         if is_unused {

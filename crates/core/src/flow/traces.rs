@@ -124,8 +124,8 @@ impl Pooler {
     ) -> Option<Step> {
         let client = self.clients.get(id.0).expect("looked up by the caller");
         let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let begins = server.conversation.status == TransactionStatus::Idle
-            && !server.conversation.queue.segment_open()
+        let begins = server.conversation.status() == TransactionStatus::Idle
+            && !server.conversation.queue().segment_open()
             && server.conversation.intake() == Intake::Requests
             && client.session.pins().is_empty();
         let pool_id = server.pool;

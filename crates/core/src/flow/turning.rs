@@ -119,7 +119,7 @@ impl Reply<'_> {
     pub(crate) fn note_refusal_to_write(&mut self, sqlstate: &[u8]) {
         use TargetSessionAttrs::{Primary, ReadWrite};
         if sqlstate == READ_ONLY_TRANSACTION && matches!(self.pool.settings.target, ReadWrite | Primary) {
-            self.server.refused_write = Some(self.server.conversation.queue.segments_answered());
+            self.server.refused_write = Some(self.server.conversation.queue().segments_answered());
             self.suspect_server();
         }
     }
@@ -127,7 +127,7 @@ impl Reply<'_> {
     /// Whether a setting that the server reports shows a change of the server's defaults, rather than a SET of the
     /// client: a SET would have been rolled back with the statement that was refused.
     pub(crate) fn has_turned(&mut self, name: &str) -> bool {
-        let here = self.server.conversation.queue.segments_answered();
+        let here = self.server.conversation.queue().segments_answered();
         let has_turned = name == "default_transaction_read_only" && self.server.refused_write == Some(here);
         if has_turned {
             self.server.close_reason.get_or_insert(CloseReason::Turned);

@@ -23,14 +23,14 @@ impl Reply<'_> {
             let effect = entry.take_effect();
             self.undo_one(entry.expect, effect, failed, &mut restored);
         }
-        self.server.conversation.queue.gains_nothing_of(&restored);
+        self.server.conversation.queue_mut().gains_nothing_of(&restored);
     }
 
     /// Undoes the effect of one request that was refused.
     pub(crate) fn undo_refused(&mut self, expect: Expect, effect: Option<Effect>) {
         let mut restored = HashSet::new();
         self.undo_one(expect, effect, true, &mut restored);
-        self.server.conversation.queue.gains_nothing_of(&restored);
+        self.server.conversation.queue_mut().gains_nothing_of(&restored);
     }
 
     /// Undoes one effect. Adds the statements that the server has not lost after all to `all_restored`.

@@ -42,8 +42,8 @@ impl Listening<'_> {
         // A cancel on its way would hit the internal requests that move channels.
         let is_under_cancel = server.cancels.in_flight > 0;
         let replies_are_due = !channels.heard.is_empty()
-            && !server.conversation.queue.is_empty()
-            && !server.conversation.queue.segment_open();
+            && !server.conversation.queue().is_empty()
+            && !server.conversation.queue().segment_open();
         if channels.notifies
             && replies_are_due
             && message.tag != FrontendTag::Flush

@@ -48,7 +48,7 @@ pub(super) enum ServerDue {
 pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Settings) -> ServerDue {
     if server
         .conversation
-        .fatal
+        .fatal()
         .is_some_and(|since| now - since > LAST_WORDS_TIME_MAX)
     {
         return ServerDue::Close("server did not close after a FATAL message");
@@ -142,7 +142,7 @@ pub(super) fn limit_over(
             setting,
         })
     };
-    let works = !server.conversation.queue.is_empty();
+    let works = !server.conversation.queue().is_empty();
     let is_amid_message = matches!(client.passing, Passing::Forward(_));
     let is_in_transaction = !server.is_clean() || is_amid_message;
     if works && is_over(pool.settings.query_timeout, now, server.conversation.request_time()) {
@@ -155,8 +155,9 @@ pub(super) fn limit_over(
         return None;
     }
     if is_in_transaction {
-        let idle_since = if server.conversation.queue.segment_open() || server.conversation.intake() == Intake::ToSync {
-            server.conversation.quiet_since
+        let idle_since = if server.conversation.queue().segment_open() || server.conversation.intake() == Intake::ToSync
+        {
+            server.conversation.quiet_since()
         } else {
             server.conversation.ready_time()
         };
@@ -269,10 +270,9 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
 /// Notes since when a server has had nothing to do in a segment that its client has not ended. No ReadyForQuery marks
 /// this moment.
 pub(super) fn note_quiet(now: Time, server: &mut Server) {
-    let waits = server.conversation.queue.is_empty() && !server.is_clean();
-    let talk = &mut server.conversation;
-    if waits && talk.quiet_since <= talk.request_time().max(talk.ready_time()) {
-        talk.quiet_since = now;
+    let waits = server.conversation.queue().is_empty() && !server.is_clean();
+    if waits {
+        server.conversation.is_seen_quiet(now);
     }
 }
 

@@ -104,7 +104,7 @@ fn an_abandoned_server_is_cancelled_again_until_it_is_closed() {
 #[test]
 fn a_client_is_at_work_while_its_server_owes_it_something() {
     let mut rig = Rig::new("query_timeout = 5\nidle_transaction_timeout = 2\nclient_idle_timeout = 9");
-    rig.server.conversation.queue.push(Entry::forward(Expect::Query));
+    rig.server.conversation.queue_mut().push(Entry::forward(Expect::Query));
     assert_eq!(rig.limit(after(5)), None, "it is not idle, whatever it waits for");
     assert_eq!(rig.limit(after(6)), Some("query_timeout"));
 }
@@ -112,11 +112,13 @@ fn a_client_is_at_work_while_its_server_owes_it_something() {
 #[test]
 fn a_client_that_owes_the_next_message_is_idle_in_a_transaction() {
     let mut rig = Rig::new("idle_transaction_timeout = 2\ntransaction_timeout = 4\nclient_idle_timeout = 9");
-    rig.server.conversation.status = pgweir_wire::TransactionStatus::InTransaction;
+    rig.server
+        .conversation
+        .reports(pgweir_wire::TransactionStatus::InTransaction);
     assert_eq!(rig.limit(after(2)), None);
     assert_eq!(rig.limit(after(3)), Some("idle_transaction_timeout"));
     assert_eq!(rig.limit(after(5)), Some("transaction_timeout"));
-    rig.server.conversation.status = pgweir_wire::TransactionStatus::Idle;
+    rig.server.conversation.reports(pgweir_wire::TransactionStatus::Idle);
     assert_eq!(rig.limit(after(5)), None);
     assert_eq!(rig.limit(after(10)), Some("client_idle_timeout"));
 }

@@ -122,14 +122,14 @@ impl Exchange<'_> {
     /// segment closes: if the segment fails before, they are still there and must be closed again.
     pub(crate) fn waits_to_lend(&mut self, effects: Effects, text: &[u8]) -> Option<Step> {
         let server = &*self.server;
-        if effects.intersects(Effects::STATEMENTS) && server.conversation.queue.client_segment_outstanding() {
+        if effects.intersects(Effects::STATEMENTS) && server.conversation.queue().client_segment_outstanding() {
             return Some(self.waits_for_replies());
         }
         let begins = server.conversation.is_beginning();
         let waits = match begins {
             true => only_may_use(effects),
             false => {
-                !server.conversation.queue.segment_open() && server.conversation.queue.client_segment_outstanding()
+                !server.conversation.queue().segment_open() && server.conversation.queue().client_segment_outstanding()
             }
         };
         if !waits {
@@ -183,19 +183,20 @@ impl Exchange<'_> {
             return Vec::new();
         };
         let server = &*self.server;
-        let unfit = server.conversation.status == TransactionStatus::Failed || server.conversation.queried_in_pipeline;
+        let unfit =
+            server.conversation.status() == TransactionStatus::Failed || server.conversation.is_queried_in_pipeline();
         if unfit || matches!(server.conversation.intake(), Intake::ToSync | Intake::CopyIn) {
             return Vec::new();
         }
         let begins = server.conversation.is_beginning();
-        let in_block = begins || server.conversation.status == TransactionStatus::InTransaction;
+        let in_block = begins || server.conversation.status() == TransactionStatus::InTransaction;
         // Code may run EXECUTE. In the midst of a segment, a PREPARE before the code would make the segment a pipeline.
         // PREPARE takes the snapshot of its transaction, and SET TRANSACTION and LOCK must come before that.
         let mut found = if effects.intersects(Effects::STATEMENTS) {
             names.all()
         } else if naming {
             names.mentioned_in(text)
-        } else if server.conversation.queue.segment_open() && !begins
+        } else if server.conversation.queue().segment_open() && !begins
             || in_block && pgweir_sql::begins_without_snapshot(text)
         {
             Vec::new()
@@ -325,7 +326,7 @@ impl Exchange<'_> {
     fn make_empty(&mut self, name: &[u8]) -> Arc<Statement> {
         // A cancel request that hits this Parse must not skip the Query behind it.
         let goes_apart =
-            !self.server.conversation.queue.segment_open() && !self.server.conversation.queried_in_pipeline;
+            !self.server.conversation.queue().segment_open() && !self.server.conversation.is_queried_in_pipeline();
         let settings = self.client.session.shape().parse_settings().clone();
         let empty = self
             .shared
@@ -344,7 +345,7 @@ impl Exchange<'_> {
         };
         self.server
             .conversation
-            .queue
+            .queue_mut()
             .push(Entry::skip(Expect::Parse).with(made));
         self.ask(|w| w.parse(name, b"", &[0, 0]));
         if goes_apart {

@@ -37,17 +37,13 @@ impl ServerSide<'_> {
     pub(super) fn lends_behind_savepoint(&self, effects: Effects) -> bool {
         let server = &*self.server;
         only_may_use(effects)
-            && server.conversation.status == TransactionStatus::InTransaction
-            && !server.conversation.queue.segment_open()
+            && server.conversation.status() == TransactionStatus::InTransaction
+            && !server.conversation.queue().segment_open()
     }
 
     /// Makes a savepoint in the client's transaction block, in a segment that [`ServerSide::end_savepoint`] ends.
     fn make_savepoint(&mut self) {
-        let server = &mut *self.server;
-        let first = server.conversation.queue.segments_sent();
-        if server.conversation.guarded.end != first {
-            server.conversation.guarded.start = first;
-        }
+        self.server.conversation.guard_begins();
         let text = ["SAVEPOINT ", &*self.shared.internal.names.savepoint].concat();
         self.run_text(text.as_bytes(), &[0, 0], Effect::default());
     }
@@ -61,14 +57,13 @@ impl ServerSide<'_> {
             self.run_text(text.as_bytes(), &[0, 0], Effect::default());
         }
         self.asks(To::Skip, |r| r.using(named.id).sync());
-        let conversation = &mut self.server.conversation;
-        conversation.guarded.end = conversation.queue.segments_sent();
+        self.server.conversation.guard_ends();
     }
 
     /// Runs an internal text, or a client's PREPARE, in an internal statement and an internal portal.
     pub(crate) fn run_text(&mut self, text: &[u8], types: &[u8], effect: Effect) {
         let preparing = &*self.shared.internal.names.preparing;
-        let queue = &mut self.server.conversation.queue;
+        let queue = self.server.conversation.queue_mut();
         queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {
             // If an earlier text failed, both may still exist: the portal until its transaction or savepoint ends.
             r.close(b'P', preparing);

@@ -29,7 +29,7 @@ impl ServerSide<'_> {
             return self.prepare_internal(statement);
         }
         if !self.server.held.touch(statement.id) {
-            let open = self.server.conversation.queue.segment_open();
+            let open = self.server.conversation.queue().segment_open();
             self.close_if_doubted(statement);
             self.prepare_missing(statement, types, open);
         }
@@ -47,7 +47,7 @@ impl ServerSide<'_> {
         if held.touch(statement.id) {
             return self.prepare_again(statement);
         }
-        let open = self.server.conversation.queue.segment_open();
+        let open = self.server.conversation.queue().segment_open();
         if !sees_all {
             self.close_name(statement.server_name());
         } else {
@@ -81,7 +81,7 @@ impl ServerSide<'_> {
 
     /// Like [`ServerSide::prepare_again`], with these types for the parameters.
     pub(crate) fn prepare_again_with_types(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
-        let open = self.server.conversation.queue.segment_open();
+        let open = self.server.conversation.queue().segment_open();
         self.close_held(statement);
         self.prepare_missing(statement, types, open);
     }
@@ -119,14 +119,16 @@ impl ServerSide<'_> {
     /// Query fails, the server must not skip the Query. Behind a Query inside a pipeline there is no such segment,
     /// because its Sync would commit the open transaction of the pipeline.
     fn goes_apart(&self, statement: &Statement, settings: &[(Arc<str>, Arc<str>)], open: bool) -> bool {
-        (!settings.is_empty() || statement.is_client_named()) && !open && !self.server.conversation.queried_in_pipeline
+        (!settings.is_empty() || statement.is_client_named())
+            && !open
+            && !self.server.conversation.is_queried_in_pipeline()
     }
 
     /// Whether a statement would get a separate segment behind an unanswered segment of the client's. A cancel request
     /// that is meant for the client's segment could hit the separate one.
     #[cold]
     pub(crate) fn would_go_apart_too_early(&mut self, statement: &Statement) -> bool {
-        let queue = &self.server.conversation.queue;
+        let queue = self.server.conversation.queue();
         if queue.segment_open() || !queue.client_segment_outstanding() {
             return false;
         }
@@ -198,7 +200,7 @@ impl ServerSide<'_> {
         // A statement without constants means the same under any settings. A failed transaction refuses SET.
         let reads_otherwise = server.session.local_in_doubt() || server.held.may_read_otherwise();
         let in_doubt = server.session.settings_in_doubt() || reads_otherwise && statement.has_constants;
-        if server.conversation.status == TransactionStatus::Failed {
+        if server.conversation.status() == TransactionStatus::Failed {
             return Vec::new();
         }
         // DISCARD ALL must be the first statement of its pipeline (25001), so no internal statement may precede it.
@@ -262,7 +264,7 @@ impl ServerSide<'_> {
     pub(crate) fn run_in_internal_portal(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.prepare(statement);
         let (name, portal) = (statement.server_name(), &*self.shared.internal.names.portal);
-        let queue = &mut self.server.conversation.queue;
+        let queue = self.server.conversation.queue_mut();
         queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {
             r.run_in(portal, name, values);
         });
@@ -302,7 +304,7 @@ impl Exchange<'_> {
                     return Some(self.waits_for_replies());
                 }
                 self.server.held.unnamed = Unnamed::Statement(statement.id);
-                let open = self.server.conversation.queue.segment_open();
+                let open = self.server.conversation.queue().segment_open();
                 let entry = Entry::skip(Expect::ParseUnnamed);
                 self.to().send_parse(&statement, b"", &statement.types, entry, open);
             }

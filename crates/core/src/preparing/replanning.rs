@@ -69,9 +69,9 @@ impl ServerSide<'_> {
     /// Whether an internal segment can be sent now whose failure harms nobody.
     fn may_check(&self) -> bool {
         let server = &*self.server;
-        server.conversation.status == TransactionStatus::Idle
+        server.conversation.status() == TransactionStatus::Idle
             && server.conversation.intake() == Intake::Requests
-            && server.conversation.queue.is_quiet()
+            && server.conversation.queue().is_quiet()
     }
 
     /// Asks, in an internal segment, whether a plan can still be used.
@@ -79,7 +79,7 @@ impl ServerSide<'_> {
         self.shared.state_stats.plan_checks += 1;
         self.describe_internally(statement, To::Check);
         self.asks(To::Skip, |r| r.sync());
-        self.server.conversation.queue.segment_goes_on();
+        self.server.conversation.queue_mut().segment_goes_on();
     }
 
     fn describe_internally(&mut self, statement: &Arc<Statement>, to: To) {
@@ -97,7 +97,7 @@ impl ServerSide<'_> {
     pub(crate) fn check_failed(&mut self, sqlstate: &[u8]) {
         self.shared.state_stats.retries += u64::from(sqlstate == b"0A000");
         let server = &mut *self.server;
-        for entry in server.conversation.queue.take_to_sync() {
+        for entry in server.conversation.queue_mut().take_to_sync() {
             if let Some(copy) = server.held.copy_mut(entry.uses) {
                 copy.asked = false;
                 copy.outdated = true;
@@ -109,7 +109,7 @@ impl ServerSide<'_> {
     /// again before its next use.
     pub(crate) fn note_refusal(&mut self, sqlstate: &[u8]) {
         let server = &mut *self.server;
-        let Some(front) = server.conversation.queue.front() else {
+        let Some(front) = server.conversation.queue().front() else {
             return;
         };
         let (uses, replaced) = (front.uses, front.to == To::Replace);
@@ -174,7 +174,7 @@ pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>
     match server.held.using(meaning.statement.id, now) {
         None if meaning.is_unparsed => Need::Types,
         None => Need::Parse,
-        _ if server.conversation.status == TransactionStatus::Failed => Need::Nothing,
+        _ if server.conversation.status() == TransactionStatus::Failed => Need::Nothing,
         Some(copy) if copy.asked => Need::Answer,
         Some(_) if meaning.is_unparsed => Need::Types,
         Some(copy) if copy.outdated || copy.good < doubted || copy.parsed < meaning.names => Need::Replan,
@@ -213,7 +213,7 @@ impl Exchange<'_> {
             return Use::GoesOn;
         }
         let (statement, types) = (meaning.statement.clone(), meaning.types.clone());
-        let failed = server.conversation.status == TransactionStatus::Failed;
+        let failed = server.conversation.status() == TransactionStatus::Failed;
         if matches!(need, Need::Parse | Need::Replan | Need::Check | Need::Types)
             && self.to().would_go_apart_too_early(&statement)
         {

@@ -41,7 +41,7 @@ impl Reply<'_> {
     #[cold]
     pub(crate) fn types_described(&mut self, body: &[u8]) {
         let server = &mut *self.server;
-        let (Some(front), Some(types)) = (server.conversation.queue.front(), Types::read(body)) else {
+        let (Some(front), Some(types)) = (server.conversation.queue().front(), Types::read(body)) else {
             return;
         };
         let (uses, asked) = (front.uses, front.asked());
@@ -88,7 +88,7 @@ impl Reply<'_> {
         let present = names.and_then(|names| names.get_mut(name));
         present
             .filter(|m| m.statement.id == uses && m.made <= asked)
-            .or_else(|| self.server.conversation.queue.meaning_given_up(name))
+            .or_else(|| self.server.conversation.queue_mut().meaning_given_up(name))
             .filter(|m| m.statement.id == uses)
     }
 }

@@ -12,7 +12,7 @@ impl ServerSide<'_> {
     /// because a Query would destroy the client's.
     pub(crate) fn internal_command(&mut self, text: &[u8]) {
         let name = &*self.shared.internal.names.channels;
-        let queue = &mut self.server.conversation.queue;
+        let queue = self.server.conversation.queue_mut();
         queue.ask(self.id, &mut self.shared.outbox, To::Probe(AnswerRows::Ignored), |r| {
             r.close(b'S', name);
             r.parse(name, text, &[0, 0]);

@@ -35,9 +35,9 @@ impl ServerSide<'_> {
     /// deferred BEGIN in front of it fails, it does not run.
     fn is_surely_in_block(&self) -> bool {
         let conversation = &self.server.conversation;
-        let is_in_block = conversation.status == TransactionStatus::InTransaction
-            && !conversation.queue.segment_outstanding()
-            && !conversation.queue.in_pipeline();
+        let is_in_block = conversation.status() == TransactionStatus::InTransaction
+            && !conversation.queue().segment_outstanding()
+            && !conversation.queue().in_pipeline();
         self.reads_what_runs() && (is_in_block || conversation.is_beginning())
     }
 }
@@ -124,9 +124,9 @@ impl Reply<'_> {
     /// A request has been answered that may have committed definitions, or moved names.
     #[cold]
     pub(crate) fn note_changed_objects(&mut self) {
-        let is_idle = self.server.conversation.status == TransactionStatus::Idle;
+        let is_idle = self.server.conversation.status() == TransactionStatus::Idle;
         // The requests behind it may change more.
-        let more = !self.server.conversation.queue.is_empty();
+        let more = !self.server.conversation.queue().is_empty();
         if is_idle && self.server.session.take_moved_names(more) {
             self.server.held.names_have_moved();
             self.deeds.push(Deed::MoveNames);

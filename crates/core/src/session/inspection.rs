@@ -260,7 +260,7 @@ impl Exchange<'_> {
         let server = &mut *self.server;
         let (_now, open) = (
             server.conversation.request_time(),
-            server.conversation.queue.segment_open(),
+            server.conversation.queue().segment_open(),
         );
         let ours = server.conversation.only_begins();
         if open && !ours || !self.keeps_session() || ends_statements(&statement.verdict) {

@@ -13,7 +13,7 @@ impl Exchange<'_> {
     /// Whether an unanswered statement may choose another encoding.
     fn encoding_in_doubt(&self) -> bool {
         let session = &self.server.session;
-        let in_flight = !self.server.conversation.queue.is_empty();
+        let in_flight = !self.server.conversation.queue().is_empty();
         in_flight && (session.parses_in_doubt())
     }
 
@@ -28,6 +28,6 @@ impl Exchange<'_> {
     /// Whether the answers to earlier segments will show the encoding of a text that may be misread. Such a text waits
     /// for them: for a text that is not read no names are lent, and internal statements are not hidden from it.
     pub(super) fn will_know_encoding(&self) -> bool {
-        self.encoding_in_doubt() && self.server.conversation.queue.client_segment_outstanding()
+        self.encoding_in_doubt() && self.server.conversation.queue().client_segment_outstanding()
     }
 }

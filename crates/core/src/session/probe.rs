@@ -123,7 +123,7 @@ impl ServerSide<'_> {
     fn forget_internal_statements(&mut self) {
         for statement in self.server.held.all_internal() {
             self.close_held(&statement);
-            if let Some(close) = self.server.conversation.queue.back_mut() {
+            if let Some(close) = self.server.conversation.queue_mut().back_mut() {
                 close.to = To::Probe(AnswerRows::Ignored);
             }
         }
@@ -132,7 +132,7 @@ impl ServerSide<'_> {
     /// Runs an internal statement as part of a probe; `rows` says what its rows are.
     pub(crate) fn probe_with(&mut self, rows: AnswerRows, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.prepare(statement);
-        self.server.conversation.queue.preparing_is_probing();
+        self.server.conversation.queue_mut().preparing_is_probing();
         self.asks(To::Probe(rows), |r| {
             r.bind(b"", statement.server_name(), values);
             r.execute(b"");

@@ -51,7 +51,7 @@ fn only_what_is_suspected_is_asked_for() {
         assert!(alone.exchange().probe(), "{effects:?}");
         assert_eq!(bound(&mut alone).iter().collect::<Vec<_>>(), asked, "{effects:?}");
         assert!(alone.client.session.suspicion().is_none(), "it is with the probe");
-        let queue = &mut alone.server.conversation.queue;
+        let queue = alone.server.conversation.queue_mut();
         while let Some(entry) = queue.pop() {
             assert!(matches!(entry.to, To::Probe(_)));
         }

@@ -21,7 +21,7 @@ impl ServerSide<'_> {
     /// may run or fail: then a statement is prepared for this use alone.
     fn prepare_set_config(&mut self) -> Arc<prepared::Statement> {
         let statement = self.shared.internal.set_config.clone();
-        if !self.server.conversation.queue.segment_outstanding() {
+        if !self.server.conversation.queue().segment_outstanding() {
             self.prepare(&statement);
             return statement;
         }
@@ -48,7 +48,7 @@ impl Exchange<'_> {
     pub(crate) fn return_to_startup(&mut self, returns: &Returns) -> Ready {
         if self.startup_values(returns).is_empty() {
             Ready::Passes
-        } else if self.server.conversation.queue.in_pipeline() || self.server.conversation.queried_in_pipeline {
+        } else if self.server.conversation.queue().in_pipeline() || self.server.conversation.is_queried_in_pipeline() {
             // The server may ignore the messages, or their Sync may end an open transaction. The probe finds out what
             // happened.
             Ready::Passes
@@ -63,7 +63,7 @@ impl Exchange<'_> {
     /// without them.
     #[cold]
     pub(crate) fn makes_startup_values_later(&mut self) {
-        let sent_more = !self.server.conversation.queue.is_one_whole_segment();
+        let sent_more = !self.server.conversation.queue().is_one_whole_segment();
         if sent_more || self.keeps_session() || !matches!(self.client.waiting, Waiting::No | Waiting::ForReplies) {
             return;
         }
@@ -73,7 +73,7 @@ impl Exchange<'_> {
         if let Some(sync) = self
             .server
             .conversation
-            .queue
+            .queue_mut()
             .front_mut()
             .filter(|e| e.to == To::Forward)
         {
@@ -100,7 +100,7 @@ impl Exchange<'_> {
         self.shared.state_stats.returns_to_startup += 1;
         let name = self.to().prepare_set_config();
         let portal = &*self.shared.internal.names.portal;
-        let queue = &mut self.server.conversation.queue;
+        let queue = self.server.conversation.queue_mut();
         queue.ask(self.server_id, &mut self.shared.outbox, To::Skip, |r| {
             for (setting, value) in &values {
                 // The unnamed portal may be the client's, which may execute it again.
@@ -127,7 +127,7 @@ impl Exchange<'_> {
     /// server has confirmed the values. If a cancel request that could hit these settings is on its way, they wait,
     /// too.
     pub(crate) fn make_what_was_reset(&mut self) {
-        let may_be_hit = self.server.cancels.in_flight > 0 || !self.server.conversation.queue.is_empty();
+        let may_be_hit = self.server.cancels.in_flight > 0 || !self.server.conversation.queue().is_empty();
         if may_be_hit {
             return;
         }

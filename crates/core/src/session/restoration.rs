@@ -25,7 +25,7 @@ impl ServerSide<'_> {
     /// BEGIN with some options is refused after anything has taken a snapshot, as Parse may.
     pub(crate) fn begin_restoring(&mut self) {
         let server = &mut *self.server;
-        if server.session.shape().is_deferrable() && !server.conversation.queue.segment_open() {
+        if server.session.shape().is_deferrable() && !server.conversation.queue().segment_open() {
             self.begin_internal();
         }
     }
@@ -115,14 +115,14 @@ impl Reply<'_> {
         // If a setting was reset and is set again, the client is told the final value only.
         let in_between = server
             .conversation
-            .queue
+            .queue()
             .front()
             .is_some_and(|e| e.ready != Ready::Passes);
         if server.session.restoration().is_some() || in_between || !client.is_session() {
             return Passed::Skip;
         }
         client.session.has_settings(server.session.shape().clone());
-        if let Some(error) = server.conversation.queue.error_behind_internal_segment() {
+        if let Some(error) = server.conversation.queue_mut().error_behind_internal_segment() {
             // It is sent at the end of an internal segment. On a direct connection the client would get it after the
             // error.
             Writer::new(error).parameter_status(name.as_bytes(), value.as_bytes());

@@ -133,7 +133,7 @@ impl Exchange<'_> {
             return None;
         }
         // An unanswered message may fail the transaction, and a failed one refuses DISCARD SEQUENCES.
-        if server.session.is_forgetting() || server.conversation.queue.client_segment_outstanding() {
+        if server.session.is_forgetting() || server.conversation.queue().client_segment_outstanding() {
             return Some(self.waits_for_replies());
         }
         if server.is_clean() {
@@ -142,9 +142,9 @@ impl Exchange<'_> {
             self.confirm_first(&[], shape);
             return Some(Step::Wait);
         }
-        let in_segment = server.conversation.queue.segment_open();
-        if server.conversation.status == TransactionStatus::Failed
-            && server.conversation.queue.is_empty()
+        let in_segment = server.conversation.queue().segment_open();
+        if server.conversation.status() == TransactionStatus::Failed
+            && server.conversation.queue().is_empty()
             && !in_segment
         {
             // A failed transaction refuses DISCARD SEQUENCES. Only a Query of several statements can both end the
@@ -166,7 +166,7 @@ impl Exchange<'_> {
             client.dropping = Dropping::Request;
             let (step, ends) = client.drop_answered(message);
             if ends {
-                let status = self.server.conversation.status;
+                let status = self.server.conversation.status();
                 self.tell(|w| w.ready_for_query(status));
                 self.pool.stats.query_count += 1;
             }
@@ -175,7 +175,7 @@ impl Exchange<'_> {
         // A deferred BEGIN has been sent without a Sync.
         let of_begin = server.conversation.only_begins();
         // A Sync would commit the transaction that a Query in a pipeline has left open.
-        let is_open = in_segment || server.conversation.queried_in_pipeline;
+        let is_open = in_segment || server.conversation.is_queried_in_pipeline();
         self.to().run_discard();
         if is_open && !of_begin {
             self.ask(|w| w.flush());
@@ -191,7 +191,7 @@ impl Reply<'_> {
     pub(crate) fn forgot_sequences(&mut self) {
         let was_ours = self.server.session.has_forgotten();
         // Otherwise the client waits for the end of the segment.
-        if was_ours && self.server.conversation.queue.segment_open() {
+        if was_ours && self.server.conversation.queue().segment_open() {
             self.replies_came();
         }
     }

@@ -98,7 +98,7 @@ impl Exchange<'_> {
     pub(crate) fn note_suspected(&mut self, before: u32) {
         let after = self.client.session.suspected_texts();
         if after > before {
-            self.server.conversation.queue.note_suspected(after - before);
+            self.server.conversation.queue_mut().note_suspected(after - before);
         }
     }
 
@@ -163,7 +163,7 @@ impl Reply<'_> {
         let front = self
             .server
             .conversation
-            .queue
+            .queue()
             .front()
             .map(|e| (e.expect, e.to == To::Forward));
         if !matches!(
@@ -172,7 +172,7 @@ impl Reply<'_> {
         ) {
             return;
         }
-        let refused = self.server.conversation.queue.suspected_with_front();
+        let refused = self.server.conversation.queue().suspected_with_front();
         let unseen = PIN_FOR_GOOD
             .iter()
             .fold(Effects::NONE, |all, (effect, _)| all | *effect);

@@ -3,7 +3,7 @@
 use crate::base::reasons::Passing;
 use crate::base::time::Time;
 use crate::upstream::copy_in::CopyBegun;
-use crate::upstream::entry::Entry;
+use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::{Begin, Intake};
 use crate::upstream::reply_queue::ReplyQueue;
 use pgweir_wire::TransactionStatus;
@@ -11,35 +11,35 @@ use pgweir_wire::TransactionStatus;
 /// The replies that a server owes, how it will treat the next message, and what the latest messages did.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Conversation {
-    pub(crate) queue: ReplyQueue,
-    pub(crate) passing: Passing,
+    queue: ReplyQueue,
+    passing: Passing,
     /// The status that the last ReadyForQuery reported.
-    pub(crate) status: TransactionStatus,
+    status: TransactionStatus,
     intake: Intake,
     /// There are Syncs among the data of the copy-in. If the copy fails, it is not known which of them the server has
     /// swallowed.
     sync_among_copy_data: bool,
     /// When the client was sent a FATAL message of the server; the connection ends next.
-    pub(crate) fatal: Option<Time>,
+    fatal: Option<Time>,
     /// A deferred BEGIN that was sent to the server.
-    pub(crate) begin: Begin,
+    begin: Begin,
     /// The numbers of the latest internal segments behind an internal savepoint: their errors do not fail the client's
     /// transaction, see [`crate::preparing::client_named`].
-    pub(crate) guarded: std::ops::Range<u64>,
+    guarded: std::ops::Range<u64>,
     /// The number of the latest segment in which DISCARD ALL has run: DISCARD ALL takes effect even if its segment
     /// fails.
-    pub(crate) discarded_in: Option<u64>,
+    discarded_in: Option<u64>,
     /// A Query came between an Execute and its Sync. In PostgreSQL 18 an implicit transaction block may then be open
     /// until the client's next Sync, and no internal Sync may end that block. The server is closed when its client is
     /// done.
-    pub(crate) queried_in_pipeline: bool,
+    queried_in_pipeline: bool,
     /// When the server's present query began; the time limits count from then.
     request_time: Time,
     /// When the server last sent ReadyForQuery.
     ready_time: Time,
     /// When the server was first seen to have answered everything of a segment that its client has not ended. Valid
     /// only if later than `request_time`.
-    pub(crate) quiet_since: Time,
+    quiet_since: Time,
 }
 
 impl Conversation {
@@ -58,6 +58,135 @@ impl Conversation {
             request_time: now,
             ready_time: now,
             quiet_since: now,
+        }
+    }
+
+    /// The replies that the server owes.
+    #[inline(always)]
+    pub(crate) fn queue(&self) -> &ReplyQueue {
+        &self.queue
+    }
+
+    /// The same, for a request that is sent or a reply that has come.
+    #[inline(always)]
+    pub(crate) fn queue_mut(&mut self) -> &mut ReplyQueue {
+        &mut self.queue
+    }
+
+    /// What becomes of the rest of a message of which a part has come.
+    #[inline(always)]
+    pub(crate) fn passing(&self) -> Passing {
+        self.passing
+    }
+
+    /// A part of a message has come, or its rest: `passing` says what becomes of what still follows.
+    #[inline(always)]
+    pub(crate) fn goes_on_with(&mut self, passing: Passing) {
+        self.passing = passing;
+    }
+
+    /// The status that the last ReadyForQuery reported.
+    #[inline(always)]
+    pub(crate) fn status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    /// A ReadyForQuery reports this status. Returns whether a transaction block was open before.
+    #[inline(always)]
+    pub(crate) fn reports(&mut self, status: TransactionStatus) -> bool {
+        std::mem::replace(&mut self.status, status) != TransactionStatus::Idle
+    }
+
+    /// A FATAL message of the server has come that the linked client gets, or that concerns a client which has left.
+    pub(crate) fn ends_by_fatal(&mut self, now: Time) {
+        self.fatal = Some(now);
+    }
+
+    /// When the client was sent a FATAL message of the server.
+    #[inline]
+    pub(crate) fn fatal(&self) -> Option<Time> {
+        self.fatal
+    }
+
+    /// A deferred BEGIN that was sent to the server.
+    #[inline]
+    pub(crate) fn begin(&self) -> Begin {
+        self.begin
+    }
+
+    /// A deferred BEGIN is being sent.
+    pub(crate) fn begin_is_sent(&mut self) {
+        self.begin = Begin::Owed;
+    }
+
+    /// The server has begun the transaction, or the client has been told that it has not.
+    pub(crate) fn begin_is_settled(&mut self) {
+        self.begin = Begin::Settled;
+    }
+
+    /// The server has refused the request at the front. If it belongs to a deferred BEGIN, no transaction has begun.
+    pub(crate) fn begin_may_be_refused(&mut self) {
+        if self.begin == Begin::Owed {
+            let is_internal = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
+            self.begin = match self.queue.front().is_some_and(is_internal) {
+                true => Begin::Refused,
+                false => Begin::Settled,
+            };
+        }
+    }
+
+    /// An internal savepoint is being made: errors of the next segments do not fail the client's transaction.
+    pub(crate) fn guard_begins(&mut self) {
+        let first = self.queue.segments_sent();
+        if self.guarded.end != first {
+            self.guarded.start = first;
+        }
+    }
+
+    /// The segments behind the internal savepoint have been sent.
+    pub(crate) fn guard_ends(&mut self) {
+        self.guarded.end = self.queue.segments_sent();
+    }
+
+    /// DISCARD ALL has run in the present segment.
+    pub(crate) fn discards_all(&mut self) {
+        self.discarded_in = Some(self.queue.segments_answered());
+    }
+
+    /// Whether DISCARD ALL has run in the present segment.
+    pub(crate) fn has_discarded_all(&self) -> bool {
+        self.discarded_in == Some(self.queue.segments_answered())
+    }
+
+    /// A Query is being sent between an Execute and its Sync.
+    pub(crate) fn query_comes_in_pipeline(&mut self) {
+        self.queried_in_pipeline = true;
+    }
+
+    /// Whether a Query came between an Execute and its Sync, so that an implicit transaction block may be open.
+    #[inline]
+    pub(crate) fn is_queried_in_pipeline(&self) -> bool {
+        self.queried_in_pipeline
+    }
+
+    /// A ReadyForQuery has come; `may_be_open`: it does not end what a Query in a pipeline has left open. Returns whether
+    /// there was such a Query.
+    #[inline(always)]
+    pub(crate) fn take_queried_in_pipeline(&mut self, may_be_open: bool) -> bool {
+        let was_queried = self.queried_in_pipeline;
+        self.queried_in_pipeline &= may_be_open;
+        was_queried
+    }
+
+    /// When the server was first seen to have answered everything of a segment that its client has not ended.
+    pub(crate) fn quiet_since(&self) -> Time {
+        self.quiet_since
+    }
+
+    /// The server is seen to have answered everything of a segment that its client has not ended.
+    pub(crate) fn is_seen_quiet(&mut self, now: Time) {
+        if self.quiet_since <= self.request_time.max(self.ready_time) {
+            self.quiet_since = now;
         }
     }
 

@@ -46,12 +46,12 @@ impl Server {
             && self.cancels.wanted.is_none()
             && self.close_reason.is_none()
             && !self.is_expired(now)
-            && conversation.begin == Begin::Settled
+            && conversation.begin() == Begin::Settled
             && conversation.intake() == Intake::Requests
-            && conversation.status == TransactionStatus::Idle
-            && conversation.fatal.is_none()
-            && !conversation.queried_in_pipeline
-            && !conversation.queue.segment_open()
+            && conversation.status() == TransactionStatus::Idle
+            && conversation.fatal().is_none()
+            && !conversation.is_queried_in_pipeline()
+            && !conversation.queue().segment_open()
             && session.restoration().is_none()
             && session.probe().is_none()
             && !session.settings_in_doubt()
@@ -121,7 +121,7 @@ impl Exchange<'_> {
             return false;
         }
         self.server.held.unnamed = Unnamed::Nothing;
-        self.server.conversation.queue.push_end(Expect::Query);
+        self.server.conversation.queue_mut().push_end(Expect::Query);
         self.send_kept(&flight.bytes);
         true
     }
@@ -153,7 +153,7 @@ impl Exchange<'_> {
         write_bind(&mut self.shared.outbox, self.server_id, &bind, &names, &statement);
         let uses = statement.id;
         self.send_kept(&flight.bytes[HEADER_BYTES + names.wire_bytes()..]);
-        self.server.conversation.queue.push_part(Expect::Bind, uses);
+        self.server.conversation.queue_mut().push_part(Expect::Bind, uses);
         self.expects_rest(bind.behind);
         true
     }
@@ -167,9 +167,9 @@ impl Exchange<'_> {
         // move elsewhere or be cancelled.
         self.server
             .conversation
-            .queue
+            .queue_mut()
             .push(Entry::forward(Expect::ParseUnnamed));
-        self.server.conversation.queue.push_part(Expect::Bind, 0);
+        self.server.conversation.queue_mut().push_part(Expect::Bind, 0);
         self.send_kept(&flight.bytes);
         let behind_parse = first_message(&flight.bytes).map_or(&[][..], |parse| parse.behind);
         self.expects_rest(first_message(behind_parse).map_or(&[], |bind| bind.behind));
@@ -178,7 +178,7 @@ impl Exchange<'_> {
 
     /// Adds the entries for the messages behind a Bind: Describe of its portal, if it is there, Execute and Sync.
     fn expects_rest(&mut self, rest: &[u8]) {
-        let queue = &mut self.server.conversation.queue;
+        let queue = self.server.conversation.queue_mut();
         if rest.first() == Some(&b'D') {
             queue.push_part(Expect::Describe, 0);
         }

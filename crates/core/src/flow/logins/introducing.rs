@@ -24,7 +24,7 @@ impl Pooler {
     /// Sends the next question to a new server, or frees it after the last one.
     pub(crate) fn introduce(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
-        if server.conversation.status != TransactionStatus::Idle {
+        if server.conversation.status() != TransactionStatus::Idle {
             const LEFT_OPEN: &str = "connect query left a transaction open";
             self.shared.requests.push_back(Request::Close(id.into()));
             return self.server_ended(now, id, LEFT_OPEN);
