@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The folders that keep this rule.
-const FINISHED: [&str; 1] = ["state"];
+/// The folders that keep this rule, and the files that keep it in other folders.
+const FINISHED: [&str; 2] = ["state", "upstream/conversation.rs"];
 
 /// Structs that break it, as `file struct`. The list may only become shorter.
 const EXCEPTIONS: [&str; 0] = [];
@@ -98,9 +98,13 @@ fn structs_keep_their_fields_to_their_folder() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let known = BTreeSet::from(EXCEPTIONS.map(str::to_string));
     let (mut seen, mut fields) = (BTreeSet::new(), Vec::new());
-    for folder in FINISHED {
+    for finished in FINISHED {
+        let folder = finished.split('/').next().unwrap();
         let mut all = Vec::new();
-        files(&src.join(folder), &format!("{folder}/"), &mut all);
+        match finished.ends_with(".rs") {
+            true => all.push(finished.to_string()),
+            false => files(&src.join(finished), &format!("{finished}/"), &mut all),
+        }
         for file in all {
             let text = fs::read_to_string(src.join(&file)).unwrap();
             for field in seen_outside(&text, folder, depth(&file)) {
