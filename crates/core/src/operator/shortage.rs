@@ -5,7 +5,6 @@ use crate::base::ids::ServerId;
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::slab::Slab;
 use crate::client::Client;
-use crate::login::opening::share_a_limit;
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use pgweir_config::Config;
@@ -41,19 +40,25 @@ pub(super) fn use_of_reserve(label: &str, pinned: usize) -> String {
     format!("{label} taking connection from reserve_pool{why}")
 }
 
-/// A pool gets no server because other pools have all that a shared limit allows. Returns the server that makes room:
-/// one of the largest of these pools, to be closed when it is free. Only one such server at a time is chosen. A
-/// listener is closed only if there is no other choice, because notifications may be lost with it.
-pub(super) fn gives_way(pools: &[Option<Pool>], servers: &Slab<Server>, starved: PoolId) -> Option<ServerId> {
-    let key = &pool::of(pools, starved).key;
+/// A pool gets no server because the pools for which `shares` holds have all that a limit allows. Returns the server
+/// that makes room: one of the largest of these pools, to be closed when it is free. Only one such server at a time is
+/// chosen: the one whose client, phase or login is the latest, because one that has been kept for long may be kept for
+/// ever. A listener is closed only if there is no other choice, because notifications may be lost with it.
+pub(super) fn gives_way(
+    pools: &[Option<Pool>],
+    servers: &Slab<Server>,
+    starved: PoolId,
+    shares: impl Fn(&Pool) -> bool,
+) -> Option<ServerId> {
     let (largest, _) = pool::live(pools)
-        .filter(|(id, pool)| *id != starved && share_a_limit(&pool.key, key) && pool.servers > 0)
+        .filter(|(id, pool)| *id != starved && shares(pool) && pool.servers > 0)
         .max_by_key(|(_, pool)| (pool.key.kind != PoolKind::Listener, pool.servers))?;
     let of_largest = || servers.iter().filter(|(_, s)| s.pool == largest);
     if of_largest().any(|(_, s)| s.close_reason == Some(CloseReason::Evicted)) {
         return None;
     }
-    let (slot, _) = of_largest().find(|(_, s)| s.close_reason.is_none())?;
+    let staying = of_largest().filter(|(_, s)| s.close_reason.is_none());
+    let (slot, _) = staying.max_by_key(|(_, server)| server.since)?;
     Some(ServerId(slot))
 }
 

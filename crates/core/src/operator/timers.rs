@@ -230,7 +230,7 @@ impl Pooler {
         }
         let pool = self.pool(pool_id);
         if waited > STARVED_AFTER && pool.servers == 0 && pool.retry_at.is_none_or(|t| t <= now) {
-            let gives_way = shortage::gives_way(&self.pools, &self.servers, pool_id);
+            let gives_way = self.gives_way_to(now, pool_id);
             if let Some(server_id) = gives_way {
                 let server = self.server_mut(server_id);
                 server.close_reason = Some(CloseReason::Evicted);
@@ -239,6 +239,18 @@ impl Pooler {
                 }
             }
         }
+    }
+
+    /// The server of another pool that makes room for a pool without a server, if a limit that pools share is in the
+    /// way. Pools that do not count for this limit keep their servers.
+    fn gives_way_to(&self, now: Time, starved: PoolId) -> Option<ServerId> {
+        let (pools, servers) = (&self.pools, &self.servers);
+        if let Some(sizing) = self.full_host(starved) {
+            return shortage::gives_way(pools, servers, starved, |pool| pool.shares(sizing));
+        }
+        let limit = self.shared_limit_reached(now, starved)?;
+        let key = &self.pool(starved).key;
+        shortage::gives_way(pools, servers, starved, |pool| limit.is_shared(&pool.key, key))
     }
 
     fn time_deferred_begins(&mut self, now: Time) {

@@ -7,7 +7,7 @@ use crate::base::request::Request;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::login::lookups::UNPROVEN_DATABASES_MAX;
-use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, counts_together, share_a_limit};
+use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together, share_a_limit};
 use crate::pooler::Pooler;
 use crate::pools::databases::Databases;
 use crate::pools::pool::{self, Pool};
@@ -97,6 +97,15 @@ impl Pooler {
         let is_being_tried = |pool: &Pool| pool.is_unproven() && pool.servers > 0;
         let tried = || pool::live(&self.pools).filter(|(_, pool)| is_being_tried(pool)).count();
         pool.is_unproven() && pool.servers == 0 && tried() >= UNPROVEN_DATABASES_MAX
+    }
+
+    /// The limit that pools share and that keeps a pool from opening a server, if that is what keeps it.
+    pub(crate) fn shared_limit_reached(&self, now: Time, pool_id: PoolId) -> Option<SharedLimit> {
+        let beside = servers_beside(&self.pools, &self.databases, pool_id);
+        match self.pool(pool_id).may_open(now, &self.databases, beside, false) {
+            MayOpen::Instead(limit) => Some(limit),
+            MayOpen::Yes | MayOpen::No => None,
+        }
     }
 
     /// Whether the limits allow one more server now, and no other pool must give one up for it.

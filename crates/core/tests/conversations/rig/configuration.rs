@@ -26,6 +26,11 @@ impl Rig {
         Rig::of(&configuration_with_users("db = host=127.0.0.1 user=u", settings, users))
     }
 
+    /// A pooler with these lines of [databases], `auth_type = trust`, and these lines of `auth_file`.
+    pub fn with_databases_and_users(databases: &str, settings: &str, users: &str) -> Rig {
+        Rig::of(&configuration_with_users(databases, settings, users))
+    }
+
     /// A pooler with these settings for logins, and the files that they name.
     pub fn with_files(settings: &str, files: &[(&str, &str)]) -> Rig {
         Rig::of(&configuration_with_files(settings, files))

@@ -119,6 +119,81 @@ fn a_place_under_a_shared_limit_goes_to_the_pool_that_waited_longest() {
     assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
 }
 
+/// Completes what the servers of these clients do, and lets the clients send the next query at once.
+fn turn(rig: &mut Rig, clients: &[ClientId]) {
+    for &client in clients {
+        let Some(server) = rig.server_of(client) else { continue };
+        rig.told(server);
+        rig.completes(server, "SELECT 1");
+        if rig.told(server).iter().any(|told| told == "Terminate") {
+            rig.server_dies(server);
+        }
+        rig.servers_log_in();
+        rig.query(client, "select 1");
+    }
+}
+
+/// The database `small` may have so many connections; users `u` and `v` have the pools, `u` also one of `big`.
+fn with_small_database(connections: u32) -> Rig {
+    let databases = format!("big = host=127.0.0.1\nsmall = host=127.0.0.1 max_db_connections={connections}");
+    let settings = "query_wait_timeout = 0\nmax_user_connections = 9";
+    Rig::with_databases_and_users(&databases, settings, "\"u\" \"\"\n\"v\" \"\"\n")
+}
+
+fn enter(rig: &mut Rig, user: &str, database: &str) -> ClientId {
+    let id = rig.client_begins(&[("user", user), ("database", database)]);
+    rig.servers_log_in();
+    id
+}
+
+/// Guards against waiting for ever behind clients of another pool that never leave a server idle, while a pool had to
+/// close servers that does not count for the limit.
+#[test]
+fn only_a_pool_under_the_same_limit_makes_way() {
+    let mut rig = with_small_database(1);
+    let elsewhere = [enter(&mut rig, "u", "big"), enter(&mut rig, "u", "big")];
+    for client in elsewhere {
+        rig.query(client, "select pg_sleep(99)");
+        rig.servers_log_in();
+    }
+    let busy = [enter(&mut rig, "v", "small"), enter(&mut rig, "v", "small")];
+    for client in busy {
+        rig.query(client, "select 1");
+    }
+    let starved = enter(&mut rig, "u", "small");
+    for _ in 0..30 {
+        rig.wait(Duration::from_millis(100));
+        turn(&mut rig, &busy);
+    }
+    assert!(rig.told(starved).contains(&"ReadyForQuery I".to_string()));
+    for client in elsewhere {
+        let server = rig.server_of(client).expect("it works on");
+        rig.completes(server, "SELECT 1");
+        assert!(!rig.is_closed(server) && !rig.told(server).contains(&"Terminate".to_string()));
+    }
+}
+
+/// Guards against waiting for ever for the one server that a client keeps, while another server is free a thousand times.
+#[test]
+fn a_server_that_is_kept_for_long_is_not_the_one_that_makes_way() {
+    let mut rig = with_small_database(2);
+    let keeps = enter(&mut rig, "v", "small");
+    rig.query(keeps, "select pg_sleep(99)");
+    rig.wait(Duration::from_secs(1));
+    let busy = [enter(&mut rig, "v", "small"), enter(&mut rig, "v", "small")];
+    for client in busy {
+        rig.query(client, "select 1");
+        rig.servers_log_in();
+    }
+    let starved = enter(&mut rig, "u", "small");
+    for _ in 0..30 {
+        rig.wait(Duration::from_millis(100));
+        turn(&mut rig, &busy);
+    }
+    assert!(rig.told(starved).contains(&"ReadyForQuery I".to_string()));
+    assert!(rig.server_of(keeps).is_some_and(|server| !rig.is_closed(server)));
+}
+
 #[test]
 fn a_client_that_never_logs_in_is_closed() {
     let mut rig = Rig::new("client_login_timeout = 2");
