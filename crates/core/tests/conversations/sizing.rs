@@ -356,3 +356,36 @@ fn the_limit_grows_while_more_servers_do_more() {
     let limit: usize = show(&mut rig, "settled").parse().unwrap();
     assert!(limit >= 51, "{limit}");
 }
+
+/// Guards against a pool that waits behind another one for as long as its report has taken, or all pools behind reports.
+#[test]
+fn a_report_of_an_hour_costs_its_pool_nothing_later() {
+    let databases = "one = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";
+    let mut rig = Rig::with(databases, "default_pool_size = auto\nsizing = hold");
+    let enter = |rig: &mut Rig, database: &str| {
+        let id = rig.client_begins(&[("user", "u"), ("database", database)]);
+        rig.servers_log_in();
+        id
+    };
+    let report = enter(&mut rig, "one");
+    query(&mut rig, report);
+    (0..360).for_each(|_| rig.wait(Duration::from_secs(10)));
+    let server = rig.server_of(report).expect("it works");
+    rig.completes(server, "SELECT 1");
+    let pools = ["two", "one"].map(|database| -> Vec<_> { (0..20).map(|_| enter(&mut rig, database)).collect() });
+    pools.iter().flatten().for_each(|&client| query(&mut rig, client));
+    let mut served = [0, 0];
+    for _ in 0..500 {
+        rig.servers_log_in();
+        rig.wait(Duration::from_millis(10));
+        for (clients, served) in pools.iter().zip(&mut served) {
+            for &client in clients {
+                let Some(server) = rig.server_of(client) else { continue };
+                rig.completes(server, "SELECT 1");
+                *served += 1;
+                query(&mut rig, client);
+            }
+        }
+    }
+    assert!(served[1] * 4 > served[0], "{served:?}");
+}

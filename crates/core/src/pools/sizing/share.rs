@@ -81,9 +81,15 @@ impl Share {
         self.mean / MEAN_WEIGHT
     }
 
-    /// Replaces what was charged in advance by what the work has cost.
-    pub(super) fn settle(&mut self, work: &Work, cost_us: u64) {
+    /// Replaces what was charged in advance by what the work has cost. While work is long it takes no place under the
+    /// limit, and costs nothing: otherwise one report of an hour would keep its pool behind all others for an hour, and
+    /// would raise the mean so much that no work counts as long.
+    pub(super) fn settle(&mut self, work: &Work, took_us: u64) {
         let weight = u64::from(self.weight);
+        let cost_us = match work.is_long {
+            true => took_us.min(self.long().as_micros() as u64),
+            false => took_us,
+        };
         self.turn = self.turn.saturating_sub(work.charged_us / weight) + cost_us / weight;
         self.mean = match self.mean {
             0 => cost_us.max(1) * MEAN_WEIGHT,
