@@ -67,12 +67,6 @@ impl Orders {
         self.ending != Ending::No
     }
 
-    /// Clients that would have to wait for a server are disconnected.
-    #[inline]
-    pub(crate) fn refuses_waiters(&self) -> bool {
-        self.paused_all() && self.ending != Ending::No
-    }
-
     fn may_halt(&self) -> Result<(), Refusal> {
         if self.ending != Ending::No {
             return Err(Refusal::not_in_state("pooler is shutting down"));

@@ -173,7 +173,7 @@ impl Pooler {
             return Acquired::Closed;
         };
         let likeness = Likeness::of(client.session.shape());
-        if self.admin.refuses_waiters() {
+        if self.refuses_waiters(pool_id) {
             self.refuse_for_shutdown(now, id);
             return Acquired::Closed;
         }

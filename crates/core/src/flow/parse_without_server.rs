@@ -46,12 +46,11 @@ impl Pooler {
             || settings.max_prepared_statements == 0
             || !ENDS.contains(&message.behind)
             || !message.is_whole()
-            || self.admin.refuses_waiters()
         {
             return None;
         }
         let client = self.clients.get(id.0).filter(|client| is_usual(client))?;
-        let pool_id = client.pool?;
+        let pool_id = client.pool.filter(|&pool| !self.refuses_waiters(pool))?;
         let pool = self.pool(pool_id);
         if pool.settings.mode == PoolMode::Session || pool.lends || pool.idle.iter().next().is_some() {
             return None;

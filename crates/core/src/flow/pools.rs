@@ -86,4 +86,10 @@ impl Pooler {
         let is_paused = || self.databases.paused.contains(&self.pool(pool_id).key.database);
         self.admin.paused_all() || !self.databases.paused.is_empty() && is_paused()
     }
+
+    /// Whether clients of this pool that would have to wait for a server are disconnected: they wait for RESUME, which is
+    /// refused because the process ends.
+    pub(crate) fn refuses_waiters(&self, pool_id: PoolId) -> bool {
+        self.admin.refuses_logins() && self.pool_takes_no_clients_now(pool_id)
+    }
 }

@@ -31,12 +31,12 @@ impl Pooler {
         if self.admin.end_suspension() {
             self.read_everyone();
         }
-        if self.admin.refuses_waiters() {
-            for slot in self.clients.slots() {
-                let waiting = self.clients.get(slot).map(|c| c.waiting);
-                if matches!(waiting, Some(Waiting::ForServer { .. })) {
-                    self.refuse_for_shutdown(now, ClientId(slot));
-                }
+        for slot in self.clients.slots() {
+            let client = self.clients.get(slot);
+            let waiting = client.filter(|client| matches!(client.waiting, Waiting::ForServer { .. }));
+            let pool = waiting.and_then(|client| client.pool);
+            if pool.is_some_and(|pool| self.refuses_waiters(pool)) {
+                self.refuse_for_shutdown(now, ClientId(slot));
             }
         }
         self.pause_progress(now);

@@ -71,6 +71,22 @@ fn the_first_term_waits_for_clients_and_the_second_does_not() {
     assert_eq!(rig.told(client), [GONE]);
 }
 
+/// Guards against a shutdown that waits for clients which wait for a RESUME that is refused.
+#[test]
+fn clients_of_a_paused_database_do_not_hold_up_the_shutdown() {
+    let mut rig = Rig::new("query_wait_timeout = 0");
+    let (waits, comes_later) = (rig.client(), rig.client());
+    let boss = rig.console();
+    assert_eq!(order(&mut rig, boss, "pause db"), done("PAUSE"));
+    rig.query(waits, "select 1");
+    signal(&mut rig, Command::ShutdownWaitForClients);
+    assert_eq!(rig.told(waits), [GONE]);
+    assert!(!rig.exited && !rig.is_closed(comes_later));
+    rig.query(comes_later, "select 1");
+    assert_eq!(rig.told(comes_later), [GONE]);
+    assert!(rig.exited);
+}
+
 #[test]
 fn term_without_clients_exits_at_once() {
     let mut rig = Rig::new("");
