@@ -32,6 +32,10 @@ use talk::{Asked, Talk};
 /// The version in SHOW VERSION and server_version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// The most bytes of tables for the commands that a client has sent at once. Without a limit, 64 kB of commands could
+/// ask for gigabytes, and all other connections would wait until the tables are made.
+const TABLES_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// The settings that the console reports at login, because drivers need them.
 fn parameters(access: Access) -> [(&'static str, String); 8] {
     let superuser = if access == Access::Admin { "on" } else { "off" };
@@ -99,8 +103,13 @@ impl Pooler {
     }
 
     pub(crate) fn console_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
-        let mut at = 0;
+        let (mut at, mut tables_bytes) = (0, 0);
         while at < input.len() {
+            if tables_bytes > TABLES_BYTES_MAX {
+                let message = "too many tables of the console are asked for at once";
+                self.fail_client(now, id, Trouble::ProtocolViolation, message, "", "");
+                return input.len();
+            }
             let Some(mut talk) = self.talk(id) else {
                 return input.len();
             };
@@ -119,12 +128,13 @@ impl Pooler {
                     return input.len();
                 }
             };
-            self.console_asks(now, id, asked);
+            tables_bytes += self.console_asks(now, id, asked);
         }
         at
     }
 
-    fn console_asks(&mut self, now: Time, id: ClientId, asked: Asked) {
+    /// Does what a message asks. Returns the bytes of its table.
+    fn console_asks(&mut self, now: Time, id: ClientId, asked: Asked) -> usize {
         match asked {
             Asked::Nothing => {}
             Asked::Close => self.close_client(now, id, "client close request"),
@@ -137,17 +147,20 @@ impl Pooler {
             } => {
                 let is_query = execute.is_none();
                 let table = self.view(now).table(show, access, &formats, is_query);
-                let Some(mut talk) = self.talk(id) else { return };
+                let Some(mut talk) = self.talk(id) else { return 0 };
+                let bytes = table.as_ref().map_or(0, Vec::len);
                 match table {
                     Ok(rows) => talk.table(execute.as_ref(), rows),
                     Err(refusal) => talk.refuse(&refusal),
                 }
+                return bytes;
             }
             Asked::Order(command) => match self.console_order(now, id, &command) {
                 Ok(done) => self.console_done(now, id, done),
                 Err(refusal) => self.talk(id).into_iter().for_each(|mut talk| talk.refuse(&refusal)),
             },
         }
+        0
     }
 
     /// Answers a command, or leaves its client waiting.

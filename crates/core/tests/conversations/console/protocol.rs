@@ -238,3 +238,27 @@ fn bytes_that_are_no_messages_end_the_connection() {
         assert!(!rig.closed.contains(&id.into()));
     }
 }
+
+/// Guards against 60 kB of commands that ask for gigabytes, and keep all other connections waiting meanwhile.
+#[test]
+fn commands_that_ask_for_too_much_at_once_close_their_console() {
+    let databases: String = (0..200).map(|n| format!("db{n} = host=127.0.0.1 user=u\n")).collect();
+    let mut rig = Rig::with(&databases, "");
+    let id = console(&mut rig);
+    let ask = |rig: &mut Rig, times: usize| {
+        let mut commands = Vec::new();
+        (0..times).for_each(|_| Writer::new(&mut commands).query(b"show databases"));
+        rig.comes(id, &commands);
+        rig.bytes_written(id)
+    };
+    let one = ask(&mut rig, 1);
+    rig.hears(id);
+    let many = ask(&mut rig, 100);
+    assert!(many == 100 * one && !rig.is_closed(id), "{many}");
+    rig.hears(id);
+    let too_many = ask(&mut rig, 2900);
+    assert!(rig.is_closed(id) && too_many < 40 * 1024 * 1024, "{too_many}");
+    let told = rig.told(id).pop();
+    let expected = "Error 08P01 too many tables of the console are asked for at once";
+    assert_eq!(told.as_deref(), Some(expected));
+}
