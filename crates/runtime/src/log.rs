@@ -8,7 +8,7 @@
 
 use crate::settings::LogSettings;
 use crate::start_error::StartError;
-use crate::syslog::Syslog;
+use crate::syslog::{Syslog, on_one_line};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pgweir_core::LogLevel;
@@ -146,8 +146,7 @@ fn word(level: LogLevel) -> &'static str {
     }
 }
 
-/// One line. Line ends inside `text` become spaces, because clients choose some of the names in it, and must not forge
-/// lines.
+/// One line of a file.
 fn compose(line: &mut String, at: Timestamp, zone: &TimeZone, level: LogLevel, text: &str) {
     let time = at.to_zoned(zone.clone());
     let _ = write!(
@@ -157,7 +156,7 @@ fn compose(line: &mut String, at: Timestamp, zone: &TimeZone, level: LogLevel, t
         std::process::id(),
         word(level)
     );
-    line.extend(text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }));
+    line.extend(on_one_line(text));
     line.push('\n');
 }
 

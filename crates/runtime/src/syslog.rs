@@ -49,6 +49,11 @@ fn connect() -> Option<UnixDatagram> {
     Some(socket)
 }
 
+/// Replaces line ends in a text by spaces, because clients choose some of the names in it, and must not forge lines.
+pub(crate) fn on_one_line(text: &str) -> impl Iterator<Item = char> {
+    text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c })
+}
+
 fn packet(facility: u8, ident: &str, level: LogLevel, at: &Zoned, text: &str) -> String {
     let severity = match level {
         LogLevel::Fatal => 2,
@@ -58,11 +63,13 @@ fn packet(facility: u8, ident: &str, level: LogLevel, at: &Zoned, text: &str) ->
         LogLevel::Debug => 7,
     };
     let priority = facility << 3 | severity;
-    format!(
-        "<{priority}>{} {ident}[{}]: {text}",
+    let mut packet = format!(
+        "<{priority}>{} {ident}[{}]: ",
         at.strftime("%b %e %H:%M:%S"),
         std::process::id()
-    )
+    );
+    packet.extend(on_one_line(text));
+    packet
 }
 
 /// The number of a facility (RFC 3164, section 4.1.1); that of `daemon` for an unknown name.
@@ -100,6 +107,17 @@ mod tests {
         let at: Zoned = "2026-07-04T09:30:00+00[+00]".parse().unwrap();
         let text = packet(facility_number("local3"), "pgweir", LogLevel::Error, &at, "no");
         assert_eq!(text, format!("<155>Jul  4 09:30:00 pgweir[{}]: no", std::process::id()));
+        let forged = packet(
+            3,
+            "pgweir",
+            LogLevel::Log,
+            &at,
+            "user=x\n<26>Jul  4 09:30:00 pgweir: forged",
+        );
+        assert!(
+            !forged.contains(char::is_control),
+            "some daemons write one line for each: {forged}"
+        );
         assert_eq!(facility_number("nonsense"), facility_number("daemon"));
     }
 }
