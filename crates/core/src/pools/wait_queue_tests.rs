@@ -183,12 +183,30 @@ fn the_number_of_remembered_groups_is_limited() {
         let who = Who { user: &user, ..WHO };
         q.charge_as(n, &who, u64::from(n));
     }
-    assert!(q.queue.groups.len() <= GROUPS_MAX);
+    assert!(q.queue.groups.len() <= GROUPS_MAX + 1, "and one that waits");
     // The group that owes the most is remembered.
     let last = format!("user {}", 3 * GROUPS_MAX - 1);
     q.push_as(1, &Who { user: &last, ..WHO });
     q.push_as(2, &Who { user: "new", ..WHO });
     assert_eq!(q.rest(), [0, 2, 1]);
+}
+
+/// Guards against a queue of more than a thousand groups in which every new group makes others forget what they owe, and in
+/// which each arrival looks at all groups.
+#[test]
+fn groups_that_wait_take_no_place_from_those_that_are_remembered() {
+    let mut q = Queue::new(FairBy::User);
+    let waiting = GROUPS_MAX as u32;
+    for n in 0..waiting {
+        let user = format!("user {n}");
+        q.push_as(n, &Who { user: &user, ..WHO });
+    }
+    let owes = Who { user: "owes", ..WHO };
+    q.charge_as(waiting, &owes, 1_000);
+    q.push_as(waiting + 1, &Who { user: "new", ..WHO });
+    q.push_as(waiting, &owes);
+    q.push_as(waiting + 2, &Who { user: "last", ..WHO });
+    assert_eq!(q.rest().last(), Some(&waiting));
 }
 
 #[test]

@@ -63,7 +63,8 @@ impl Groups {
             }
             return known;
         }
-        if self.by_key.len() >= GROUPS_MAX {
+        // Groups with waiting clients do not count: they stay in any case.
+        if self.by_key.len() - self.order.len() >= GROUPS_MAX {
             self.forget_some();
         }
         self.levels += 1;
