@@ -247,6 +247,20 @@ impl Pooler {
             is_count("servers of a database", counts.servers, servers)?;
             is_count("clients of a database", counts.clients, clients)?;
         }
+        let mut users: HashMap<&str, (usize, usize)> = HashMap::new();
+        for (_, pool) in pool::live(&self.pools) {
+            users.entry(&*pool.key.user).or_default().0 += pool.servers as usize;
+        }
+        for (_, client) in self.clients.iter().filter(|(_, c)| c.counted) {
+            let of_pool = client.pool.map(|id| &*self.pool(id).key.user);
+            let user = client.login_user.as_deref().or(of_pool);
+            users.entry(user.ok_or("counted, and of no pool")?).or_default().1 += 1;
+        }
+        for (name, (servers, clients)) in users {
+            let counts = self.databases.of_user(name);
+            is_count("servers of a user", counts.servers, servers)?;
+            is_count("clients of a user", counts.clients, clients)?;
+        }
         Ok(())
     }
 }
