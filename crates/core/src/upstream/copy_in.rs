@@ -23,7 +23,8 @@ impl ReplyQueue {
     }
 
     /// The server swallowed the Syncs it met in copy-in mode (E7). Called when CopyInResponse comes for the front
-    /// entry: drops the Syncs behind it up to the end of the copy.
+    /// entry: drops the Syncs behind it up to the end of the copy, and this end. A further end may be that of the next
+    /// copy of the same Query.
     pub(crate) fn enter_copy_in(&mut self) -> CopyBegun {
         let end = self.entries.iter().skip(1).position(|e| e.expect == Expect::CopyEnd);
         let among = end.map_or(self.entries.len(), |at| at + 1);
@@ -38,18 +39,27 @@ impl ReplyQueue {
             interrupted,
         };
         let mut data = self.entries.front().is_some_and(|e| e.data_behind);
-        let kept = self.entries.retain_first(among, |e| {
+        let mut swallows = false;
+        let mut data_of_next = false;
+        let with_end = among + usize::from(begun.ended);
+        let kept = self.entries.retain_first(with_end, |e| {
             let swallowed = matches!(e.expect, Expect::Sync | Expect::MalformedFlush);
             begun.sync_among_data |= swallowed && data;
             data |= swallowed && e.data_behind;
+            swallows |= swallowed;
+            let is_end = e.expect == Expect::CopyEnd;
+            data_of_next |= is_end && e.data_behind;
             if swallowed && e.expect.ends_with_ready() {
                 self.segments_answered += 1;
                 self.ready_owed -= 1;
                 self.internal_ends -= u32::from(e.is_internal());
             }
-            !swallowed
+            !swallowed && !is_end
         });
-        if kept < among {
+        if let Some(front) = self.entries.front_mut().filter(|_| begun.ended) {
+            front.data_behind = data_of_next;
+        }
+        if swallows {
             // The copy's end, and a Sync behind it, may have been sent long ago.
             let last = self.entries.iter().rfind(|e| e.expect != Expect::CopyEnd);
             self.segment_open = last.is_some_and(|e| !e.expect.ends_with_ready());

@@ -31,7 +31,8 @@ pub(crate) enum Expect {
     Close,
     /// A Flush that has a body: ends with an error. In a copy-in it is ignored, as any Flush.
     MalformedFlush,
-    /// CopyDone or CopyFail: no reply ends it. It marks where the server stops swallowing the Syncs of a copy-in.
+    /// CopyDone or CopyFail: no reply ends it. It marks where the server stops swallowing the Syncs of a copy-in. A Query
+    /// may contain several copies; each takes one of them away when it begins, and the server ignores the rest.
     CopyEnd,
 }
 

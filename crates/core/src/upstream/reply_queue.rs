@@ -83,10 +83,6 @@ impl ReplyQueue {
 
     #[inline]
     pub(crate) fn push(&mut self, mut entry: Entry) {
-        if entry.expect == Expect::CopyEnd && self.back().is_some_and(|e| e.expect == Expect::CopyEnd) {
-            // The first one ends the copy; the server ignores the others.
-            return;
-        }
         self.may_copy += u32::from(entry.may_copy());
         if entry.expect == Expect::ParseUnnamed || entry.rare.is_some() {
             entry.changes = changes_statements(&entry);

@@ -97,11 +97,38 @@ fn copy_in_swallows_the_syncs_before_its_end_only() {
         Expect::Sync,
     ]);
     assert!(q.enter_copy_in().ended);
-    assert_eq!(rest(&q), [Expect::Execute, Expect::CopyEnd, Expect::Sync]);
+    assert_eq!(rest(&q), [Expect::Execute, Expect::Sync]);
     let mut q = queue(&[Expect::Execute, Expect::Sync]);
     assert!(!q.enter_copy_in().ended);
     assert_eq!(rest(&q), [Expect::Execute]);
     assert!(!q.segment_outstanding() && q.segment_open());
+}
+
+/// Guards against a server that waits for the data of a Query's second copy for ever, because the end of the first one
+/// was taken for its end.
+#[test]
+fn each_copy_of_a_query_has_its_own_end() {
+    let mut q = queue(&[Expect::Query]);
+    q.copy_data_sent();
+    q.push(Entry::forward(Expect::CopyEnd));
+    assert!(q.enter_copy_in().ended);
+    assert!(!q.enter_copy_in().ended);
+    q.pop();
+    assert!(q.is_empty());
+
+    let mut q = queue(&[Expect::Query, Expect::CopyEnd]);
+    q.copy_data_sent();
+    for expect in [Expect::Sync, Expect::CopyEnd, Expect::CopyEnd, Expect::Sync] {
+        q.push(Entry::forward(expect));
+    }
+    let first = q.enter_copy_in();
+    assert!(first.ended && !first.sync_among_data);
+    assert_eq!(q.ready_owed, 3, "the Sync belongs to the second copy");
+    let second = q.enter_copy_in();
+    assert!(second.ended && second.sync_among_data);
+    assert_eq!(rest(&q), [Expect::Query, Expect::CopyEnd, Expect::Sync]);
+    q.pop();
+    assert_eq!(rest(&q), [Expect::Sync], "the server ignores the last end");
 }
 
 /// Guards against an internal query inside a client's segment, whose Sync would commit what the client has not

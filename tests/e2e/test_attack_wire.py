@@ -1,0 +1,73 @@
+"""Attacks on the passing of messages: clients that flood, that do not read, or that leave half a copy."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import statistics
+import threading
+import time
+
+import pytest
+
+from harness import wire
+from harness.pooler import kind
+
+pytestmark = [
+    pytest.mark.skipif(kind() == "direct", reason="there is no pooler"),
+    pytest.mark.beyond_pgbouncer,
+]
+
+MIB = 1024 * 1024
+# Requests that the pooler answers itself.
+CLOSE_AND_PARSE = wire.close("S", "s") + wire.parse("s", "select 1")
+
+
+def resident_bytes(pooler) -> int:
+    with open(f"/proc/{pooler.process.pid}/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def prepare(c) -> None:
+    c.send(wire.parse("s", "select 1"), wire.sync())
+    c.read_ready()
+
+
+def flood(c, block: bytes, bytes_max: int) -> int:
+    """Sends a block again and again, until the pooler takes no more for two seconds; returns how much it has taken."""
+    c.socket.settimeout(2)
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < bytes_max:
+            rest = memoryview(block)
+            while rest:
+                count = c.socket.send(rest)
+                sent, rest = sent + count, rest[count:]
+    return sent
+
+
+@pytest.mark.parametrize("leaves", (True, False), ids=("leaves", "stays"))
+def test_the_end_of_a_copy_does_not_count_for_the_next_copy(pg15, make_pooler, leaves):
+    """One Query with two copies; the end of the first one was sent before the server had begun it."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1})
+    pg15.psql("drop table if exists copied_twice; create table copied_twice (a int)")
+    with pooler.connect() as c:
+        pid = c.value("select pg_backend_pid()")
+        c.send(
+            wire.query("select pg_sleep(0.3)"),
+            wire.query("copy copied_twice from stdin; copy copied_twice from stdin"),
+            wire.copy_data(b"1\n") + wire.copy_done(),
+        )
+        tags = [m.tag for m in c.read_ready()]
+        tags += [c.read().tag for _ in range(3)]
+        assert tags == ["T", "D", "C", "Z", "G", "C", "G"]
+        if not leaves:
+            # The server ignores this Sync: it is among the data.
+            c.send(wire.sync() + wire.copy_data(b"2\n") + wire.copy_done())
+            assert [m.tag for m in c.read_ready()] == ["C", "Z"]
+    with pooler.connect() as other:
+        start = time.monotonic()
+        assert other.value("select count(*) from copied_twice", timeout=20) == ("0" if leaves else "2")
+        assert time.monotonic() - start < 5, "the server waited for the rest of the copy"
+        assert other.value("select pg_backend_pid()") == pid
