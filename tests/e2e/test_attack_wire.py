@@ -47,6 +47,38 @@ def flood(c, block: bytes, bytes_max: int) -> int:
     return sent
 
 
+def test_small_messages_to_two_sides_do_not_stall_others(pg15, make_pooler):
+    """Each of thousands of small messages cost a system call: other clients waited a quarter of a second."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 2})
+    with pooler.connect() as c, pooler.connect() as other:
+        prepare(c)
+        stop = threading.Event()
+
+        def read():
+            with contextlib.suppress(OSError):
+                while not stop.is_set():
+                    c.socket.recv(MIB)
+
+        def write():
+            block = (CLOSE_AND_PARSE + wire.flush()) * 5000
+            with contextlib.suppress(OSError):
+                while not stop.is_set():
+                    c.socket.sendall(block)
+
+        threads = [threading.Thread(target=f, daemon=True) for f in (read, write)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        waits = []
+        for _ in range(20):
+            start = time.monotonic()
+            assert other.value("select 1") == "1"
+            waits.append(time.monotonic() - start)
+        stop.set()
+        c.reset()
+        assert statistics.median(waits) < 0.08, waits
+
+
 @pytest.mark.parametrize("leaves", (True, False), ids=("leaves", "stays"))
 def test_the_end_of_a_copy_does_not_count_for_the_next_copy(pg15, make_pooler, leaves):
     """One Query with two copies; the end of the first one was sent before the server had begun it."""

@@ -42,7 +42,7 @@ pub struct ClientId(pub Slot);
 pub struct ServerId(pub Slot);
 
 /// A client or server connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub enum ConnectionId {
     /// A client connection.
     Client(ClientId),
