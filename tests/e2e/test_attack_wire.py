@@ -47,6 +47,50 @@ def flood(c, block: bytes, bytes_max: int) -> int:
     return sent
 
 
+@pytest.mark.parametrize(
+    "first, block",
+    (
+        (b"", CLOSE_AND_PARSE),
+        (wire.describe("P"), CLOSE_AND_PARSE),
+        (wire.query("select pg_sleep(5)"), wire.close("S", "")),
+        (wire.query("select pg_sleep(5)"), wire.parse("", "") + wire.parse("", ";")),
+        (b"", CLOSE_AND_PARSE + wire.flush()),
+    ),
+    ids=("answered-by-the-pooler", "behind-a-reply", "behind-a-sleep", "parses", "unread"),
+)
+def test_a_pipeline_without_end_does_not_take_all_memory(pg15, make_pooler, first, block):
+    """The pooler kept everything it had to answer: 760 MiB after 30 MiB of Parse and Close."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 2})
+    with pooler.connect() as c:
+        prepare(c)
+        before = resident_bytes(pooler)
+        c.send(first)
+        time.sleep(0.2)
+        sent = flood(c, block * (256 * 1024 // len(block)), 200 * MIB)
+        grown = resident_bytes(pooler) - before
+        assert sent > MIB
+        assert grown < 24 * MIB, f"{grown / MIB:.0f} MiB after {sent / MIB:.0f} MiB"
+        with pooler.connect() as other:
+            assert other.value("select 1") == "1"
+        c.reset()
+
+
+def test_a_client_far_ahead_gets_every_reply(pg15, make_pooler):
+    """The pooler reads on when the replies have come, in a segment without Sync as well."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1})
+    count = 60_000
+    with pooler.connect() as c:
+        prepare(c)
+        pid = c.value("select pg_backend_pid()")
+        requests = wire.bind("", "s") + wire.close("P") + CLOSE_AND_PARSE
+        sender = threading.Thread(target=c.send, args=(requests * count + wire.sync(),))
+        sender.start()
+        tags = [m.tag for m in c.read_ready(timeout=60)]
+        sender.join()
+        assert tags == ["2", "3", "3", "1"] * count + ["Z"]
+        assert c.value("select pg_backend_pid()") == pid
+
+
 def test_small_messages_to_two_sides_do_not_stall_others(pg15, make_pooler):
     """Each of thousands of small messages cost a system call: other clients waited a quarter of a second."""
     pooler = make_pooler(pg15, settings={"default_pool_size": 2})
@@ -103,3 +147,29 @@ def test_the_end_of_a_copy_does_not_count_for_the_next_copy(pg15, make_pooler, l
         assert other.value("select count(*) from copied_twice", timeout=20) == ("0" if leaves else "2")
         assert time.monotonic() - start < 5, "the server waited for the rest of the copy"
         assert other.value("select pg_backend_pid()") == pid
+
+
+def test_a_long_parse_byte_by_byte_is_not_copied_for_each_byte(pg15, make_pooler):
+    pooler = make_pooler(pg15)
+
+    def seconds_of_pooler():
+        with open(f"/proc/{pooler.process.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def cost_of_parse(text_bytes):
+        message = wire.parse("s", b"select 1 --" + b"x" * text_bytes)
+        with pooler.connect() as c:
+            c.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            c.send(message[: 900 * 1000])
+            time.sleep(0.3)
+            before = seconds_of_pooler()
+            for at in range(900 * 1000, 902 * 1000):
+                c.socket.send(message[at : at + 1])
+                time.sleep(0.0001)
+            cost = seconds_of_pooler() - before
+            c.reset()
+            return cost
+
+    short, long = cost_of_parse(1000 * 1000), cost_of_parse(2 * MIB)
+    assert long < short + 0.1, f"{short} s, and {long} s if it is longer than 1 MiB"

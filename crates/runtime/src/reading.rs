@@ -208,16 +208,13 @@ impl EventLoop {
     }
 
     /// Back-pressure: whether too much output waits for the connection that this one is linked to, or for this one
-    /// itself if it is a client without a link. A server without a link is always read: while its replies wait,
-    /// PostgreSQL reads nothing, and the output for it would wait for ever.
+    /// itself if it is a client: the pooler may have made that output. A server without a link is always read: while its
+    /// replies wait, PostgreSQL reads nothing, and the output for it would wait for ever.
     #[inline]
     fn is_held_back(&mut self, id: ConnectionId) -> bool {
-        let behind = match (self.pooler.linked(id), id) {
-            (Some(other), _) => other,
-            (None, ConnectionId::Client(_)) => id,
-            (None, ConnectionId::Server(_)) => return false,
-        };
-        self.connections.pending_bytes(behind) > PENDING_BYTES_MAX
+        let mut waits_for = |id| self.connections.pending_bytes(id) > PENDING_BYTES_MAX;
+        let is_client = matches!(id, ConnectionId::Client(_));
+        is_client && waits_for(id) || self.pooler.linked(id).is_some_and(waits_for)
     }
 
     /// Finds out whether a connection that may not be read is gone: a client that waits for a server and leaves must

@@ -71,11 +71,15 @@ impl<'a> Message<'a> {
     /// Whether it is so long that it is passed on in pieces, and the first piece has arrived.
     #[cold]
     fn is_mostly_to_come(&self) -> bool {
-        let most = match self.tag {
+        self.bytes.len() >= Message::before_server_bytes(self.tag)
+    }
+
+    /// The number of bytes of a long message that must have arrived before its client takes a server.
+    pub(crate) fn before_server_bytes(tag: FrontendTag) -> usize {
+        match tag {
             FrontendTag::Parse => STATEMENT_BYTES_MAX,
             _ => BEFORE_SERVER_BYTES_MAX,
-        };
-        self.bytes.len() >= most
+        }
     }
 
     /// Whether a Describe of this portal follows; `None` if the next message has not arrived.

@@ -36,6 +36,10 @@ impl Exchange<'_> {
             );
             return self.fails(message, "expected CopyData, CopyDone or CopyFail".into());
         }
+        if server.conversation.queue_mut().is_full() && !server.conversation.is_copying() && self.is_far_ahead() {
+            return self.waits_for_replies();
+        }
+        let (client, server) = (&mut *self.client, &mut *self.server);
         let pool = &mut *self.pool;
         let tracked = pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
         if tracked && server.conversation.queue().segment_outstanding() && waits_behind(server, message.tag) {
@@ -81,6 +85,23 @@ impl Exchange<'_> {
             self.note_suspected(suspected);
         }
         step
+    }
+
+    /// Too many of the client's requests have not been answered. Those that only the pooler must answer are answered
+    /// now. If too many are left, the client waits. In a segment without its Sync no ReadyForQuery ends that: the server
+    /// is told to send its replies, and the last of them lets the client go on.
+    #[cold]
+    fn is_far_ahead(&mut self) -> bool {
+        self.to().give_fakes();
+        let queue = self.server.conversation.queue_mut();
+        if !queue.is_full() {
+            return false;
+        }
+        if queue.segment_open() && queue.back().is_none_or(|e| e.expect != Expect::Pause) {
+            queue.push(Entry::fake(Expect::Pause));
+            self.to().send(|w| w.flush());
+        }
+        true
     }
 
     #[inline(always)]

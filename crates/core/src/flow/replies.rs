@@ -109,7 +109,7 @@ impl Reply<'_> {
             // segment.
             if self.server.conversation.queue().fake_in_front() {
                 self.flush();
-                self.to().give_fakes();
+                self.give_fakes();
             }
             let passed = match header.tag {
                 b'Z' if piece.is_whole() => self.odd_ready(&bytes[HEADER_BYTES..]),
@@ -131,8 +131,17 @@ impl Reply<'_> {
         }
         self.flush();
         // The reply may have waited in front of a Flush.
-        self.to().give_fakes();
+        self.give_fakes();
         None
+    }
+
+    /// Gives the client the replies that come from the pooler. It may have waited until all before them had come.
+    #[inline]
+    fn give_fakes(&mut self) {
+        if self.server.conversation.queue().fake_in_front() {
+            self.to().give_fakes();
+            self.replies_came();
+        }
     }
 
     /// A ReadyForQuery after a reply that the pooler gives itself, or a malformed one.

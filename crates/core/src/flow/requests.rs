@@ -66,7 +66,7 @@ impl Exchange<'_> {
     fn takes_step(&mut self, step: Step, message: &Message<'_>, at: &mut usize) -> bool {
         match step {
             Step::Progress(bytes) => *at += bytes,
-            Step::NeedBytes => self.client.needs_whole(message.tag, message.total),
+            Step::NeedBytes => self.client.needs_more(message.tag, message.total),
             Step::Wait | Step::Closed => {}
         }
         matches!(step, Step::Progress(_))
@@ -246,12 +246,16 @@ impl Exchange<'_> {
 }
 
 impl crate::client::Client {
-    /// A message has come in part and need not be looked at again before the rest has come. Only the names of a Bind
-    /// are needed, and the rest of a message longer than any statement is never waited for.
+    /// A message has come in part and need not be looked at again before enough of it has come. Only the names of a Bind
+    /// are needed. The rest of a message longer than any statement is never waited for; if it waits for a server, its
+    /// beginning is.
     #[cold]
-    pub(crate) fn needs_whole(&mut self, tag: FrontendTag, total: usize) {
-        if tag != FrontendTag::Bind && total <= STATEMENT_BYTES_MAX {
-            self.needs_bytes = total as u32;
-        }
+    pub(crate) fn needs_more(&mut self, tag: FrontendTag, total: usize) {
+        self.needs_bytes = match tag {
+            FrontendTag::Bind => 0,
+            _ if total <= STATEMENT_BYTES_MAX => total as u32,
+            _ if self.link.is_none() => Message::before_server_bytes(tag) as u32,
+            _ => 0,
+        };
     }
 }

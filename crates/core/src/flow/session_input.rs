@@ -81,7 +81,7 @@ impl Pooler {
             Step::Progress(bytes) => Ok(at + bytes),
             Step::NeedBytes => {
                 if let Some(client) = self.clients.get_mut(id.0) {
-                    client.needs_whole(message.tag, message.total);
+                    client.needs_more(message.tag, message.total);
                 }
                 self.linked_without_request(now, id);
                 Err(at)

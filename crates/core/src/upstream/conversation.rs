@@ -311,7 +311,12 @@ impl Conversation {
     /// Whether the server is in a copy that its client has not ended, or may begin one. Outside of a copy the server
     /// ignores copy messages.
     pub(crate) fn may_copy(&self) -> bool {
-        matches!(self.intake, Intake::CopyIn | Intake::CopyBoth) || self.queue.may_copy()
+        self.is_copying() || self.queue.may_copy()
+    }
+
+    /// Whether the server is in a copy that its client has not ended: it reads what the client sends.
+    pub(crate) fn is_copying(&self) -> bool {
+        matches!(self.intake, Intake::CopyIn | Intake::CopyBoth)
     }
 
     /// Whether the server works on an internal segment behind an internal savepoint.

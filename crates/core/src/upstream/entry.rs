@@ -34,6 +34,9 @@ pub(crate) enum Expect {
     /// CopyDone or CopyFail: no reply ends it. It marks where the server stops swallowing the Syncs of a copy-in. A Query
     /// may contain several copies; each takes one of them away when it begins, and the server ignores the rest.
     CopyEnd,
+    /// No request: when it comes to the front, everything before it has been answered, and a client that has waited for
+    /// that goes on. Always [`To::Fake`].
+    Pause,
 }
 
 impl Expect {
@@ -243,7 +246,7 @@ impl Entry {
     }
 
     pub(crate) fn fake(expect: Expect) -> Self {
-        debug_assert!(expect.fake_tag().is_some());
+        debug_assert!(expect.fake_tag().is_some() || expect == Expect::Pause);
         Entry::new(expect, To::Fake)
     }
 

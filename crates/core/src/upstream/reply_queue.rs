@@ -54,7 +54,13 @@ pub(crate) struct ReplyQueue {
     pub(super) changes_in_open: u32,
     /// The number of entries when the request at the front ended all statements. 0: it has not.
     pub(super) ended_by_front: u32,
+    /// It has been too long, and is not yet short enough for the client's next request.
+    is_full: bool,
 }
+
+/// The most entries of a queue for which a client's next request is read. An entry may keep many times as many bytes as
+/// its message has, and an answer of the pooler's own meets no full socket that would stop the client.
+const REQUESTS_MAX: usize = 16 * 1024;
 
 impl ReplyQueue {
     /// Adds a part of the client's segment without rare facts: no Parse, no end of a copy, no request that a
@@ -141,6 +147,15 @@ impl ReplyQueue {
             _ => return false,
         }
         true
+    }
+
+    /// Whether the client's next request must wait, because too many have not been answered. Then it waits until half
+    /// of them have been.
+    #[inline]
+    pub(crate) fn is_full(&mut self) -> bool {
+        let entries = self.entries.len();
+        self.is_full = entries > REQUESTS_MAX || self.is_full && entries > REQUESTS_MAX / 2;
+        self.is_full
     }
 
     #[inline]

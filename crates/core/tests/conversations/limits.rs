@@ -257,3 +257,18 @@ fn a_client_whose_settings_end_servers_is_not_given_one_after_another() {
     }
     assert!(ending(&mut rig, client).starts_with("Error 08006"));
 }
+
+/// Guards against work that grows with the square of a message that comes byte by byte.
+#[test]
+fn the_beginning_of_a_long_message_is_looked_at_once() {
+    let parse = bytes(|w| w.parse(b"s", "x".repeat(4_000_000).as_bytes(), &[0, 0]));
+    for (message, needed) in [(&parse, 1024 * 1024), (&long_query(4_000_000), 64 * 1024)] {
+        let mut rig = Rig::new("");
+        let client = rig.client();
+        rig.comes(client, &message[..1000]);
+        assert_eq!(rig.pooler.needs_bytes(client.into()), needed);
+        rig.comes(client, &message[1000..needed]);
+        assert!(rig.server_of(client).is_some(), "it streams");
+        assert_eq!(rig.pooler.needs_bytes(client.into()), 0);
+    }
+}

@@ -99,3 +99,81 @@ fn a_request_among_the_data_of_a_copy_ends_its_client() {
         }
     }
 }
+
+/// Guards against memory without a limit: what the pooler answers itself meets no full socket that would stop its client.
+#[test]
+fn a_client_far_ahead_of_its_replies_waits() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let a = rig.client();
+    rig.says(a, |w| {
+        w.parse(b"s", b"select 1", NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(Idle);
+    });
+    rig.told(a);
+    // A Describe is not answered before the Flush. Behind it come requests that only the pooler must answer.
+    rig.says(a, |w| w.describe(b'P', b""));
+    let mut sent = 0;
+    let mut answers = 0;
+    while rig.pooler.may_read(a.into()) {
+        assert!(sent < 100_000, "it never waits");
+        rig.says(a, |w| {
+            for _ in 0..1000 {
+                w.close(b'S', b"s");
+                w.parse(b"s", b"select 1", NO_TYPES);
+            }
+        });
+        sent += 2000;
+    }
+    assert!(sent > 10_000, "it waits after {sent}");
+    assert!(has(&rig.told(server), "Flush"), "else the server keeps its reply");
+    answers += rig.told(a).len();
+    assert_eq!(answers, 0);
+    rig.says(server, |w| w.empty(b'n'));
+    assert!(rig.pooler.may_read(a.into()));
+    answers += rig.told(a).len();
+    rig.says(a, |w| w.sync());
+    rig.says(server, |w| w.ready_for_query(Idle));
+    answers += rig.told(a).len();
+    assert_eq!(answers, sent + 2, "NoData, all that the pooler answers, ReadyForQuery");
+    assert_eq!(rig.server_of(a), None);
+}
+
+/// The same for a pipeline of whole requests: the client goes on when half of them are answered.
+#[test]
+fn a_client_with_thousands_of_requests_goes_on_when_half_are_answered() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let a = rig.client();
+    let mut sent = 0;
+    while rig.pooler.may_read(a.into()) {
+        assert!(sent < 100_000, "it never waits");
+        rig.says(a, |w| (0..1000).for_each(|_| w.query(b"select 1")));
+        sent += 1000;
+    }
+    let server = rig.server_of(a).unwrap();
+    let passed = rig.told(server).len();
+    let answer = |rig: &mut Rig| {
+        rig.says(server, |w| {
+            w.command_complete("SELECT 0");
+            w.ready_for_query(Idle);
+        });
+    };
+    let mut answered = 0;
+    while !rig.pooler.may_read(a.into()) {
+        answer(&mut rig);
+        answered += 1;
+    }
+    assert!(
+        answered > passed / 3 && answered < passed,
+        "{answered} of {passed}, {sent} sent"
+    );
+    for _ in answered..sent {
+        answer(&mut rig);
+    }
+    assert_eq!(rig.told(a).len(), sent * 2);
+    assert_eq!(rig.server_of(a), None);
+}
