@@ -173,3 +173,32 @@ def test_a_long_parse_byte_by_byte_is_not_copied_for_each_byte(pg15, make_pooler
 
     short, long = cost_of_parse(1000 * 1000), cost_of_parse(2 * MIB)
     assert long < short + 0.1, f"{short} s, and {long} s if it is longer than 1 MiB"
+
+
+@pytest.mark.parametrize("reply_bytes", (2 * MIB, 20 * MIB), ids=("waits", "is-closed"))
+def test_a_client_that_does_not_read_does_not_stall_those_behind_it(pg15, make_pooler, reply_bytes):
+    """With flights: the replies of others stood behind one that nobody read, for as long as its client liked."""
+    settings = {"default_pool_size": 1, "pipeline_depth": 8, "link": "adversarial", "tcp_socket_buffer": 65536}
+    pooler = make_pooler(pg15, settings=settings)
+    with contextlib.ExitStack() as stack:
+        holder, greedy, *others = [stack.enter_context(pooler.connect()) for _ in range(5)]
+        holder.send(wire.query("select pg_sleep(0.5)"))
+        time.sleep(0.2)
+        greedy.send(wire.query(f"select repeat('x', {reply_bytes})"))
+        time.sleep(0.1)
+        for other in others:
+            other.send(wire.query("select repeat('x', 11)"))
+        holder.read_ready()
+        start = time.monotonic()
+        for other in others:
+            assert [m.tag for m in other.read_ready(timeout=30)] == ["T", "D", "C", "Z"]
+        waited = time.monotonic() - start
+        counts = {row["name"]: int(row["count"]) for row in pooler.console("show state_stats")}
+        assert counts["flights_shared"] >= len(others)
+        if reply_bytes > 4 * MIB:
+            assert 5 < waited < 15, waited
+            greedy.reset()
+        else:
+            assert waited < 5, waited
+            row = next(m for m in greedy.read_ready(timeout=20) if m.tag == "D")
+            assert len(row.body) > reply_bytes

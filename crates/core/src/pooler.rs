@@ -236,9 +236,25 @@ impl Pooler {
         self.client_vanished(now, client);
     }
 
+    /// Whether the flights of other clients stand behind that of the linked client. While they do, the driver reads a
+    /// server until [`crate::notify::channels::UNHEARD_BYTES_MAX`] bytes wait for that client.
+    #[inline]
+    pub fn others_stand_behind(&self, server: ServerId) -> bool {
+        let flights = self.servers.get(server.0).and_then(|s| s.flights.as_ref());
+        flights.is_some_and(|flights| flights.has_riders())
+    }
+
     /// More than [`crate::notify::channels::UNHEARD_BYTES_MAX`] bytes wait for a client to read them. A client that
-    /// gets notifications without a running request is closed; for the others back-pressure is enough.
+    /// gets notifications without a running request is closed. If flights of others stand behind its own, the client
+    /// must read its reply within some time. For the others back-pressure is enough.
     pub fn handle_client_behind(&mut self, now: Time, client: ClientId) {
+        let Some(c) = self.clients.get(client.0) else { return };
+        let link = c.link;
+        if let Some(flights) = link.and_then(|server| self.flights_of(server))
+            && !flights.is_empty()
+        {
+            return flights.is_unread(now);
+        }
         let Some(c) = self.clients.get(client.0) else { return };
         let hears = c.channels.as_ref().is_some_and(|channels| !channels.heard.is_empty());
         let at_work = c

@@ -2,6 +2,7 @@
 
 use crate::connection::{AfterRead, Connection, Facts, Input};
 use crate::event_loop::EventLoop;
+use pgweir_core::channels::UNHEARD_BYTES_MAX;
 use pgweir_core::{ConnectionId, Pooler};
 
 /// The most bytes of one read. The buffer belongs to the loop, not to a connection, so it can be large and still fit
@@ -212,7 +213,12 @@ impl EventLoop {
     /// replies wait, PostgreSQL reads nothing, and the output for it would wait for ever.
     #[inline]
     fn is_held_back(&mut self, id: ConnectionId) -> bool {
-        let mut waits_for = |id| self.connections.pending_bytes(id) > PENDING_BYTES_MAX;
+        // While transactions of other clients stand behind that of the linked client, these wait for their replies.
+        let bytes_max = match id {
+            ConnectionId::Server(server) if self.pooler.others_stand_behind(server) => UNHEARD_BYTES_MAX,
+            _ => PENDING_BYTES_MAX,
+        };
+        let mut waits_for = |id| self.connections.pending_bytes(id) > bytes_max;
         let is_client = matches!(id, ConnectionId::Client(_));
         is_client && waits_for(id) || self.pooler.linked(id).is_some_and(waits_for)
     }

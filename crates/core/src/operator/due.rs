@@ -40,6 +40,8 @@ pub(super) enum ServerDue {
     CancelAgain,
     /// The flight of its client takes long, and no client waits behind it.
     EndFlight,
+    /// Its client does not read its reply, and the flights of others wait behind it.
+    CloseClient(ClientId),
     /// A time limit of its client may be exceeded: see [`limit_over`].
     LookAtClient(ClientId),
 }
@@ -70,6 +72,14 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
         ServerPhase::Listening => ServerDue::Nothing,
         ServerPhase::Linked if server.flights.as_ref().is_some_and(|flights| flights.is_long(now)) => {
             ServerDue::EndFlight
+        }
+        ServerPhase::Linked
+            if server
+                .flights
+                .as_ref()
+                .is_some_and(|flights| flights.waits_for_reader(now)) =>
+        {
+            server.link.map_or(ServerDue::Nothing, ServerDue::CloseClient)
         }
         ServerPhase::Linked => server.link.map_or(ServerDue::Nothing, ServerDue::LookAtClient),
         ServerPhase::Draining

@@ -86,6 +86,7 @@ impl Pooler {
             ServerDue::Close(reason) => self.close_server(now, id, reason),
             ServerDue::CancelAgain => self.drains_on(now, id),
             ServerDue::EndFlight => self.is_no_flight(now, id),
+            ServerDue::CloseClient(client) => self.close_client(now, client, "client does not read its reply"),
             ServerDue::LookAtClient(client) => self.time_linked_client(now, client, id),
         }
     }

@@ -9,6 +9,7 @@ use crate::base::time::Time;
 use crate::statements::prepared::Statement;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A flight that has been at work for this long, microseconds, is late: no more flights are sent behind it.
 pub(crate) const LATE_US: u64 = 1_000;
@@ -34,6 +35,10 @@ const BACKLOG_OF_CROWD_US_MAX: u64 = 2_000;
 
 /// After this many inputs in a row that left the server enough to do, the depth is reduced by one flight.
 const AMPLE_INPUTS: u8 = 200;
+
+/// While others stand behind it, a flight must end in this time after so much of its reply has waited for its client
+/// that the server is not read.
+const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What messages a flight consists of.
 #[derive(Debug, Clone, pgweir_freeze::Freeze)]
@@ -73,6 +78,8 @@ pub(crate) struct Aboard {
     /// A cancel that is meant for a flight in front of it may hit it: its client gets nothing before the flight's
     /// ReadyForQuery has come.
     pub(crate) is_exposed: bool,
+    /// Since when so much of its reply has waited for its client that the server is not read.
+    unread_since: Option<Time>,
 }
 
 /// The flights that were sent to a server and are not answered. The linked client's flight is at the front.
@@ -148,6 +155,7 @@ impl Flights {
             sent: now,
             is_cancelled: false,
             is_exposed: false,
+            unread_since: None,
         });
     }
 
@@ -234,6 +242,19 @@ impl Flights {
     /// Whether the flight at the front takes so long that it no longer counts as a flight, and none stands behind it.
     pub(crate) fn is_long(&self, now: Time) -> bool {
         self.is_plain_alone() && self.at_work_us(now) > LONG_US
+    }
+
+    /// The client at the front does not read its reply, and the server is not read until it does.
+    pub(crate) fn is_unread(&mut self, now: Time) {
+        if let Some(front) = self.aboard.front_mut() {
+            front.unread_since.get_or_insert(now);
+        }
+    }
+
+    /// Whether others have waited for too long behind a client that does not read its reply.
+    pub(crate) fn waits_for_reader(&self, now: Time) -> bool {
+        let unread_since = self.aboard.front().and_then(|front| front.unread_since);
+        self.has_riders() && unread_since.is_some_and(|since| now - since > UNREAD_TIME_MAX)
     }
 
     /// Whether a cancel may still hit a flight for which it is not meant.

@@ -280,3 +280,38 @@ fn query_wait_timeout_does_not_count_the_time_on_a_server() {
     rig.wait(Duration::from_millis(1000));
     assert!(rig.is_closed(crowd[1]), "it has waited for three seconds");
 }
+
+/// Guards against a client that keeps those behind it from their replies for as long as it likes.
+#[test]
+fn who_does_not_read_its_reply_is_closed_if_others_stand_behind_it() {
+    let mut rig = Rig::new(SHARED);
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
+    first_ends(&mut rig, server);
+    assert!(rig.pooler.others_stand_behind(server));
+    rig.says(server, |w| w.data_row(1, [Some(&b"a part"[..])]));
+    rig.pooler.handle_client_behind(rig.now, crowd[0]);
+    rig.settle(&[]);
+    rig.wait(Duration::from_millis(9_500));
+    assert!(!rig.is_closed(crowd[0]));
+    rig.wait(Duration::from_secs(1));
+    assert!(rig.is_closed(crowd[0]));
+    rig.completes(server, "SELECT 1");
+    assert!(!rig.pooler.others_stand_behind(server));
+    rig.pooler.handle_client_behind(rig.now, crowd[1]);
+    rig.settle(&[]);
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(crowd[1]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+    assert!(!rig.closed.contains(&server.into()));
+}
+
+#[test]
+fn who_does_not_read_its_reply_and_keeps_nobody_waiting_is_left_alone() {
+    let mut rig = Rig::new(SHARED);
+    let (server, crowd) = crowd(&mut rig, &["select 'a'"]);
+    first_ends(&mut rig, server);
+    assert!(!rig.pooler.others_stand_behind(server));
+    rig.pooler.handle_client_behind(rig.now, crowd[0]);
+    rig.settle(&[]);
+    rig.wait(Duration::from_secs(20));
+    assert!(!rig.is_closed(crowd[0]));
+}
