@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
-import statistics
 import threading
 import time
 
@@ -91,38 +89,6 @@ def test_a_client_far_ahead_gets_every_reply(pg15, make_pooler):
         assert c.value("select pg_backend_pid()") == pid
 
 
-def test_small_messages_to_two_sides_do_not_stall_others(pg15, make_pooler):
-    """Each of thousands of small messages cost a system call: other clients waited a quarter of a second."""
-    pooler = make_pooler(pg15, settings={"default_pool_size": 2})
-    with pooler.connect() as c, pooler.connect() as other:
-        prepare(c)
-        stop = threading.Event()
-
-        def read():
-            with contextlib.suppress(OSError):
-                while not stop.is_set():
-                    c.socket.recv(MIB)
-
-        def write():
-            block = (CLOSE_AND_PARSE + wire.flush()) * 5000
-            with contextlib.suppress(OSError):
-                while not stop.is_set():
-                    c.socket.sendall(block)
-
-        threads = [threading.Thread(target=f, daemon=True) for f in (read, write)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.5)
-        waits = []
-        for _ in range(20):
-            start = time.monotonic()
-            assert other.value("select 1") == "1"
-            waits.append(time.monotonic() - start)
-        stop.set()
-        c.reset()
-        assert statistics.median(waits) < 0.08, waits
-
-
 @pytest.mark.parametrize("leaves", (True, False), ids=("leaves", "stays"))
 def test_the_end_of_a_copy_does_not_count_for_the_next_copy(pg15, make_pooler, leaves):
     """One Query with two copies; the end of the first one was sent before the server had begun it."""
@@ -147,32 +113,6 @@ def test_the_end_of_a_copy_does_not_count_for_the_next_copy(pg15, make_pooler, l
         assert other.value("select count(*) from copied_twice", timeout=20) == ("0" if leaves else "2")
         assert time.monotonic() - start < 5, "the server waited for the rest of the copy"
         assert other.value("select pg_backend_pid()") == pid
-
-
-def test_a_long_parse_byte_by_byte_is_not_copied_for_each_byte(pg15, make_pooler):
-    pooler = make_pooler(pg15)
-
-    def seconds_of_pooler():
-        with open(f"/proc/{pooler.process.pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def cost_of_parse(text_bytes):
-        message = wire.parse("s", b"select 1 --" + b"x" * text_bytes)
-        with pooler.connect() as c:
-            c.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            c.send(message[: 900 * 1000])
-            time.sleep(0.3)
-            before = seconds_of_pooler()
-            for at in range(900 * 1000, 902 * 1000):
-                c.socket.send(message[at : at + 1])
-                time.sleep(0.0001)
-            cost = seconds_of_pooler() - before
-            c.reset()
-            return cost
-
-    short, long = cost_of_parse(1000 * 1000), cost_of_parse(2 * MIB)
-    assert long < short + 0.1, f"{short} s, and {long} s if it is longer than 1 MiB"
 
 
 @pytest.mark.parametrize("reply_bytes", (2 * MIB, 20 * MIB), ids=("waits", "is-closed"))
