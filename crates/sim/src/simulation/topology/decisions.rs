@@ -121,7 +121,7 @@ impl Topology {
         }
         if r.percent(50) {
             self.hostility = Hostility::Code;
-        } else if added.percent(30) {
+        } else if added.percent(60) {
             self.hostility = *added.pick(&[Hostility::Names, Hostility::Stalls]);
             (self.users, self.pool_size) = (1, 1);
             self.max_prepared_statements = 200;
@@ -132,6 +132,10 @@ impl Topology {
         (self.clients, self.sessions) = (r.between(4, 10), r.between(2, 6));
         self.hostile_percent = r.between(30, 80);
         self.client_limits_s = *r.pick(&[0, 20]);
+        if self.hostility == Hostility::Names {
+            // A guess must hit a statement that another client uses at that moment.
+            self.sessions += added.between(6, 12);
+        }
     }
 
     /// Clients whose code only the catalog shows, and who may share servers by flights.
