@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 
 import pytest
 
 from harness import wire
-from harness.pooler import kind
+from harness.pooler import kind, resident_bytes
 
 pytestmark = [
     pytest.mark.skipif(kind() == "direct", reason="there is no pooler"),
@@ -20,11 +19,6 @@ pytestmark = [
 MIB = 1024 * 1024
 # Requests that the pooler answers itself.
 CLOSE_AND_PARSE = wire.close("S", "s") + wire.parse("s", "select 1")
-
-
-def resident_bytes(pooler) -> int:
-    with open(f"/proc/{pooler.process.pid}/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def prepare(c) -> None:

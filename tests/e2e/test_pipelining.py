@@ -12,7 +12,7 @@ import time
 import pytest
 
 from harness import wire
-from harness.pooler import kind
+from harness.pooler import kind, resident_bytes
 from harness.scenes import backend_pid, held_server
 from harness.waiting import Stopwatch, eventually
 from harness.wire import (
@@ -508,13 +508,6 @@ def test_slow_reader_holds_the_server_back(pg15, make_pooler):
             assert resident_bytes(pooler) - before < 6 << 20
         messages = slow.read_ready(timeout=30)
         assert sum(len(m.body) for m in messages if m.tag == "D") == 1000 * 100006
-
-
-def resident_bytes(pooler):
-    if kind() == "direct":
-        return 0
-    with open(f"/proc/{pooler.process.pid}/statm") as file:
-        return int(file.read().split()[1]) * 4096
 
 
 def test_both_directions_full(pg15, make_pooler):

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from harness import wire
-from harness.pooler import kind
+from harness.pooler import kind, resident_bytes
 from harness.scenes import backend_pid, elsewhere, held_server
 from harness.waiting import eventually
 from harness.wire import (
@@ -698,7 +698,7 @@ def test_unique_statements_do_not_pile_up(pg15, make_pooler):
 
     with pooler.connect() as warm:
         warm.value("select 1")
-    before = resident_bytes(pooler) if kind() != "direct" else 0
+    before = resident_bytes(pooler)
     failures = []
     threads = [threading.Thread(target=flood, args=(n,)) for n in range(4)]
     for t in threads:
@@ -714,11 +714,6 @@ def test_unique_statements_do_not_pile_up(pg15, make_pooler):
         for c in (one, two):
             # The pooler may have a few of its own beside them.
             assert int(c.value("select count(*) from pg_prepared_statements where statement ~ '/. xxxx'")) <= limit
-
-
-def resident_bytes(pooler):
-    with open(f"/proc/{pooler.process.pid}/statm") as file:
-        return int(file.read().split()[1]) * 4096
 
 
 def test_many_clients_share_one_statement_on_the_server(pg15, make_pooler):

@@ -249,18 +249,12 @@ impl Pooler {
     /// must read its reply within some time. For the others back-pressure is enough.
     pub fn handle_client_behind(&mut self, now: Time, client: ClientId) {
         let Some(c) = self.clients.get(client.0) else { return };
-        let link = c.link;
-        if let Some(flights) = link.and_then(|server| self.flights_of(server))
-            && !flights.is_empty()
-        {
+        let (link, hears) = (c.link, c.channels.as_ref().is_some_and(|c| !c.heard.is_empty()));
+        let flights = link.and_then(|server| self.flights_of(server));
+        if let Some(flights) = flights.filter(|flights| !flights.is_empty()) {
             return flights.is_unread(now);
         }
-        let Some(c) = self.clients.get(client.0) else { return };
-        let hears = c.channels.as_ref().is_some_and(|channels| !channels.heard.is_empty());
-        let at_work = c
-            .link
-            .and_then(|s| self.servers.get(s.0))
-            .is_some_and(|s| !s.is_clean());
+        let at_work = link.and_then(|s| self.servers.get(s.0)).is_some_and(|s| !s.is_clean());
         if hears && !at_work {
             self.listen(now, |listening| listening.too_far_behind(client));
         }

@@ -4,6 +4,9 @@
 //! plain values. `Client` and `Server` are in no folder: they are composed of the folders' structs.
 #![expect(clippy::disallowed_methods, reason = "the source is what is tested")]
 
+mod source;
+
+use source::{files, without_tests};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -13,20 +16,6 @@ const FINISHED: [&str; 2] = ["state", "upstream/conversation.rs"];
 
 /// Structs that break it, as `file struct`. The list may only become shorter.
 const EXCEPTIONS: [&str; 0] = [];
-
-/// All Rust files below a folder, as paths from `src`.
-fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        let path = format!("{inside}{name}");
-        if entry.file_type().unwrap().is_dir() {
-            files(&entry.path(), &format!("{path}/"), found);
-        } else if name.ends_with(".rs") {
-            found.push(path);
-        }
-    }
-}
 
 /// How many folders and files deep a file's module is: 1 for `state/mod.rs`, 2 for `state/shape.rs`.
 fn depth(file: &str) -> usize {
@@ -62,7 +51,7 @@ fn visibility(line: &str) -> (&str, &str) {
 
 /// The structs of a source text with the fields that are seen outside its folder, each as `struct field`.
 fn seen_outside(text: &str, folder: &str, depth: usize) -> Vec<String> {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let text = without_tests(text);
     let mut found = Vec::new();
     let mut of: Option<&str> = None;
     for line in text.lines() {

@@ -3,6 +3,9 @@
 //! Files that still break the rule are listed in `layers-to-untie.txt`; the list may only become shorter.
 #![expect(clippy::disallowed_methods, reason = "the source is what is tested")]
 
+mod source;
+
+use source::{files, without_tests};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -39,23 +42,9 @@ fn rank(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
-/// All Rust files below a folder, as paths from `src`.
-fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        let path = format!("{inside}{name}");
-        if entry.file_type().unwrap().is_dir() {
-            files(&entry.path(), &format!("{path}/"), found);
-        } else if name.ends_with(".rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// The modules of the crate that a source text names outside comments and unit tests.
 fn named(text: &str) -> BTreeSet<&str> {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let text = without_tests(text);
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     let paths = lines.flat_map(|line| line.split("crate::").skip(1));
     let modules = paths.map(|path| path.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap());

@@ -350,6 +350,14 @@ class Pooler:
         return eventually(there, timeout=timeout, what=lambda: f"pool with {counts}; it is {last}")
 
 
+def resident_bytes(pooler) -> int:
+    """Resident memory of the pooler's process; 0 without a pooler."""
+    if kind() == "direct":
+        return 0
+    with open(f"/proc/{pooler.process.pid}/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def as_dicts(messages: list[wire.Message]) -> list[dict[str, str | None]]:
     """Rows as dicts by column name."""
     rows = wire.rows_of(messages)

@@ -162,7 +162,6 @@ impl Exchange<'_> {
             // A Query destroys the unnamed statement, even if it fails.
             self.server.held.unnamed = Unnamed::Foreign;
             let client = &mut *self.client;
-            client.statements.unnamed = None;
             client.dropping = Dropping::Request;
             let (step, ends) = client.drop_answered(message);
             if ends {

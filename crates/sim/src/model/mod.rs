@@ -47,7 +47,7 @@ pub use defaults::RoleDefault;
 pub use error::ServerError;
 pub use objects::Ties;
 pub use pace::Pace;
-pub use session::Session;
+pub use session::{Session, drops_unnamed};
 pub use settings::Snapshot;
 pub use transaction::Shared;
 pub use version::Version;

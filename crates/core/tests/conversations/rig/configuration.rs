@@ -23,7 +23,7 @@ impl Rig {
 
     /// A pooler with the database `db` and `auth_type = trust`; `users` are the lines of `auth_file`.
     pub fn with_users(users: &str, settings: &str) -> Rig {
-        Rig::of(&configuration_with_users("db = host=127.0.0.1 user=u", settings, users))
+        Rig::with_databases_and_users("db = host=127.0.0.1 user=u", settings, users)
     }
 
     /// A pooler with these lines of [databases], `auth_type = trust`, and these lines of `auth_file`.

@@ -89,18 +89,15 @@ fn a_cancelled_wait_drops_the_unnamed_statement_as_a_cancelled_query_does() {
         });
         rig.says(busy, |w| w.query(b"select pg_sleep(9)"));
         rig.told(client);
-        let begins = |rig: &mut Rig| {
-            rig.says(client, |w| {
-                match parses {
-                    true => w.parse(b"", b"select 2", &[0, 0]),
-                    false => w.describe(b'S', b""),
-                }
-                w.sync();
-            });
-            rig.cancel_request(&key);
-            assert_eq!(rig.told(client).last().unwrap(), "ReadyForQuery I");
-        };
-        begins(&mut rig);
+        rig.says(client, |w| {
+            match parses {
+                true => w.parse(b"", b"select 2", &[0, 0]),
+                false => w.describe(b'S', b""),
+            }
+            w.sync();
+        });
+        rig.cancel_request(&key);
+        assert_eq!(rig.told(client).last().unwrap(), "ReadyForQuery I");
         rig.says(client, |w| {
             w.bind_text(b"", &[]);
             w.execute();

@@ -160,9 +160,7 @@ impl Session {
         let Ok(Some(header)) = Header::read(&self.input) else {
             return;
         };
-        let unnamed = header.tag == b'P' && self.input.get(HEADER_BYTES) == Some(&0);
-        if unnamed || header.tag == b'Q' {
-            // PostgreSQL drops it before the first point at which a cancel can interrupt.
+        if drops_unnamed(&self.input) {
             self.unnamed = None;
         }
         self.input.drain(..header.message_bytes as usize);
@@ -209,4 +207,13 @@ impl Session {
         self.out.write(|w| w.ready_for_query(status));
         self.out.flush();
     }
+}
+
+/// Whether PostgreSQL drops the unnamed statement because of this message, before the first point at which a cancel can
+/// interrupt.
+pub fn drops_unnamed(message: &[u8]) -> bool {
+    let Ok(Some(header)) = Header::read(message) else {
+        return false;
+    };
+    header.tag == b'Q' || header.tag == b'P' && message.get(HEADER_BYTES) == Some(&0)
 }

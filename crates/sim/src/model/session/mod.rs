@@ -2,6 +2,8 @@
 
 mod main_loop;
 
+pub use main_loop::drops_unnamed;
+
 use super::analyse::Catalog;
 use super::audit::Ran;
 use super::catalog_locks::CatalogLocks;

@@ -5,9 +5,9 @@ mod messages;
 
 use super::topology::Topology;
 use crate::model::audit::Ran;
-use crate::model::{Pace, Session, Shared, Snapshot};
+use crate::model::{Pace, Session, Shared, Snapshot, drops_unnamed};
 use crate::transcript::split_messages;
-use pgweir_wire::{CancelKey, HEADER_BYTES, Header, TransactionStatus};
+use pgweir_wire::{CancelKey, TransactionStatus};
 use std::collections::{HashMap, VecDeque};
 
 /// Bytes of one segment: those that one ReadyForQuery answers.
@@ -252,20 +252,12 @@ impl Oracle {
     }
 }
 
-/// Whether the first message that is not ignored makes PostgreSQL drop the unnamed statement before the first point at
-/// which a cancel can interrupt.
-fn begins_without_unnamed(mut messages: &[u8]) -> bool {
-    while let Ok(Some(header)) = Header::read(messages) {
-        match (header.tag, messages.get(HEADER_BYTES)) {
-            // What a COPY that has failed left behind.
-            (b'c' | b'd' | b'f' | b'H', _) => {}
-            (b'Q', _) | (b'P', Some(0)) => return true,
-            _ => return false,
-        }
-        let Some(rest) = messages.get(header.message_bytes as usize..) else {
-            return false;
-        };
-        messages = rest;
-    }
-    false
+/// Whether the first message that is not ignored drops the unnamed statement, whatever becomes of it.
+fn begins_without_unnamed(messages: &[u8]) -> bool {
+    // What a COPY that has failed left behind.
+    let is_ignored = |message: &&[u8]| matches!(message.first(), Some(b'c' | b'd' | b'f' | b'H'));
+    let first = split_messages(messages)
+        .into_iter()
+        .find(|message| !is_ignored(message));
+    first.is_some_and(drops_unnamed)
 }
