@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from harness import wire
+from harness.pooler import resident_bytes
 from harness.scenes import backend_pid, elsewhere, held_server
 from harness.wire import bind, close, command_tags, describe, error_codes, execute, parse, query, rows_of, sync, tags
 
@@ -352,3 +354,135 @@ def test_a_message_in_small_pieces_is_copied_once(pg15, make_pooler):
         used = cpu_seconds(pooler) - before
         assert tags(ask(c, sync())) == "1Z"
         assert used < 0.5, used
+
+
+# ---- names beyond ASCII, under other encodings
+
+
+@pytest.mark.parametrize("leaves", ["UTF8", "LATIN1"])
+@pytest.mark.parametrize("comes", ["UTF8", "LATIN1"])
+@pytest.mark.parametrize("way", ["parse", "prepare"])
+def test_a_name_beyond_ascii_does_not_stay_for_the_next_client(pg15, make_pooler, leaves, comes, way):
+    """The server got the name in one client_encoding and has another one when the name is taken back."""
+    pooler = make_pooler(pg15, settings=ONE_SERVER)
+    name = "é".encode()
+    with pooler.connect() as first:
+        pid = backend_pid(first)
+        if way == "parse":
+            assert not error_codes(ask(first, parse(name, "select 'secret'"), sync()))
+        else:
+            assert not error_codes(first.query(b'prepare "' + name + b"\" as select 'secret'"))
+        assert rows_of(first.query(b'execute "' + name + b'"')) == [("secret",)]
+        first.query(f"set client_encoding to '{leaves}'")
+    with pooler.connect(options={"client_encoding": comes}) as second:
+        assert rows_of(second.query("select name, statement from pg_prepared_statements")) == []
+        for spelt in (name, name.decode().encode("latin-1")):
+            assert error_codes(second.query(b'execute "' + spelt + b'"')) in (["26000"], ["22021"])
+        assert backend_pid(second) == pid
+
+
+def test_a_name_beyond_ascii_means_nothing_under_another_encoding(pg15, make_pooler):
+    """As PostgreSQL keeps names in the database's encoding, the bytes of one name are another name's later."""
+    pooler = make_pooler(pg15, settings=ONE_SERVER)
+    name = "é".encode()
+    with pooler.connect() as client:
+        ask(client, parse(name, "select 'é'"), sync())
+        client.query("set client_encoding to 'LATIN1'")
+        # These are the letters Ã and © now.
+        assert error_codes(ask(client, bind("", name), execute(), sync())) == ["26000"]
+        assert error_codes(ask(client, parse(name, "select 'two letters'"), sync())) == []
+        client.query("set client_encoding to 'UTF8'")
+        replies = ask(client, bind("", name), execute(), sync())
+        assert [m.values for m in replies if m.tag == "D"] == [["é".encode()]]
+
+
+# ---- settings that only SET tells
+
+
+UNREPORTED = [
+    ("transform_null_equals", "on", "select null = null"),
+    ("xmloption", "document", "select '<a/><b/>'::xml"),
+    ("timezone_abbreviations", "Australia", "select '2020-01-01 00:00 EST'::timestamptz at time zone 'UTC'"),
+    ("array_nulls", "off", "select ('{NULL,a}'::text[])[1] is null"),
+]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize(("setting", "value", "text"), UNREPORTED, ids=[name for name, _, _ in UNREPORTED])
+def test_a_statement_means_what_it_meant_when_it_was_prepared(pg, make_pooler, moves, setting, value, text):
+    """A setting is set, or reset, between Parse and the next use, and ParameterStatus does not tell it."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+
+    def told(connect, other_server):
+        def run(name):
+            replies = ask(client, bind("", name), execute(), sync())
+            return error_codes(replies), [m.values for m in replies if m.tag == "D"]
+
+        with connect() as client:
+            ask(client, parse("before", text), sync())
+            client.query(f"set {setting} = '{value}'")
+            ask(client, parse("during", text), sync())
+            other_server()
+            answers = [run("before"), run("during")]
+            client.query(f"reset {setting}")
+            other_server()
+            return [*answers, run("before"), run("during")]
+
+    def other_server():
+        if moves:
+            pooler.console("reconnect")
+
+    assert told(pooler.connect, other_server) == told(lambda: wire.Connection(port=pg.port, user="postgres", database="postgres"), lambda: None)
+
+
+# ---- many names
+
+
+def test_many_names_on_a_server_hold_up_nobody(pg15, make_pooler):
+    """Each Parse of a client with 20,000 names that SQL has listed costs what any Parse costs."""
+    pooler = make_pooler(pg15, settings=TWO_SERVERS)
+    with pooler.connect() as flood, pooler.connect() as other:
+        for first in range(0, 20_000, 2_000):
+            names = range(first, first + 2_000)
+            ask(flood, *(parse(f"n{n}", "select 1") for n in names), sync())
+        flood.query("begin")
+        assert flood.value("select count(*) from pg_prepared_statements") == "20000"
+        flood.send(*(parse(f"m{n}", f"select {n}") for n in range(1_000)), sync())
+        began = time.monotonic()
+        assert other.value("select 1") == "1"
+        assert time.monotonic() - began < WAIT_SECONDS_MAX
+        assert not error_codes(flood.read_ready())
+        assert flood.value("select count(*) from pg_prepared_statements") == "21000"
+        assert flood.value("execute m999") == "999"
+
+
+def test_long_statements_that_are_closed_take_no_memory(pg15, make_pooler):
+    """Another client holds many short statements; this one prepares long ones and closes them."""
+    pooler = make_pooler(pg15, settings=ONE_SERVER)
+    with pooler.connect() as holds, pooler.connect() as floods:
+        ask(holds, *(parse(f"n{n}", f"select {n}") for n in range(3_000)), sync())
+        before = resident_bytes(pooler)
+        for n in range(800):
+            text = f"select {n} /* {'x' * 300_000} */"
+            assert not error_codes(ask(floods, parse("m", text), close("S", "m"), sync()))
+        assert resident_bytes(pooler) - before < 96 << 20
+
+
+def test_a_view_over_prepared_statements_shows_the_clients_own(pg, make_pooler):
+    """By a text or a statement that does not contain the word, and by a function."""
+    pg.psql(
+        "create or replace view psv as select name, statement from pg_prepared_statements;"
+        "create or replace view psw as select name from psv;"
+        "create or replace function psf() returns setof text language sql as 'select name from pg_prepared_statements'"
+    )
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    with pooler.connect() as other, pooler.connect() as client:
+        ask(other, parse("theirs", "select 'theirs'"), bind("", "theirs"), execute(), sync())
+        ask(client, parse("mine", "select 'mine'"), bind("", "mine"), execute(), sync())
+        assert rows_of(client.query("select * from psv")) == [("mine", "select 'mine'")]
+        assert rows_of(client.query("table psw")) == [("mine",)]
+        assert rows_of(client.query("select psf()")) == [("mine",)]
+        for name, text in [("v", "table psw"), ("f", "select psf()")]:
+            replies = ask(client, parse(name, text), bind("", name), execute(), close("S", name), sync())
+            assert sorted(rows_of(replies)) == sorted([("mine",), (name,)])
+        assert rows_of(other.query("table psw")) == [("theirs",)]

@@ -63,7 +63,7 @@ impl CloseReason {
             CloseReason::CancelMayCome => "a cancel request may still arrive",
             CloseReason::ChannelsUnknown => "what it listens to is not known",
             CloseReason::OutOfStep => "prepared statements out of step",
-            CloseReason::StatementTooLong => "a prepared statement too long to be tracked",
+            CloseReason::StatementTooLong => "prepared statements too long or too many to be tracked",
             CloseReason::QueryInPipeline => "a query inside a pipeline",
             CloseReason::SyncAmongCopyData => "Sync among the data of a copy that failed",
             CloseReason::ErrorOutsideQuery => "error outside a query",

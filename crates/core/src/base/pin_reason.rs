@@ -5,7 +5,8 @@
 pub enum PinReason {
     /// Session pooling: the link lasts as long as the connection.
     SessionPooling,
-    /// A prepared statement whose text is too long to be kept (see [`crate::statements::prepared`]).
+    /// A prepared statement whose text is too long to be kept (see [`crate::statements::prepared`]), or one more than
+    /// are kept for a client (see [`crate::statements::client_names`]).
     LongStatement,
     /// Temporary tables, views, sequences, functions, types.
     TemporaryObjects,
@@ -77,7 +78,7 @@ impl PinReason {
     pub fn words(self) -> &'static str {
         match self {
             PinReason::SessionPooling => "session pooling",
-            PinReason::LongStatement => "prepared statement too long to be tracked",
+            PinReason::LongStatement => "prepared statements too long or too many to be tracked",
             PinReason::TemporaryObjects => "temporary objects",
             PinReason::AdvisoryLocks => "advisory locks",
             PinReason::HeldCursors => "cursors with hold",

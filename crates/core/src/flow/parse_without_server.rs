@@ -56,7 +56,9 @@ impl Pooler {
             return None;
         }
         let parse = Parse::read(message.body()).ok()?;
-        let is_new = !parse.name.is_empty() && client.statements.meaning_of(parse.name).is_none();
+        let is_new = !parse.name.is_empty()
+            && client.statements.meaning_of(parse.name).is_none()
+            && client.statements.has_room_for(parse.query);
         if !is_new || pgweir_sql::belongs_to_session(parse.query) {
             return None;
         }

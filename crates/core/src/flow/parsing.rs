@@ -41,19 +41,7 @@ impl ServerSide<'_> {
 impl Exchange<'_> {
     pub(crate) fn parse(&mut self, message: &Message<'_>) -> Step {
         if message.total > STATEMENT_BYTES_MAX {
-            // It is too long to keep, so it cannot be prepared on another server: it is forwarded with the client's
-            // name, and the client is pinned.
-            if self.keeps_session()
-                && let Some(step) = self.uses_sequences(Effects::CODE, message)
-            {
-                return step;
-            }
-            let text = &message.body()[..message.body().len().min(crate::state::pins::STATEMENT_CHARS_SHOWN)];
-            self.pin_by(PinReason::LongStatement, text);
-            self.server.moves_names(self.shared.statements.now());
-            let server = &mut *self.server;
-            server.close_reason.get_or_insert(CloseReason::StatementTooLong);
-            return self.plain(message, Expect::Parse);
+            return self.parse_unkept(message);
         }
         if !message.is_whole() {
             return Step::NeedBytes;
@@ -71,6 +59,23 @@ impl Exchange<'_> {
         } else {
             self.parse_named(message, parse)
         }
+    }
+
+    /// Parse of a statement that is too long to keep, or of one too many. It cannot be prepared on another server: it is
+    /// forwarded with the client's name, and the client is pinned.
+    #[cold]
+    fn parse_unkept(&mut self, message: &Message<'_>) -> Step {
+        if self.keeps_session()
+            && let Some(step) = self.uses_sequences(Effects::CODE, message)
+        {
+            return step;
+        }
+        let text = &message.body()[..message.body().len().min(crate::state::pins::STATEMENT_CHARS_SHOWN)];
+        self.pin_by(PinReason::LongStatement, text);
+        self.server.moves_names(self.shared.statements.now());
+        let server = &mut *self.server;
+        server.close_reason.get_or_insert(CloseReason::StatementTooLong);
+        self.plain(message, Expect::Parse)
     }
 
     pub(crate) fn parse_unnamed(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
@@ -130,6 +135,9 @@ impl Exchange<'_> {
         if client.statements.meaning_of(parse.name).is_some() {
             return self.refuse_duplicate(message, parse);
         }
+        if !client.statements.has_room_for(parse.query) {
+            return self.parse_unkept(message);
+        }
         if self.server.session.probe().is_some()
             || client.session.suspicion().is_some()
             || !client.session.pins().is_empty()
@@ -150,7 +158,7 @@ impl Exchange<'_> {
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick(), self.pool.names_moved);
         self.client.statements.names_mut().set(parse.name, Some(meaning));
         self.to().client_name_comes(parse.name);
-        self.to().lends();
+        self.to().lends(parse.name);
         self.parse_on_server(message, parse, &statement)
     }
 
@@ -184,8 +192,10 @@ impl Exchange<'_> {
         {
             return step;
         }
-        if statement.effects.intersects(NAMING) && self.keeps_session() {
-            statement = self.parse_naming(&parse, statement);
+        let effects = statement.effects | self.to().effects_of_mentioned(&statement);
+        if effects.intersects(NAMING) && self.keeps_session() {
+            let lists = effects.intersects(Effects::STATEMENTS);
+            statement = self.parse_naming(&parse, statement, lists);
         }
         let client = &mut *self.client;
         let server = &mut *self.server;
@@ -227,11 +237,11 @@ impl Exchange<'_> {
     /// client's name means now, so that statement is made known to the server first, and the EXECUTE is not shared. A
     /// statement that lists all prepared statements lists itself as well, under the client's name.
     #[cold]
-    pub(crate) fn parse_naming(&mut self, parse: &Parse<'_>, statement: Arc<Statement>) -> Arc<Statement> {
+    fn parse_naming(&mut self, parse: &Parse<'_>, statement: Arc<Statement>, lists: bool) -> Arc<Statement> {
         let settings = statement.settings.clone();
-        if statement.effects.intersects(Effects::STATEMENTS) {
+        if lists {
             self.to().client_name_comes(parse.name);
-            self.to().lends();
+            self.to().lends(parse.name);
             return self.intern_client_named(parse, &settings);
         }
         if uses_names(&statement.verdict) {

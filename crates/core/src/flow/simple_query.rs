@@ -104,7 +104,9 @@ impl Exchange<'_> {
             }
             pgweir_sql::Statement::Prepare(name) if self.keeps_session() => {
                 let text = text.expect("it has been classified");
-                effect = Some(self.prepares(&name, text, effect.unwrap_or_default()));
+                if self.follows_prepare(&name, text) {
+                    effect = Some(self.prepares(&name, text, effect.unwrap_or_default()));
+                }
             }
             _ => {}
         }

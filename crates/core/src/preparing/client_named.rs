@@ -13,7 +13,7 @@
 //! the server checks whether that name is taken.
 
 use crate::base::message::Step;
-use crate::base::pin_reason::PinReason;
+use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::secret_names::could_be_internal;
 use crate::exchange::Exchange;
 use crate::preparing::lending::only_may_use;
@@ -61,11 +61,18 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Notes that the server is about to hold statements under its client's names.
-    pub(crate) fn lends(&mut self) {
+    /// Notes that the server is about to hold a statement under this name of its client's.
+    ///
+    /// A name beyond ASCII has other bytes under another client_encoding: a Close with the bytes that are known would
+    /// leave the statement there, for the next client. So DISCARD ALL removes it before the server goes to another
+    /// client.
+    pub(crate) fn lends(&mut self, name: &[u8]) {
         let server = &mut *self.server;
         server.held.lends_to = server.link;
         self.pool.lends = true;
+        if !name.is_ascii() {
+            server.session.needs(Cleanup::Discard);
+        }
     }
 
     /// Closes the statement that the server holds under a client's name that has ended or has no meaning. That may be
@@ -250,15 +257,21 @@ impl Exchange<'_> {
     }
 
     /// Whether the pooler itself follows what a Query does to statements, so that no probe has to ask.
-    pub(crate) fn follows_names_in(&self, verdict: &pgweir_sql::Statement) -> bool {
+    pub(crate) fn follows_names_in(&self, verdict: &pgweir_sql::Statement, text: &[u8]) -> bool {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, Execute, Prepare};
         let client = &*self.client;
         match verdict {
             Deallocate(_) | DeallocateAll => true,
-            Prepare(_) => self.shared.settings.max_prepared_statements > 0,
+            Prepare(name) => self.shared.settings.max_prepared_statements > 0 && self.follows_prepare(name, text),
             Execute(name) => client.statements.meaning_of(name).is_some(),
             _ => false,
         }
+    }
+
+    /// Whether the statement of this PREPARE can be kept for the client.
+    pub(crate) fn follows_prepare(&self, name: &[u8], text: &[u8]) -> bool {
+        let statements = &self.client.statements;
+        statements.meaning_of(name).is_some() || statements.has_room_for(text)
     }
 
     /// Whether the server may hold statements of SQL-level PREPARE that are not among the client's names.
@@ -294,7 +307,7 @@ impl Exchange<'_> {
         let now = self.shared.statements.now();
         let server = &mut *self.server;
         server.held.insert(statement.clone(), now);
-        self.to().lends();
+        self.to().lends(name);
         effect.name = Some((name.into(), None));
         effect.server_gains = Some(statement);
         effect
@@ -335,7 +348,7 @@ impl Exchange<'_> {
         self.to().client_name_comes(name);
         // If the server ignores these messages, it still holds the earlier statement of that name.
         self.to().close_client_named(name);
-        self.to().lends();
+        self.to().lends(name);
         // No transaction status makes the server refuse these two. But a cancel request may hit them, or the server may
         // ignore them.
         self.to().close_name(name);
@@ -371,9 +384,9 @@ impl Exchange<'_> {
             })
         };
         let server = &mut *self.server;
-        let all = server.held.all_client_named();
-        let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|named| is_of_client(named));
-        server.held.lends_to = (!kept.is_empty()).then_some(self.id);
+        let gone = server.held.client_named_except(is_of_client);
+        let keeps_some = gone.len() < server.held.client_named_len();
+        server.held.lends_to = keeps_some.then_some(self.id);
         for named in gone {
             self.to().close_held(&named);
         }

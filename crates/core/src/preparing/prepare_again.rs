@@ -17,6 +17,9 @@ use pgweir_sql::Effects;
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
+/// A setting for an internal Parse and its value. `None`: the value that RESET would give it.
+type ParseUnder = (Arc<str>, Option<Arc<str>>);
+
 impl ServerSide<'_> {
     /// Makes sure that the server holds a statement before it is used.
     pub(crate) fn prepare(&mut self, statement: &Arc<Statement>) {
@@ -96,7 +99,7 @@ impl ServerSide<'_> {
         if statement.is_client_named() {
             // The server's earlier statement of that name ends, unless the server ignores these messages.
             self.close_client_named(statement.server_name());
-            self.lends();
+            self.lends(statement.server_name());
         }
         let server = &mut *self.server;
         server.held.insert(statement.clone(), now);
@@ -118,7 +121,7 @@ impl ServerSide<'_> {
     /// Whether a statement is prepared in a separate segment, with these settings set for it: if a Parse in front of a
     /// Query fails, the server must not skip the Query. Behind a Query inside a pipeline there is no such segment,
     /// because its Sync would commit the open transaction of the pipeline.
-    fn goes_apart(&self, statement: &Statement, settings: &[(Arc<str>, Arc<str>)], open: bool) -> bool {
+    fn goes_apart(&self, statement: &Statement, settings: &[ParseUnder], open: bool) -> bool {
         (!settings.is_empty() || statement.is_client_named())
             && !open
             && !self.server.conversation.is_queried_in_pipeline()
@@ -195,7 +198,7 @@ impl ServerSide<'_> {
 
     /// The settings whose present values differ, or may differ, from those under which the statement was first parsed,
     /// with the earlier values: its constants must be read as they were then (recording E12). Usually there are none.
-    fn settings_to_parse_under(&mut self, statement: &Statement) -> Vec<(Arc<str>, Arc<str>)> {
+    fn settings_to_parse_under(&mut self, statement: &Statement) -> Vec<ParseUnder> {
         let server = &mut *self.server;
         // A statement without constants means the same under any settings. A failed transaction refuses SET.
         let reads_otherwise = server.session.local_in_doubt() || server.held.may_read_otherwise();
@@ -212,30 +215,35 @@ impl ServerSide<'_> {
         {
             return Vec::new();
         }
-        let differs = |(name, then): &&(Arc<str>, Arc<str>)| {
-            server
-                .session
-                .shape()
-                .get(name)
-                .is_some_and(|now| in_doubt || *now.value() != **then)
+        let now = server.session.shape();
+        let differ = statement.settings.pairs().filter(|(name, then)| {
+            let now = now.get(name).map(|setting| setting.value());
+            in_doubt || now.is_none_or(|now| *now != **then)
+        });
+        let differ = differ.map(|(name, then)| (name.clone(), Some(then.clone())));
+        // The client has set these since.
+        let had_no_value = |(name, _): &&(Arc<str>, Arc<str>)| {
+            let mut then = statement.settings.pairs();
+            !then.any(|(then, _)| then.eq_ignore_ascii_case(name))
         };
-        statement.settings.pairs().filter(differs).cloned().collect()
+        let set_since = now.parse_settings().pairs().filter(had_no_value);
+        differ.chain(set_since.map(|(name, _)| (name.clone(), None))).collect()
     }
 
     /// Sets settings for an internal Parse, in the same segment. The server keeps their present values, because an
     /// earlier message of this segment may have changed them, and only the server knows. The settings end with the
     /// transaction at the latest, so those of the client's session stay unchanged.
-    fn set_for_parse(&mut self, settings: &[(Arc<str>, Arc<str>)]) {
+    fn set_for_parse(&mut self, settings: &[ParseUnder]) {
         let statement = self.shared.internal.set_for_parse.clone();
         for (name, value) in settings {
             let kept = self.kept_name(name);
-            let values = [name.as_bytes(), value.as_bytes(), kept.as_bytes()];
-            self.run_in_internal_portal(&statement, &values.map(Some));
+            let value = value.as_ref().map(|value| value.as_bytes());
+            self.run_in_internal_portal(&statement, &[Some(name.as_bytes()), value, Some(kept.as_bytes())]);
         }
     }
 
     /// Gives settings the values that [`ServerSide::set_for_parse`] has kept.
-    fn set_back(&mut self, settings: &[(Arc<str>, Arc<str>)]) {
+    fn set_back(&mut self, settings: &[ParseUnder]) {
         let statement = self.shared.internal.set_back.clone();
         for (name, _) in settings {
             let kept = self.kept_name(name);

@@ -240,7 +240,7 @@ impl Exchange<'_> {
             }
             mentioned.hidden.extend(passed.names);
         }
-        let effects = if self.follows_names_in(verdict) {
+        let effects = if self.follows_names_in(verdict, text) {
             effects.without(Effects::PREPARE)
         } else {
             effects

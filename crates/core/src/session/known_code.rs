@@ -43,6 +43,15 @@ impl ServerSide<'_> {
         }
     }
 
+    /// What a statement may do because of the names in it.
+    pub(crate) fn effects_of_mentioned(&mut self, statement: &Statement) -> Effects {
+        if !self.knows_names() {
+            return Effects::NONE;
+        }
+        self.known_by()
+            .map_or(Effects::NONE, |known| known.effects_of_prepared(statement))
+    }
+
     fn may_run(&mut self, found: Effects) {
         self.server.may_set(found, self.shared.statements.now());
         if found.intersects(Effects::CODE) {

@@ -15,6 +15,7 @@ use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::difference::Change;
 use crate::state::shape::Shape;
+use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Ready, To};
 use pgweir_wire::{Writer, backend};
@@ -80,6 +81,9 @@ impl Exchange<'_> {
         for setting in real.settings().iter().filter(|s| s.is_reported()) {
             if told.get(setting.name()).is_none_or(|t| t.value() != setting.value()) {
                 self.tell(|w| w.parameter_status(setting.name().as_bytes(), setting.value().as_bytes()));
+                if setting.name() == CLIENT_ENCODING {
+                    self.client.statements.encoding_becomes(setting.value());
+                }
             }
         }
         self.client.session.has_settings(real);
@@ -122,6 +126,9 @@ impl Reply<'_> {
             return Passed::Skip;
         }
         client.session.has_settings(server.session.shape().clone());
+        if name == CLIENT_ENCODING {
+            client.statements.encoding_becomes(value);
+        }
         if let Some(error) = server.conversation.queue_mut().error_behind_internal_segment() {
             // It is sent at the end of an internal segment. On a direct connection the client would get it after the
             // error.

@@ -6,7 +6,8 @@
 //!
 //! Objects made by initdb have OIDs below 16384 (`FirstNormalObjectId`). Those that matter are known by name.
 //! PostgreSQL keeps no dependency on them, so a call of one is found in the stored expressions of the object that calls
-//! it. An UPDATE of a view over `pg_settings` calls set_config() by a rule of that view.
+//! it. An UPDATE of a view over `pg_settings` calls set_config() by a rule of that view. A view over
+//! `pg_prepared_statements` lists prepared statements.
 //!
 //! Only rules and policies may have sub-selects: their dependencies on tables and views are read. A key of a partitioned
 //! table is computed for each row of its partitions, also if a text names the partition. Columns of type `oid` that hold
@@ -55,12 +56,13 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     SELECT p.oid AS routine FROM pg_catalog.pg_proc p, later l WHERE p.oid < 16384 AND (p.proname ~ '_to_xml\
         |^set_config$|^setseed$|^(curr|last)val$|^pg_(try_)?advisory_(un)?lock|^ts_(stat|rewrite)$|^pg_input_|_replication_slot$\
         |^pg_backup_|^pg_replication_origin_session_|^(domain|array|record|range|multirange)_(in|recv)$\
-        |^brin_summarize|^gin_clean|^pg_restore_' OR l.is_later AND p.provolatile = 'v' AND p.proname !~ '^(next|set)val$')\
+        |^brin_summarize|^gin_clean|^pg_restore_|^pg_prepared_statement$' OR l.is_later AND p.provolatile = 'v' AND p.proname !~ '^(next|set)val$')\
 ), system_rules AS (\
     SELECT DISTINCT w.ev_class AS relation, m.routine[1]::pg_catalog.oid AS routine, w.ev_type <> '1' AS by_write \
     FROM (SELECT ':funcid (' || pg_catalog.string_agg(o.routine::pg_catalog.text, '|') || ') ' AS names FROM own o) f, \
         pg_catalog.pg_rewrite w, LATERAL pg_catalog.regexp_matches(w.ev_action::pg_catalog.text, f.names, 'g') m(routine) \
-    WHERE w.oid < 16384 AND (w.ev_type <> '1' OR (SELECT l.is_later FROM later l))\
+    WHERE w.oid < 16384 AND (w.ev_type <> '1' OR (SELECT l.is_later FROM later l) \
+        OR m.routine[1]::pg_catalog.oid = 'pg_catalog.pg_prepared_statement'::pg_catalog.regproc)\
 ), trees AS (\
     SELECT NULL::pg_catalog.oid AS caller, w.ev_class AS relation, NULL::pg_catalog.oid AS type, false AS stored, \
         w.ev_action::pg_catalog.text || COALESCE(w.ev_qual::pg_catalog.text, '') AS tree \

@@ -77,7 +77,21 @@ pub(crate) struct Names {
     beginning: usize,
     /// How often a name or a meaning may have changed.
     changes: u64,
+    /// Bytes of all texts.
+    text_bytes: usize,
+    /// How many names are beyond ASCII.
+    beyond_ascii: usize,
+    /// Names beyond ASCII that the client gave under another client_encoding than its present one. PostgreSQL keeps names
+    /// in the database's encoding, so they have other bytes now, which the pooler does not know. They mean nothing until
+    /// the client has that encoding again.
+    of_other_encodings: Vec<(StatementName, Meaning)>,
 }
+
+/// The most names of a client that are kept. A text that reads `pg_prepared_statements` costs a moment for each.
+const NAMES_MAX: usize = 4096;
+
+/// The most bytes of texts that are kept for a client.
+const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// Whether every text that names the statement contains the name itself, possibly in another case of ASCII letters.
 fn is_spelled_plainly(name: &[u8]) -> bool {
@@ -123,6 +137,37 @@ impl Names {
             .min_by_key(|(name, _)| *name)
     }
 
+    /// Whether one more statement of this size can be kept.
+    pub(crate) fn have_room_for(&self, bytes: usize) -> bool {
+        self.names.len() < NAMES_MAX && self.text_bytes + bytes <= TEXT_BYTES_MAX
+    }
+
+    /// The client has this client_encoding now.
+    pub(crate) fn encoding_becomes(&mut self, encoding: &str) {
+        let is_of = |meaning: &Meaning| {
+            meaning
+                .statement
+                .settings
+                .encoding()
+                .is_none_or(|made| made == encoding)
+        };
+        if self.beyond_ascii > 0 {
+            let names = self.names.iter().filter(|(name, m)| !name.is_ascii() && !is_of(m));
+            let gone: Vec<StatementName> = names.map(|(name, _)| name.clone()).collect();
+            for name in gone {
+                let meaning = self.set(&name, None);
+                self.of_other_encodings.extend(meaning.map(|meaning| (name, meaning)));
+            }
+        }
+        let (back, other) = std::mem::take(&mut self.of_other_encodings)
+            .into_iter()
+            .partition(|(_, meaning)| is_of(meaning));
+        self.of_other_encodings = other;
+        for (name, meaning) in back {
+            self.set(&name, Some(meaning));
+        }
+    }
+
     /// Gives a name its meaning, or none; returns what it meant before.
     pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Meaning>) -> Option<Meaning> {
         self.changes += 1;
@@ -130,12 +175,18 @@ impl Names {
         let odd = usize::from(!is_spelled_plainly(name));
         let by_sql = |m: &Option<Meaning>| m.as_ref().map(|m| usize::from(m.statement.kind == Kind::Sql));
         let begins = |m: &Option<Meaning>| usize::from(m.as_ref().is_some_and(|m| m.statement.begins_block()));
+        let bytes = |m: &Option<Meaning>| m.as_ref().map_or(0, |m| m.statement.query.len());
+        let is_there = |m: &Option<Meaning>| usize::from(m.is_some() && !name.is_ascii());
+        self.text_bytes += bytes(&meaning);
+        self.beyond_ascii += is_there(&meaning);
         let gained = by_sql(&meaning);
         let beginning = self.beginning + begins(&meaning);
         let before = match meaning {
             Some(meaning) => self.names.insert(name.into(), meaning),
             None => self.names.remove(name),
         };
+        self.text_bytes -= bytes(&before);
+        self.beyond_ascii -= is_there(&before);
         let lost = by_sql(&before);
         self.beginning = beginning - begins(&before);
         self.by_sql = self.by_sql + gained.unwrap_or(0) - lost.unwrap_or(0);

@@ -49,6 +49,18 @@ impl ClientStatements {
         self.names.get_or_insert_default()
     }
 
+    /// Whether one more named statement can be kept.
+    pub(crate) fn has_room_for(&self, query: &[u8]) -> bool {
+        self.names.as_ref().is_none_or(|names| names.have_room_for(query.len()))
+    }
+
+    /// The client has this client_encoding now.
+    pub(crate) fn encoding_becomes(&mut self, encoding: &str) {
+        if let Some(names) = &mut self.names {
+            names.encoding_becomes(encoding);
+        }
+    }
+
     /// The statement that a Bind of this name uses, and whether the client has not been told what it returns.
     #[inline(always)]
     pub(crate) fn of_bind(&self, name: &[u8]) -> (Option<Arc<Statement>>, bool) {

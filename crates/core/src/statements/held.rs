@@ -5,15 +5,17 @@
 //! clock ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest
 //! moment at which its plan is known to have been good.
 
+mod copies;
 mod doubt;
 
 use crate::base::ids::ClientId;
+use crate::statements::held::copies::Copies;
 use crate::statements::parameter_types::Types;
-use crate::statements::prepared::{INTERNAL_ID_MAX, Statement, kept};
+use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
 use crate::statements::rows::Rows;
 use crate::statements::unnamed::Unnamed;
 use foldhash::fast::RandomState;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A moment of the logical clock; 0 is before everything.
@@ -59,9 +61,7 @@ impl HeldStatement {
 pub(crate) struct Held {
     /// The internal statements, which are never evicted, and when each was prepared.
     internal: Vec<(Arc<Statement>, Moment)>,
-    copies: lru::LruCache<u64, HeldStatement, RandomState>,
-    /// The client-named copies, by name: at most one for each name.
-    client_named: HashMap<Box<[u8]>, u64, RandomState>,
+    copies: Copies,
     /// Everything that was sent before this moment has been answered.
     answered: Moment,
     /// The moment of the latest error.
@@ -94,9 +94,7 @@ pub(crate) struct Held {
     pub(crate) unnamed: Unnamed,
     /// The client under whose names the server may hold statements.
     pub(crate) lends_to: Option<ClientId>,
-    /// How often the statements that it holds under clients' names have changed.
-    client_named_changes: u64,
-    /// The counts of changes, of the client's names and of `client_named_changes`, when all client-named statements
+    /// The counts of changes, of the client's names and of the client-named copies, when all client-named statements
     /// were last found to be the client's.
     agreed: Option<(u64, u64)>,
 }
@@ -105,8 +103,7 @@ impl Held {
     pub(crate) fn new() -> Self {
         Held {
             internal: Vec::new(),
-            copies: lru::LruCache::unbounded_with_hasher(RandomState::default()),
-            client_named: HashMap::default(),
+            copies: Copies::default(),
             answered: Moment::default(),
             unproven: HashSet::default(),
             erred: Moment::default(),
@@ -123,7 +120,6 @@ impl Held {
             committed: false,
             unnamed: Unnamed::Nothing,
             lends_to: None,
-            client_named_changes: 0,
             agreed: None,
         }
     }
@@ -134,13 +130,13 @@ impl Held {
         if id <= INTERNAL_ID_MAX {
             return self.internal.iter().any(|(s, _)| s.id == id);
         }
-        self.copies.get(&id).is_some()
+        self.copies.use_mut(id).is_some()
     }
 
     /// A client's statement that is about to be used, at this moment.
     #[inline]
     pub(crate) fn using(&mut self, id: u64, now: Moment) -> Option<&mut HeldStatement> {
-        let copy = self.copies.get_mut(&id)?;
+        let copy = self.copies.use_mut(id)?;
         let known = copy.good >= self.doubted;
         if known && copy.good < copy.used && copy.used < self.answered && copy.used > self.erred {
             copy.good = copy.used;
@@ -152,19 +148,19 @@ impl Held {
 
     /// A client's statement. This does not count as a use.
     pub(crate) fn copy_mut(&mut self, id: u64) -> Option<&mut HeldStatement> {
-        self.copies.peek_mut(&id)
+        self.copies.get_mut(id)
     }
 
     /// Whether the server holds this statement, as far as is known.
     pub(crate) fn usable(&self, id: u64) -> bool {
         self.copies
-            .peek(&id)
+            .get(id)
             .is_some_and(|c| !c.outdated && c.good >= self.doubted)
     }
 
     /// Whether the server holds this statement with a plan that is not older than `since`, as far as is known.
     pub(crate) fn is_as_good_as(&self, id: u64, since: Moment) -> bool {
-        self.usable(id) && self.copies.peek(&id).is_some_and(|c| c.good >= since)
+        self.usable(id) && self.copies.get(id).is_some_and(|c| c.good >= since)
     }
 
     /// Whether the server has been sent this statement and may still refuse it.
@@ -178,8 +174,8 @@ impl Held {
     /// next use or Parse.
     pub(crate) fn temporary_objects(&mut self, are_there: bool) {
         if std::mem::replace(&mut self.temporary, are_there) && !are_there {
-            let beside = self.copies.iter_mut().filter(|(_, c)| c.beside_temporary);
-            beside.for_each(|(_, c)| c.outdated = true);
+            let beside = self.copies.all_mut().filter(|c| c.beside_temporary);
+            beside.for_each(|c| c.outdated = true);
         }
     }
 
@@ -202,54 +198,23 @@ impl Held {
         };
         self.provisional.push(copy.statement.id);
         self.unproven.insert(copy.statement.id);
-        if copy.statement.is_client_named() {
-            self.client_named_changes += 1;
-            let name = copy.statement.server_name().into();
-            let before = self.client_named.insert(name, copy.statement.id);
-            if let Some(before) = before.filter(|&id| id != copy.statement.id) {
-                self.copies.pop(&before);
-            }
-        }
-        self.copies.put(copy.statement.id, copy);
+        self.copies.insert(copy);
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
         self.internal.retain(|(s, _)| s.id != id);
-        if let Some(copy) = self.copies.pop(&id) {
-            self.forget_client_named(&copy.statement);
-        }
+        self.copies.remove(id);
     }
 
     /// The statement to close so that one more fits under `limit`. Never a client-named one: messages that the client
     /// has sent may rely on it. Those are closed when the server goes to another client.
     pub(crate) fn evict_for(&mut self, limit: usize) -> Option<Arc<Statement>> {
-        if self.copies.len() < limit.max(1) {
-            return None;
-        }
-        for _ in 0..=self.client_named.len() {
-            let (id, copy) = self.copies.pop_lru()?;
-            if !copy.statement.is_client_named() {
-                return Some(copy.statement);
-            }
-            self.copies.put(id, copy);
-        }
-        None
-    }
-
-    fn forget_client_named(&mut self, statement: &Statement) {
-        if statement.is_client_named() {
-            self.client_named_changes += 1;
-            self.client_named.remove(statement.server_name());
-        }
+        self.copies.evict_for(limit)
     }
 
     pub(crate) fn all_under_internal_names(&self) -> Vec<Arc<Statement>> {
-        let copies = self
-            .copies
-            .iter()
-            .map(|(_, c)| &c.statement)
-            .filter(|s| !s.is_client_named());
-        self.internal.iter().map(|(s, _)| s).chain(copies).cloned().collect()
+        let internal = self.internal.iter().map(|(s, _)| s);
+        internal.chain(self.copies.shared()).cloned().collect()
     }
 
     pub(crate) fn all_internal(&self) -> Vec<Arc<Statement>> {
@@ -258,8 +223,7 @@ impl Held {
 
     /// The statement that the server holds under this name of a client's.
     pub(crate) fn client_named(&self, name: &[u8]) -> Option<Arc<Statement>> {
-        let copy = self.client_named.get(kept(name)).and_then(|id| self.copies.peek(id));
-        copy.map(|c| c.statement.clone())
+        self.copies.named(name).cloned()
     }
 
     /// Whether all client-named statements are known to be this client's: neither they nor the client's names have
@@ -267,43 +231,38 @@ impl Held {
     ///
     /// [`Names::changes`]: crate::statements::client_names::Names::changes
     pub(crate) fn agrees_with(&self, client: ClientId, changes: u64) -> bool {
-        self.lends_to == Some(client) && self.agreed == Some((changes, self.client_named_changes))
+        self.lends_to == Some(client) && self.agreed == Some((changes, self.copies.client_named_changes()))
     }
 
     /// All client-named statements are this client's.
     pub(crate) fn note_agreement(&mut self, changes: u64) {
-        self.agreed = Some((changes, self.client_named_changes));
+        self.agreed = Some((changes, self.copies.client_named_changes()));
     }
 
     /// The client-named statements, sorted by name, so that the order is always the same.
     pub(crate) fn all_client_named(&self) -> Vec<Arc<Statement>> {
-        let named = self.client_named.values().filter_map(|id| self.copies.peek(id));
-        let mut named: Vec<_> = named.map(|c| c.statement.clone()).collect();
-        named.sort_unstable_by(|a, b| a.server_name().cmp(b.server_name()));
-        named
+        self.copies.named_except(|_| false)
+    }
+
+    /// Like [`Held::all_client_named`], without those that are `kept`.
+    pub(crate) fn client_named_except(&self, kept: impl Fn(&Statement) -> bool) -> Vec<Arc<Statement>> {
+        self.copies.named_except(kept)
+    }
+
+    pub(crate) fn client_named_len(&self) -> usize {
+        self.copies.named_len()
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
         let mut all: Vec<_> = std::mem::take(&mut self.internal).into_iter().map(|(s, _)| s).collect();
-        all.extend(self.copies.iter().map(|(_, c)| c.statement.clone()));
-        self.copies.clear();
-        self.client_named.clear();
-        self.client_named_changes += 1;
+        all.extend(self.copies.take_all());
         all
     }
 
     /// Forgets all statements but those in `ids`.
     pub(crate) fn keep_only(&mut self, ids: &HashSet<u64>) {
         self.internal.retain(|(s, _)| ids.contains(&s.id));
-        let gone: Vec<u64> = self
-            .copies
-            .iter()
-            .map(|(&id, _)| id)
-            .filter(|id| !ids.contains(id))
-            .collect();
-        gone.iter().for_each(|id| drop(self.copies.pop(id)));
-        self.client_named.retain(|_, id| ids.contains(id));
-        self.client_named_changes += 1;
+        self.copies.keep_only(ids);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -312,7 +271,7 @@ impl Held {
 
     /// The server may have lost any of the clients' statements: each is prepared again before its next use.
     pub(crate) fn outdate_all(&mut self) {
-        self.copies.iter_mut().for_each(|(_, c)| c.outdated = true);
+        self.copies.all_mut().for_each(|c| c.outdated = true);
     }
 
     /// The server has sent an error.
@@ -350,7 +309,7 @@ impl Held {
     #[cold]
     fn note_rollback(&mut self, now: Moment) {
         for id in self.provisional.drain(..) {
-            if let Some(copy) = self.copies.peek_mut(&id) {
+            if let Some(copy) = self.copies.get_mut(id) {
                 copy.good = Moment::default();
             }
         }
@@ -360,21 +319,21 @@ impl Held {
     /// The server has told the parameter types of a statement. The Describe was sent at the moment `asked`; the
     /// statement may have been prepared again since.
     pub(crate) fn learn_types(&mut self, id: u64, asked: Moment, types: &Types) {
-        if let Some(copy) = self.copies.peek_mut(&id).filter(|c| c.parsed <= asked) {
+        if let Some(copy) = self.copies.get_mut(id).filter(|c| c.parsed <= asked) {
             copy.types.get_or_insert_with(|| types.clone());
         }
     }
 
     /// The statement has been prepared with these types.
     pub(crate) fn give_types(&mut self, id: u64, types: &Types) {
-        if let Some(copy) = self.copies.peek_mut(&id) {
+        if let Some(copy) = self.copies.get_mut(id) {
             copy.types = Some(types.clone());
         }
     }
 
     /// The server has described a statement. The Describe, of the client's or internal, was sent at the moment `asked`.
     pub(crate) fn described(&mut self, id: u64, asked: Moment, rows: Rows) {
-        if let Some(copy) = self.copies.peek_mut(&id) {
+        if let Some(copy) = self.copies.get_mut(id) {
             copy.rows = Some(rows);
             copy.asked = false;
             if copy.good < asked && copy.good >= self.doubted {

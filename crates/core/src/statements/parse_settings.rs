@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// The setting for the current role.
 const ROLE: &str = "role";
 
+/// The setting for the encoding of a client's texts and names.
+pub(crate) const CLIENT_ENCODING: &str = "client_encoding";
+
 /// The values of the settings that change parsing. Statements parsed under equal values may be shared. The values of
 /// shapes are interned, so usually equal ones are the same object.
 #[derive(Debug, Clone, Eq, Default, pgweir_freeze::Freeze)]
@@ -30,13 +33,16 @@ impl ParseSettings {
         self.0.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(ROLE))
     }
 
+    /// The client_encoding of texts and names.
+    pub(crate) fn encoding(&self) -> Option<&str> {
+        let mut settings = self.0.iter();
+        let encoding = settings.find(|(name, _)| name.eq_ignore_ascii_case(CLIENT_ENCODING));
+        encoding.map(|(_, value)| &**value)
+    }
+
     /// Whether text may contain characters whose second byte looks like ASCII.
     pub(crate) fn hides_ascii(&self) -> bool {
-        let encoding = self
-            .0
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("client_encoding"));
-        encoding.is_some_and(|(_, value)| pgweir_sql::encoding_hides_ascii(value))
+        self.encoding().is_some_and(pgweir_sql::encoding_hides_ascii)
     }
 
     /// Whether both are the same object. If not, they may still be equal.

@@ -54,13 +54,18 @@ pub(crate) struct StatementTable {
     statements: hashbrown::HashSet<ByContent, RandomState>,
     next_id: u64,
     clock: Moment,
-    /// At this size the table is swept for statements that are no longer used.
+    /// With so many statements the table is swept for those that are no longer used.
     sweep_at: usize,
+    /// Bytes of the texts that may still come before the table is swept.
+    bytes_before_sweep: usize,
     names: SecretNames,
 }
 
-/// The table is not swept below this many statements.
+/// The table is not swept below this many statements, unless [`SWEEP_BYTES_MIN`] have come.
 const SWEEP_STATEMENTS_MIN: usize = 256;
+
+/// The table is not swept before so many bytes of texts have come, unless there are too many statements.
+const SWEEP_BYTES_MIN: usize = 16 << 20;
 
 impl StatementTable {
     pub(crate) fn new(names: SecretNames) -> Self {
@@ -70,6 +75,7 @@ impl StatementTable {
             next_id: INTERNAL_ID_MAX + 1,
             clock: Moment(1),
             sweep_at: SWEEP_STATEMENTS_MIN,
+            bytes_before_sweep: SWEEP_BYTES_MIN,
         }
     }
 
@@ -88,18 +94,22 @@ impl StatementTable {
         if let Some(known) = self.statements.get(content) {
             return known.0.clone();
         }
-        self.sweep();
+        self.sweep(content.query.len() + content.types.len());
         let statement = Arc::new(make(self));
         self.statements.insert(ByContent(statement.clone()));
         statement
     }
 
-    fn sweep(&mut self) {
-        if self.statements.len() >= self.sweep_at {
+    /// Forgets the statements that are no longer used, if there are twice as many statements or bytes of texts as were
+    /// left the last time. `bytes`: those of the text that comes.
+    fn sweep(&mut self, bytes: usize) {
+        if self.statements.len() >= self.sweep_at || self.bytes_before_sweep < bytes {
             self.statements.retain(|s| Arc::strong_count(&s.0) > 1);
             self.sweep_at = (self.statements.len() * 2).max(SWEEP_STATEMENTS_MIN);
             self.statements.shrink_to(self.sweep_at);
+            self.bytes_before_sweep = self.text_bytes().max(SWEEP_BYTES_MIN);
         }
+        self.bytes_before_sweep = self.bytes_before_sweep.saturating_sub(bytes);
     }
 
     /// A statement with this content that is not shared, because the settings that it was parsed under are not known
@@ -189,5 +199,19 @@ mod tests {
         }
         assert!(table.len() <= SWEEP_STATEMENTS_MIN);
         assert_eq!(table.intern(b"kept", &[0, 0], &settings()).id, kept.id);
+    }
+
+    #[test]
+    fn a_flood_of_long_statements_beside_many_short_ones_does_not_grow_the_table() {
+        let mut table = StatementTable::new(SecretNames::new([0; 32]));
+        let short: Vec<_> = (0..3000)
+            .map(|n| table.intern(format!("select {n}").as_bytes(), &[0, 0], &settings()))
+            .collect();
+        let padding = "x".repeat(1 << 20);
+        for n in 0..100 {
+            table.intern(format!("select '{n}{padding}'").as_bytes(), &[0, 0], &settings());
+            assert!(table.text_bytes() <= SWEEP_BYTES_MIN + (1 << 21));
+        }
+        assert!(table.len() >= short.len());
     }
 }

@@ -40,7 +40,7 @@ impl Held {
     #[cold]
     pub(crate) fn reads_as_known(&mut self) {
         let Some(since) = self.otherwise.take() else { return };
-        for (_, copy) in &mut self.copies {
+        for copy in self.copies.all_mut() {
             let may_be_used = copy.used >= since || copy.statement.is_client_named();
             copy.outdated |= may_be_used && !copy.statement.is_private;
         }
@@ -66,7 +66,7 @@ impl Held {
     }
 
     fn is_since(&self, id: u64, names: Moment) -> bool {
-        self.usable(id) && self.copies.peek(&id).is_some_and(|c| c.parsed >= names)
+        self.usable(id) && self.copies.get(id).is_some_and(|c| c.parsed >= names)
     }
 
     /// From this moment on the server's transaction may create, rename or move objects.
@@ -80,7 +80,7 @@ impl Held {
         let Some(since) = self.names_move_since.take() else {
             return;
         };
-        for (_, copy) in &mut self.copies {
+        for copy in self.copies.all_mut() {
             copy.outdated |= copy.parsed >= since && !copy.statement.is_private;
         }
     }
@@ -90,7 +90,7 @@ impl Held {
     pub(crate) fn restore(&mut self, statement: Arc<Statement>) {
         let id = statement.id;
         self.insert(statement, Moment::default());
-        if let Some(copy) = self.copies.peek_mut(&id) {
+        if let Some(copy) = self.copies.get_mut(id) {
             copy.outdated = true;
         }
     }
