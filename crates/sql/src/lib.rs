@@ -42,7 +42,7 @@ pub use definitions::{changes_defaults, is_definition};
 pub use effects::Effects;
 pub use given::is_given_as_text;
 pub use known_names::{KnownNames, Passed, word_of, words};
-pub use read_under::{READ_UNDER, is_read_under, reads_constants};
+pub use read_under::{READ_UNDER, is_read_under, reads_clock, reads_constants};
 pub use reading::{class_of_read, cost_class};
 pub use returns::{Change, Returns};
 pub use scan::{effects, encoding_hides_ascii, is_plain, may_hide_ascii};
@@ -52,4 +52,4 @@ pub use settings::{body_settings, constant_arguments, hidden_settings, is_askabl
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
 pub use split::{commits_prepared, deallocated, may_end_block, prepares_transaction, statements};
 pub use statement::{Statement, classify};
-pub use verbs::{begins_without_snapshot, belongs_to_session};
+pub use verbs::{begins_without_snapshot, belongs_to_session, must_come_first};

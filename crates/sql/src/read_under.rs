@@ -121,6 +121,30 @@ fn is_suspicious(word: &[u8]) -> bool {
     parts.into_iter().any(begins)
 }
 
+/// Words for moments in literals of dates and times, in lower case.
+const MOMENTS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
+
+/// Whether a text may contain a literal such as `'now'` or `'yesterday 10:00'`, which PostgreSQL reads as a date or time
+/// when it analyses the statement. `now()` is not one.
+pub fn reads_clock(text: &[u8]) -> bool {
+    let is_letter = |b: &u8| b.is_ascii_alphabetic();
+    let mut rest = text;
+    while let Some(start) = rest.iter().position(is_letter) {
+        let before = start.checked_sub(1).map(|at| rest[at]);
+        let word = &rest[start..];
+        let end = word.iter().position(|b| !is_letter(b)).unwrap_or(word.len());
+        let (word, behind) = word.split_at(end);
+        let is_moment = MOMENTS.iter().any(|moment| word.eq_ignore_ascii_case(moment));
+        let is_part = |b: u8| b == b'_' || !b.is_ascii();
+        let is_called = || behind.trim_ascii_start().first() == Some(&b'(');
+        if is_moment && !before.is_some_and(is_part) && !behind.first().is_some_and(|b| is_part(*b)) && !is_called() {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +215,26 @@ mod tests {
             "begin set local statement_timeout = 0; end",
         ] {
             assert!(!judge(Language::Plpgsql, body).intersects(Effects::READING), "{body}");
+        }
+    }
+
+    #[test]
+    fn moments_in_literals() {
+        for text in [
+            "insert into t values ($1, 'now')",
+            "select timestamp ' NOW '",
+            "select d from t where d >= $$today$$",
+            "select 'yesterday10:00'::timestamp",
+            "select date 'x', 'tomorrow'",
+        ] {
+            assert!(reads_clock(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "select now(), pg_catalog.now  (), 'x'",
+            "select known, is_now, now_utc, 'knows' from snow",
+            "",
+        ] {
+            assert!(!reads_clock(text.as_bytes()), "{text}");
         }
     }
 

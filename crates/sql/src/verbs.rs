@@ -59,6 +59,15 @@ pub fn belongs_to_session(text: &[u8]) -> bool {
     verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb))
 }
 
+/// Whether a text begins with a statement that PostgreSQL refuses, or that means something else, if another statement of
+/// its transaction or pipeline has come before.
+pub fn must_come_first(text: &[u8]) -> bool {
+    let verbs: [&[u8]; 5] = [b"discard", b"vacuum", b"cluster", b"reindex", b"checkpoint"];
+    let first = Lexer::new(text).find(|token| *token != Token::Byte(b';'));
+    begins_without_snapshot(text)
+        || matches!(first, Some(Token::Word(word)) if verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb)))
+}
+
 /// Whether a text begins with a statement that runs no code and for which PostgreSQL takes no snapshot. After it, a
 /// transaction may still be given its isolation level; and its locks are taken before the snapshot.
 pub fn begins_without_snapshot(text: &[u8]) -> bool {

@@ -10,6 +10,9 @@ pub(crate) enum CloseReason {
     Reconnect,
     /// RELOAD or SET has changed the address, name, user or password of its database.
     DatabaseChanged,
+    /// A RELOAD has changed how sessions share servers. What earlier clients have left on the server was not followed as
+    /// it is now.
+    PoolingChanged,
     /// Its pool was behind another pooler, so what the pooler knew of its session may be wrong.
     WasBehindPooler,
     /// KILL_CLIENT.
@@ -51,6 +54,7 @@ impl CloseReason {
             CloseReason::Evicted => "evicted",
             CloseReason::Reconnect => "close_needed",
             CloseReason::DatabaseChanged => "database configuration changed",
+            CloseReason::PoolingChanged => "pooling configuration changed",
             CloseReason::WasBehindPooler => "the server is no longer another pooler",
             CloseReason::Killed => "admin forced disconnect",
             CloseReason::InTheWay => "a statement needs its database without connections",

@@ -139,6 +139,12 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Whether more of what clients leave on servers is followed than under other settings.
+    pub(crate) fn follows_more_than(&self, other: &Settings) -> bool {
+        self.keeps_sessions && !other.keeps_sessions
+            || self.max_prepared_statements > 0 && other.max_prepared_statements == 0
+    }
+
     /// Whether a server that has been idle since `since` must answer the check query before a client gets it.
     #[inline]
     pub(crate) fn must_be_tested(&self, now: Time, since: Time) -> bool {

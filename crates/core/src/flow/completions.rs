@@ -1,6 +1,8 @@
 //! CommandComplete: facts that its command tag shows and the text of its statement did not.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Deed;
+use crate::base::settings::PoolMode;
 use crate::reply::Reply;
 use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::Begin;
@@ -14,6 +16,7 @@ impl Reply<'_> {
         match body.first() {
             Some(b'D') => self.ends_statements(body),
             Some(b'C') if body.starts_with(b"COMMIT") => self.committed(),
+            Some(b'P') if body.starts_with(b"PREPARE\0") => self.prepared(),
             Some(b'R') if rolls_back => self.rolled_back(),
             Some(b'B') if self.server.conversation.begin() == Begin::Owed => self.begun(),
             _ => {}
@@ -95,13 +98,29 @@ impl Reply<'_> {
         }
     }
 
+    /// A PREPARE has succeeded. If its name was the client's already, a statement has ended without the pooler's
+    /// knowledge, and the name means another one on this server now.
+    fn prepared(&mut self) {
+        let effect = self.server.conversation.queue().front().and_then(Entry::effect);
+        if effect.is_some_and(|effect| effect.must_be_refused) {
+            self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
+        }
+    }
+
     fn deallocated(&mut self) {
-        let effect = self
-            .server
-            .conversation
-            .queue_mut()
-            .front_mut()
-            .and_then(Entry::effect_mut);
+        let tracks = self.shared.settings.keeps_sessions
+            && self.shared.settings.max_prepared_statements > 0
+            && self.pool.settings.mode != PoolMode::Session;
+        let front = self.server.conversation.queue_mut().front_mut();
+        let is_clients = front.as_ref().is_some_and(|entry| entry.to != To::Skip);
+        let effect = front.and_then(Entry::effect_mut);
+        let is_expected = effect.as_ref().is_some_and(|effect| {
+            effect.server_loses.is_some() || effect.name.is_some() || !effect.deallocates.is_empty()
+        });
+        if tracks && is_clients && !is_expected {
+            // It is not known which statement has ended.
+            self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
+        }
         let name = effect.and_then(|e| e.deallocates.pop_front());
         if let (Some(name), Some((_, client))) = (name, &mut self.client)
             && let Some(meaning) = client

@@ -285,6 +285,15 @@ impl Exchange<'_> {
     #[cold]
     fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
         if !could_be_internal(name) {
+            // The server may know a statement by this name: one that code has prepared, or one whose name beyond ASCII
+            // had other bytes under another client_encoding.
+            let may_run = expect == Expect::Bind && (!name.is_ascii() || self.is_pinned_by_prepare());
+            if may_run
+                && self.looks_at_texts()
+                && let Some(step) = self.runs_unread(message)
+            {
+                return step;
+            }
             self.to().close_client_named(name);
             if self.client.session.pins().contains(PinReason::LongStatement) {
                 // It may be a long statement, whose text was not read.

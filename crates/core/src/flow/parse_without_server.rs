@@ -64,7 +64,11 @@ impl Pooler {
         }
         let parse_settings = client.session.shape().parse_settings();
         let statement = self.shared.statements.intern(parse.query, parse.types, parse_settings);
-        if !statement.effects.is_empty() || statement.is_client_named() || !self.is_proven(pool_id, &statement) {
+        if !statement.effects.is_empty()
+            || statement.is_client_named()
+            || statement.reads_clock
+            || !self.is_proven(pool_id, &statement)
+        {
             return None;
         }
         let names_moved = self.pool(pool_id).names_moved;

@@ -301,11 +301,13 @@ pub(crate) fn interned(
     settings: &ParseSettings,
 ) -> Arc<Statement> {
     let in_doubt = server.session.settings_in_doubt() || server.session.local_in_doubt();
-    if in_doubt || pgweir_sql::belongs_to_session(parse.query) {
-        statements.intern_for_one(parse.query, parse.types, settings)
-    } else {
-        statements.intern(parse.query, parse.types, settings)
+    if !in_doubt && !pgweir_sql::belongs_to_session(parse.query) {
+        let statement = statements.intern(parse.query, parse.types, settings);
+        if !statement.reads_clock {
+            return statement;
+        }
     }
+    statements.intern_for_one(parse.query, parse.types, settings)
 }
 
 /// Whether the pooler may answer without asking: no unanswered request can fail the transaction that this message will

@@ -20,7 +20,7 @@ use crate::preparing::lending::only_may_use;
 use crate::server_side::ServerSide;
 use crate::statements::client_names::{Meaning, StatementName};
 use crate::statements::held::Moment;
-use crate::statements::prepared::{Kind, Statement};
+use crate::statements::prepared::{Kind, NAME_BYTES_MAX, Statement};
 use crate::upstream::entry::{Effect, Entry, Expect, To};
 use crate::upstream::phase::Intake;
 use pgweir_sql::{Effects, SearchPath};
@@ -34,6 +34,12 @@ pub(crate) struct Mentioned {
     pub(crate) effects: Effects,
     /// Settings that they name and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
+}
+
+/// Whether this is what PostgreSQL keeps of a longer name in a Parse, with a part of a character at its end. SQL cannot
+/// spell it, and no message can.
+fn ends_within_character(name: &[u8]) -> bool {
+    name.len() == NAME_BYTES_MAX && std::str::from_utf8(name).is_err_and(|error| error.error_len().is_none())
 }
 
 impl ServerSide<'_> {
@@ -109,10 +115,17 @@ impl Exchange<'_> {
         if let Some((named, _)) = all.iter().find(comes) {
             self.to().client_name_comes(named.server_name());
         }
+        let named_by = effects;
         for (named, since) in all {
             let effects = self.effects_of_names_in(&named);
             mentioned.effects |= SearchPath::adds_to(effects, &named.query, None);
             self.to().names_given(&named, text, &mut mentioned);
+            // An EXECUTE of an EXECUTE: the values that it gives are not followed. And under another client_encoding a
+            // name beyond ASCII may mean another statement.
+            let is_unread = named.names_statements() || !named.server_name().is_ascii();
+            if is_unread && named_by.intersects(Effects::PREPARE | Effects::CODE) {
+                mentioned.effects |= pgweir_sql::UNREAD;
+            }
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&named.query));
             self.to().lend(&named, since, guarded);
             self.to().runs_names_in(&named);
@@ -202,7 +215,9 @@ impl Exchange<'_> {
         let mut found = if effects.intersects(Effects::STATEMENTS) {
             names.all()
         } else if naming {
-            names.mentioned_in(text)
+            let mut found = names.mentioned_in(text);
+            names.add_nested(&mut found);
+            found
         } else if server.conversation.queue().segment_open() && !begins
             || in_block && pgweir_sql::begins_without_snapshot(text)
         {
@@ -220,6 +235,9 @@ impl Exchange<'_> {
     fn client_named(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
         let client = &mut *self.client;
         let names = client.statements.names.as_mut()?;
+        if ends_within_character(name) {
+            return None;
+        }
         let meaning = names.get(name)?;
         let since = meaning.since;
         let alone = !meaning
@@ -279,11 +297,16 @@ impl Exchange<'_> {
         let client = &*self.client;
         let suspicion = client.session.suspicion();
         let probe = self.server.session.probe();
-        client.session.pins().contains(PinReason::PreparedStatements)
-            // The probe that could have answered this has failed.
-            || client.session.pins().contains(PinReason::UnknownState)
+        self.is_pinned_by_prepare()
             || suspicion.is_some_and(|s| s.may_have(Effects::PREPARE))
             || probe.is_some_and(|p| p.may_find_prepared())
+    }
+
+    /// Whether the client keeps its server because of statements of SQL-level PREPARE that are not among its names, or
+    /// because the probe that could have told has failed.
+    pub(crate) fn is_pinned_by_prepare(&self) -> bool {
+        let pins = self.client.session.pins();
+        pins.contains(PinReason::PreparedStatements) || pins.contains(PinReason::UnknownState)
     }
 
     /// Handles a PREPARE that is alone in a Query: the client gets a name, unless the server refuses it.
@@ -293,6 +316,7 @@ impl Exchange<'_> {
         let in_doubt = session.parses_in_doubt() || session.may_move_names();
         if self.client.statements.meaning_of(name).is_some() {
             self.take_name(name);
+            effect.must_be_refused = true;
             return effect;
         }
         let client = &mut *self.client;

@@ -206,8 +206,9 @@ impl ServerSide<'_> {
         if server.conversation.status() == TransactionStatus::Failed {
             return Vec::new();
         }
-        // DISCARD ALL must be the first statement of its pipeline (25001), so no internal statement may precede it.
-        if matches!(statement.verdict, pgweir_sql::Statement::DiscardAll) {
+        // DISCARD ALL must be the first statement of its pipeline (25001), and SET TRANSACTION the first of its
+        // transaction, so no internal statement may precede them.
+        if pgweir_sql::must_come_first(&statement.query) {
             return Vec::new();
         }
         if statement.id <= INTERNAL_ID_MAX

@@ -81,20 +81,10 @@ impl Exchange<'_> {
     ) -> Result<Effects, Step> {
         let is_whole = text.is_some();
         let Some(text) = text.filter(|text| !self.may_be_misread(text)) else {
-            if self.keeps_session() {
-                if is_whole && self.will_know_encoding() {
-                    return Err(self.waits_for_replies());
-                }
-                if let Some(step) = self.uses_sequences(UNREAD, message) {
-                    return Err(step);
-                }
-                self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());
-            } else {
-                self.defines(b"");
+            if is_whole && self.keeps_session() && self.will_know_encoding() {
+                return Err(self.waits_for_replies());
             }
-            self.query_may_publish(None);
-            self.may_move_names(Effects::NAMES);
-            return Ok(Effects::ALL);
+            return self.runs_unread(message).map_or(Ok(Effects::ALL), Err);
         };
         if let pgweir_sql::Statement::SetLocal(name) = verdict {
             self.note_custom_setting(std::str::from_utf8(name).unwrap_or_default());
@@ -106,6 +96,22 @@ impl Exchange<'_> {
             return Err(step);
         }
         Ok(effects)
+    }
+
+    /// A text that is not read is about to run. `Some`: it is not passed on now.
+    #[cold]
+    pub(crate) fn runs_unread(&mut self, message: &Message<'_>) -> Option<Step> {
+        if self.keeps_session() {
+            if let Some(step) = self.uses_sequences(UNREAD, message) {
+                return Some(step);
+            }
+            self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());
+        } else {
+            self.defines(b"");
+        }
+        self.query_may_publish(None);
+        self.may_move_names(Effects::NAMES);
+        None
     }
 
     /// Inspects a Query whose text is too long to be kept. The text without its constants is judged when its last byte

@@ -90,6 +90,9 @@ pub(crate) struct Names {
 /// The most names of a client that are kept. A text that reads `pg_prepared_statements` costs a moment for each.
 const NAMES_MAX: usize = 4096;
 
+/// The most names whose statements are looked at for further names.
+const NESTED_MAX: usize = 64;
+
 /// The most bytes of texts that are kept for a client.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
@@ -221,6 +224,23 @@ impl Names {
             found.extend(odd.map(|name| &**name));
         }
         found.into_iter().map(Into::into).collect()
+    }
+
+    /// Adds the names that the statements of these names may mention themselves, if they are EXECUTE or the like.
+    pub(crate) fn add_nested(&self, found: &mut Vec<StatementName>) {
+        let mut seen: HashSet<StatementName, RandomState> = found.iter().cloned().collect();
+        let mut next = 0;
+        while next < found.len().min(NESTED_MAX) {
+            let text = self
+                .get(&found[next])
+                .and_then(|meaning| meaning.statement.naming_text());
+            for name in text.map(|text| self.mentioned_in(text)).into_iter().flatten() {
+                if seen.insert(name.clone()) {
+                    found.push(name);
+                }
+            }
+            next += 1;
+        }
     }
 
     /// The names that SQL-level PREPARE has made.

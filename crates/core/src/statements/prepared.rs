@@ -39,6 +39,9 @@ pub(crate) enum Kind {
     Sql,
 }
 
+/// The longest text of a prepared EXECUTE that is searched for names.
+const NAMING_BYTES_MAX: usize = 4096;
+
 /// One statement, shared by every client that prepared it.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Statement {
@@ -62,6 +65,8 @@ pub(crate) struct Statement {
     pub(crate) infers: bool,
     /// Settings may change the meaning of something in its text: a string, or a comparison with NULL.
     pub(crate) has_constants: bool,
+    /// The text may contain a date or time such as `'today'`, which PostgreSQL reads when it parses the statement.
+    pub(crate) reads_clock: bool,
     /// An existing copy may answer a Parse: nothing in the copy can become outdated unless PostgreSQL notices it.
     pub(crate) keeps: bool,
     /// By its text the statement may return rows. A statement without rows has no result that DDL could change.
@@ -95,6 +100,7 @@ impl Statement {
             },
             infers: parameter_types::are_inferred(query, types),
             has_constants: has_constants(query),
+            reads_clock: has_constants(query) && pgweir_sql::reads_clock(query),
             keeps: !parameter_types::may_name_types(query),
             may_return_rows: may_return_rows(query),
             only_reads: pgweir_sql::class_of_read(query).is_some(),
@@ -134,6 +140,7 @@ impl Statement {
             effects: pgweir_sql::Effects::NONE,
             infers: false,
             has_constants: false,
+            reads_clock: false,
             keeps: true,
             may_return_rows: true,
             only_reads: false,
@@ -144,6 +151,17 @@ impl Statement {
     #[inline]
     pub(crate) fn server_name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// Whether the statement may execute or end prepared statements itself.
+    pub(crate) fn names_statements(&self) -> bool {
+        self.effects.intersects(pgweir_sql::Effects::PREPARE)
+    }
+
+    /// The text, if it may name prepared statements and is short enough to be searched for names.
+    pub(crate) fn naming_text(&self) -> Option<&[u8]> {
+        let is_short = self.query.len() <= NAMING_BYTES_MAX;
+        (self.names_statements() && is_short).then_some(&self.query)
     }
 
     /// How the statement is prepared, and its name, if it is client-named.

@@ -125,7 +125,7 @@ impl StatementTable {
     }
 
     /// The statement with this content under a client's name. It is shared by clients that use the same name, as
-    /// clients of one program do, unless it `is_private`.
+    /// clients of one program do, unless it `is_private` or means something else at each Parse.
     pub(crate) fn intern_client_named(
         &mut self,
         kind: Kind,
@@ -145,9 +145,13 @@ impl StatementTable {
             types,
             settings,
         };
-        self.shared(&content, |table| {
+        let shared = self.shared(&content, |table| {
             table.make(query, types, settings, false).known_as(kind, name)
-        })
+        });
+        match shared.reads_clock {
+            true => Arc::new(self.make(query, types, settings, true).known_as(kind, name)),
+            false => shared,
+        }
     }
 
     /// The present moment, for comparing clients' names with servers' copies.

@@ -138,6 +138,8 @@ pub(crate) struct Effect {
     pub(crate) may_end_statements: bool,
     /// The names that it deallocates one by one, in the order of their command tags.
     pub(crate) deallocates: VecDeque<StatementName>,
+    /// It is a PREPARE of a name that the client already uses, so the server must refuse it.
+    pub(crate) must_be_refused: bool,
     /// One of the client's names, and its meaning before this request.
     pub(crate) name: Option<(StatementName, Option<Meaning>)>,
     /// All of the client's names, and their meanings before this request.

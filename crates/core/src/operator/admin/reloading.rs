@@ -5,7 +5,7 @@ use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::{LogLevel, ReloadOutcome, Request};
-use crate::base::settings::{PoolSettings, Settings};
+use crate::base::settings::{PoolMode, PoolSettings, Settings};
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::console::refusal::Refusal;
@@ -79,7 +79,9 @@ impl Pooler {
         changes: &Changes,
         before: Vec<(PoolId, Credential)>,
     ) {
-        self.shared.settings = Settings::new(&config);
+        let settings = Settings::new(&config);
+        let followed_less = settings.follows_more_than(&self.shared.settings);
+        self.shared.settings = settings;
         self.shared.config = config;
         self.scram_keys.keep_at_most(scram_keys_kept_max(&self.shared.config));
         let settings = &self.shared.settings;
@@ -88,6 +90,9 @@ impl Pooler {
             .configure(now, settings.pool_size_max, settings.holds_sizes);
         for (pool_id, credential) in before {
             self.refresh_pool(now, pool_id, &credential, changes);
+        }
+        if followed_less {
+            self.replace_servers(now, CloseReason::PoolingChanged, Choice::Within(None));
         }
         let (config, databases) = (&self.shared.config, &mut self.databases);
         databases.paused.retain(|name| config.database(name).is_some());
@@ -131,6 +136,7 @@ impl Pooler {
         let secret_changed = credential != *before || changes.auth_users.contains(&*key.user);
         let pool = self.pool_mut(pool_id);
         let other_servers = pool.settings.needs_new_servers(&settings);
+        let were_alone = pool.settings.mode == PoolMode::Session && settings.mode != PoolMode::Session;
         pool.settings = settings;
         pool.auto = auto;
         if secret_changed {
@@ -144,6 +150,9 @@ impl Pooler {
             pool.known_startup_values.clear();
             pool.hosts = Hosts::new(pool.settings.endpoints.len());
             self.replace_servers(now, CloseReason::DatabaseChanged, Choice::One(pool_id));
+        }
+        if were_alone {
+            self.replace_servers(now, CloseReason::PoolingChanged, Choice::One(pool_id));
         }
         if other_order {
             self.reorder_waiters(pool_id);
