@@ -64,6 +64,8 @@ pub enum Weakness {
     CommitsForTheGone,
     /// The plans of functions stay when the settings change under which their constants were read.
     KeepsPlans,
+    /// An EXECUTE of an EXECUTE does only what the text of the second shows.
+    TrustsNested,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -78,7 +80,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 28] = [
+    pub const ALL: [Weakness; 29] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -107,5 +109,6 @@ impl Weakness {
         Weakness::KeepsPlans,
         Weakness::CommitsForTheGone,
         Weakness::TrustsLateCancels,
+        Weakness::TrustsNested,
     ];
 }

@@ -15,6 +15,7 @@
 use crate::base::message::Step;
 use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::secret_names::could_be_internal;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::preparing::lending::only_may_use;
 use crate::server_side::ServerSide;
@@ -123,6 +124,7 @@ impl Exchange<'_> {
             // An EXECUTE of an EXECUTE: the values that it gives are not followed. And under another client_encoding a
             // name beyond ASCII may mean another statement.
             let is_unread = named.names_statements() || !named.server_name().is_ascii();
+            let is_unread = is_unread && !self.shared.is_weak(Weakness::TrustsNested);
             if is_unread && named_by.intersects(Effects::PREPARE | Effects::CODE) {
                 mentioned.effects |= pgweir_sql::UNREAD;
             }
@@ -216,7 +218,9 @@ impl Exchange<'_> {
             names.all()
         } else if naming {
             let mut found = names.mentioned_in(text);
-            names.add_nested(&mut found);
+            if !self.shared.is_weak(Weakness::TrustsNested) {
+                names.add_nested(&mut found);
+            }
             found
         } else if server.conversation.queue().segment_open() && !begins
             || in_block && pgweir_sql::begins_without_snapshot(text)

@@ -217,7 +217,8 @@ fn can_be_executed(name: &str, prepared: &Prepared) -> Result<(), ServerError> {
             | Statement::Insert { .. }
             | Statement::Update { .. }
             | Statement::Delete { .. }
-            | Statement::InsertTemporary { .. },
+            | Statement::InsertTemporary { .. }
+            | Statement::Execute(_),
         ) => Ok(()),
         _ => Err(ServerError::error("0A000", "the model executes queries only")),
     }

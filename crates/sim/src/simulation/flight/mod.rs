@@ -186,6 +186,9 @@ impl Author {
         if self.has_session && self.random.percent(4) {
             return self.prepared_on_gone();
         }
+        if self.has_session && self.tracked_statements && !self.avoids_code && self.random.percent(2) {
+            return Flight::of(self.nested_execute());
+        }
         if self.repeats && self.random.percent(60) {
             return Flight::of(vec![self.repeated()]);
         }

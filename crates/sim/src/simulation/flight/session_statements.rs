@@ -252,6 +252,26 @@ impl Author {
         ])
     }
 
+    /// An EXECUTE of a prepared EXECUTE, whose text does not show the setting that it changes.
+    pub(super) fn nested_execute(&mut self) -> Vec<Vec<u8>> {
+        self.may_be_tied = true;
+        let value = self.value();
+        let (name, values) = *self.random.pick(&UNREPORTED);
+        let (setting, custom) = (self.pick(values), self.pick(&CUSTOM));
+        let text = self.pick(&[
+            &format!("select set_config('{custom}', '{value}', false)"),
+            &format!("select set_config('{name}', '{setting}', false)"),
+        ]);
+        self.push(format!("Parse \"n\" \"{text}\""));
+        self.push("Parse \"e\" \"execute n\"");
+        self.push("Sync");
+        let prepared = self.take_bytes();
+        self.push("Query \"execute e\"");
+        let executed = self.take_bytes();
+        self.push("Query \"deallocate all\"");
+        vec![prepared, executed, self.take_bytes()]
+    }
+
     /// Shows a setting that the server does not report.
     fn shown(&mut self) -> String {
         let value = self.value();
