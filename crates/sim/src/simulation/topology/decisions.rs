@@ -132,8 +132,9 @@ impl Topology {
         (self.clients, self.sessions) = (r.between(4, 10), r.between(2, 6));
         self.hostile_percent = r.between(30, 80);
         self.client_limits_s = *r.pick(&[0, 20]);
-        if self.hostility == Hostility::Names {
-            // A guess must hit a statement that another client uses at that moment.
+        if matches!(self.hostility, Hostility::Names | Hostility::Code) {
+            // A guess must hit a statement that another client uses at that moment, and a replaced function a call that
+            // runs.
             self.sessions += added.between(6, 12);
         }
     }
