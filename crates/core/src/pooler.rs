@@ -249,7 +249,7 @@ impl Pooler {
     /// must read its reply within some time. For the others back-pressure is enough.
     pub fn handle_client_behind(&mut self, now: Time, client: ClientId) {
         let Some(c) = self.clients.get(client.0) else { return };
-        let (link, hears) = (c.link, c.channels.as_ref().is_some_and(|c| !c.heard.is_empty()));
+        let (link, hears) = (c.link, c.channels.as_ref().is_some_and(|c| c.relies_on_listener()));
         let flights = link.and_then(|server| self.flights_of(server));
         if let Some(flights) = flights.filter(|flights| !flights.is_empty()) {
             return flights.is_unread(now);

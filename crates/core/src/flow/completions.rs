@@ -56,7 +56,7 @@ impl Reply<'_> {
     /// The client's transaction so far has been committed.
     fn committed(&mut self) {
         let channels = self.client().and_then(|client| client.channels.as_ref());
-        if channels.is_some_and(|channels| !channels.unlistened.is_empty()) {
+        if channels.is_some_and(|channels| channels.has_unlistened()) {
             self.deeds.push(Deed::Unlisten);
         }
     }
@@ -65,7 +65,7 @@ impl Reply<'_> {
     /// are, because it is not known which UNLISTEN was behind which savepoint.
     pub(crate) fn rolled_back(&mut self) {
         if let Some(channels) = self.client().and_then(|client| client.channels.as_mut()) {
-            channels.unlistened.clear();
+            channels.forget_unlisten();
         }
     }
 

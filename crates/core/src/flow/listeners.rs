@@ -42,10 +42,10 @@ impl Pooler {
     }
 
     fn open_listener(&mut self, now: Time, at: ListenerId) {
-        let Some(listener) = self.listeners.get(at).filter(|l| l.server.is_none()) else {
+        let Some(listener) = self.listeners.get(at).filter(|l| l.server().is_none()) else {
             return;
         };
-        let (database, user) = (listener.database.clone(), listener.user.clone());
+        let (database, user) = (listener.database().clone(), listener.user().clone());
         let Some(pool_id) = self.pool_for(now, &database, &user, PoolKind::Listener) else {
             return;
         };
@@ -62,19 +62,19 @@ impl Pooler {
             return;
         }
         let server = self.connect(now, pool_id);
-        self.listeners.get_mut(at).expect("looked up above").server = Some(server);
+        self.listeners.get_mut(at).expect("looked up above").is_opened(server);
     }
 
     /// Opens missing listeners and closes unused ones.
     pub(crate) fn time_listeners(&mut self, now: Time) {
-        for at in 0..self.listeners.all.len() {
+        for at in self.listeners.places() {
             let Some(listener) = self.listeners.get(at) else {
                 continue;
             };
-            let unused = listener.channels.is_empty() && now - listener.unused_since > UNUSED_TIME_MAX;
-            match listener.server {
-                None if !listener.channels.is_empty() => self.open_listener(now, at),
-                None if unused => self.listeners.all[at] = None,
+            let unused = listener.is_unused_for(now, UNUSED_TIME_MAX);
+            match listener.server() {
+                None if listener.is_needed() => self.open_listener(now, at),
+                None if unused => self.listeners.remove(at),
                 Some(server_id) if unused => self.close_server(now, server_id, "nobody listens any more"),
                 Some(server_id) => self.time_listener(now, server_id),
                 None => {}

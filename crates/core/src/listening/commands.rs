@@ -5,11 +5,9 @@ use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
 use crate::listening::{Deed, Listening};
-use crate::notify::channels::Channels;
 use crate::notify::commands::{contains, has_word};
 use crate::notify::moving::Moving;
 use crate::upstream::phase::Intake;
-use pgweir_sql::Statement;
 use pgweir_wire::FrontendTag;
 use pgweir_wire::frontend::{BindNames, Parse};
 use std::time::Duration;
@@ -34,17 +32,16 @@ impl Listening<'_> {
     /// sent now.
     pub(crate) fn mind_channels(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Option<Step> {
         let channels = self.clients.get(id.0)?.channels.as_ref()?;
-        let nothing_moves = matches!(channels.moving, Moving::No | Moving::Stays | Moving::GivenUp);
-        if channels.heard.is_empty() && nothing_moves {
+        if !channels.relies_on_listener() && channels.moving().is_at_rest() {
             return None;
         }
         let server = self.servers.get(server_id.0)?;
         // A cancel on its way would hit the internal requests that move channels.
         let is_under_cancel = server.cancels.in_flight > 0;
-        let replies_are_due = !channels.heard.is_empty()
+        let replies_are_due = channels.relies_on_listener()
             && !server.conversation.queue().is_empty()
             && !server.conversation.queue().segment_open();
-        if channels.notifies
+        if channels.notifies()
             && replies_are_due
             && message.tag != FrontendTag::Flush
             && server.conversation.intake() != Intake::CopyIn
@@ -69,16 +66,18 @@ impl Listening<'_> {
             return Some(Step::Wait);
         }
         let channels = self.channels_mut(id)?;
-        channels.notifies |= notifies;
+        if notifies {
+            channels.may_notify();
+        }
         if !concerns {
             return None;
         }
         self.channels_may_have_changed(id);
         let channels = self.clients.get(id.0)?.channels.as_ref()?;
-        if channels.heard.is_empty() {
+        if !channels.relies_on_listener() {
             return None;
         }
-        let (listener, may_move) = (channels.listener, channels.moving == Moving::No);
+        let (listener, may_move) = (channels.listener(), *channels.moving() == Moving::No);
         if may_move && self.servers.get(server_id.0)?.is_clean() {
             self.move_back(id, server_id, &text);
             if !self.listeners.is_up(listener) {
@@ -126,8 +125,8 @@ impl Listening<'_> {
             };
             match (client.waiting, &client.channels) {
                 (Waiting::ForListener { since }, Some(channels)) => {
-                    let owes = channels.holds_ready || channels.moving.is_owed_by_listener();
-                    slow.extend(channels.listener.filter(|_| owes && self.now - since > MOVE_TIME_MAX));
+                    let owes = channels.holds_ready() || channels.moving().is_owed_by_listener();
+                    slow.extend(channels.listener().filter(|_| owes && self.now - since > MOVE_TIME_MAX));
                 }
                 _ if client.session.pins().contains(PinReason::Listening) => self.move_on(ServerId(slot)),
                 _ => {}
@@ -135,31 +134,9 @@ impl Listening<'_> {
         }
         for listener in slow {
             // A listener that keeps clients waiting too long.
-            if let Some(server_id) = self.listeners.get(listener).and_then(|l| l.server) {
+            if let Some(server_id) = self.listeners.get(listener).and_then(|l| l.server()) {
                 self.deeds.push(Deed::Close(server_id, "listener does not answer"));
             }
         }
     }
-}
-
-impl Channels {
-    /// A text that concerns channels goes to a server that does not listen for the client.
-    fn note_unlisten(&mut self, text: &[u8], runs: bool) {
-        let unlistens = has_word(text, b"unlisten");
-        self.listens_anew |= !unlistens || has_word(text, b"listen");
-        if runs && unlistens {
-            self.unlistened.extend(unlistened(text));
-        }
-    }
-}
-
-/// The channels that the UNLISTEN commands of a text name; `None` for all.
-fn unlistened(text: &[u8]) -> Vec<Option<Box<[u8]>>> {
-    let statements = pgweir_sql::statements(text).unwrap_or_default();
-    let channels = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
-        Statement::Unlisten(name) => Some(Some(name)),
-        Statement::UnlistenAll => Some(None),
-        _ => None,
-    });
-    channels.collect()
 }

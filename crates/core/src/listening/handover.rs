@@ -22,10 +22,10 @@ use crate::base::pin_reason::PinReason;
 use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::Request;
 use crate::listening::Listening;
-use crate::notify::channels::{Channels, Notification};
+use crate::notify::channels::Notification;
 use crate::notify::commands::{command, number};
 use crate::notify::hub::ListenerId;
-use crate::notify::moving::{Moving, Progress};
+use crate::notify::moving::{Advanced, Answered, Moving};
 use crate::upstream::entry::AnswerRows;
 
 impl Listening<'_> {
@@ -53,9 +53,9 @@ impl Listening<'_> {
         {
             return;
         }
-        let (asks, goes) = match client.channels.get_or_insert_default().moving {
+        let (asks, goes) = match client.channels.get_or_insert_default().moving() {
             Moving::No => (true, false),
-            Moving::Wanted { listens, .. } => (false, listens),
+            Moving::Wanted { listens, .. } => (false, *listens),
             _ => (false, false),
         };
         if goes {
@@ -66,10 +66,7 @@ impl Listening<'_> {
     }
 
     fn ask_channels(&mut self, id: ClientId, server_id: ServerId) {
-        self.channels_mut(id).expect("made by the caller").moving = Moving::Asking {
-            names: Vec::new(),
-            stale: false,
-        };
+        self.channels_mut(id).expect("made by the caller").asks_server();
         let statement = self.shared.internal.listening_channels.clone();
         let deferrable = self.server_mut(server_id).session.shape().is_deferrable();
         if deferrable {
@@ -88,20 +85,10 @@ impl Listening<'_> {
     /// The client may have changed its channels: those that its server has listed are no longer valid.
     pub(crate) fn channels_may_have_changed(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
-        let wanted = match std::mem::take(&mut channels.moving) {
-            Moving::Wanted { channels, .. } => channels,
-            Moving::Asking { names, .. } => {
-                channels.moving = Moving::Asking { names, stale: true };
-                return;
-            }
-            Moving::GivenUp => return,
-            other => {
-                channels.moving = other;
-                return;
-            }
+        let Some(gone) = channels.may_have_changed() else {
+            return;
         };
-        let gone = wanted.into_iter().filter(|w| !channels.heard.contains(w)).collect();
-        if let Some(listener) = channels.listener {
+        if let Some(listener) = channels.listener() {
             self.stop_hearing(listener, id, gone);
         }
     }
@@ -111,21 +98,9 @@ impl Listening<'_> {
         let mark = self.listeners.new_mark(id);
         let process_id = self.process_id_of(server_id);
         let channels = self.channels_mut(id).expect("looked up by the caller");
-        let Moving::Wanted {
-            channels: mut names, ..
-        } = std::mem::take(&mut channels.moving)
-        else {
+        if !channels.move_away(mark, process_id) {
             return;
-        };
-        names.retain(|name| !channels.heard.contains(name));
-        channels.moving = Moving::Away {
-            channels: names,
-            at: Progress {
-                mark,
-                process_id,
-                ..Progress::default()
-            },
-        };
+        }
         self.client_mut(id).waiting = Waiting::ForListener { since: self.now };
         self.send_mark(server_id, mark);
         self.at(server_id).end_internal_segment();
@@ -137,12 +112,7 @@ impl Listening<'_> {
         let mark = self.listeners.new_mark(id);
         let process_id = self.process_id_of(server_id);
         let channels = self.channels_mut(id).expect("looked up by the caller");
-        channels.moving = Moving::Back(Progress {
-            mark,
-            process_id,
-            ..Progress::default()
-        });
-        let names = channels.heard.clone();
+        let names = channels.move_back(mark, process_id);
         self.client_mut(id).waiting = Waiting::ForListener { since: self.now };
         self.between(id, server_id).pin_by(PinReason::Listening, text);
         for name in &names {
@@ -153,10 +123,9 @@ impl Listening<'_> {
     }
 
     fn send_mark(&mut self, server_id: ServerId, mark: u64) {
-        let channel = self.listeners.mark_channel.clone();
-        self.at(server_id)
-            .internal_command(&command("LISTEN", channel.as_bytes()));
-        let mut notify = command("NOTIFY", channel.as_bytes());
+        let channel = self.listeners.mark_channel().as_bytes();
+        let (listen, mut notify) = (command("LISTEN", channel), command("NOTIFY", channel));
+        self.at(server_id).internal_command(&listen);
         notify.extend_from_slice(format!(", '{mark}'").as_bytes());
         self.at(server_id).internal_command(&notify);
     }
@@ -169,39 +138,20 @@ impl Listening<'_> {
         let failed = server.session.move_ends();
         let Some(id) = server.link else { return };
         let Some(channels) = self.channels_mut(id) else { return };
-        match &mut channels.moving {
-            Moving::Asking { .. } if failed => channels.moving = Moving::GivenUp,
-            Moving::Asking { stale: true, .. } => channels.moving = Moving::No,
-            Moving::Asking { names, .. } => {
-                let names = std::mem::take(names);
-                channels.moving = Moving::No;
-                if names.is_empty() {
-                    self.listens_no_more(id);
-                } else {
-                    self.want_channels(id, names);
-                }
-            }
-            Moving::Away { at, .. } | Moving::Back(at) if failed && !at.last_step => {
-                let mark = at.mark;
-                let away = matches!(channels.moving, Moving::Away { .. });
-                channels.moving = if away { Moving::GivenUp } else { Moving::Stays };
+        match channels.server_answers(failed) {
+            Answered::Nothing => {}
+            Answered::Listed(names) if names.is_empty() => self.listens_no_more(id),
+            Answered::Listed(names) => self.want_channels(id, names),
+            Answered::Refused(mark) => {
                 self.listeners.forget_mark(mark);
                 self.goes_on(id);
             }
-            Moving::Away { at, .. } if !at.last_step => {
-                at.last_step = true;
+            Answered::Marked { away: true } => {
                 self.at(server_id).internal_command(b"UNLISTEN *");
                 self.at(server_id).end_internal_segment();
             }
-            Moving::Back(at) if !at.last_step => {
-                at.last_step = true;
-                let channel = self.listeners.mark_channel.clone();
-                self.at(server_id)
-                    .internal_command(&command("UNLISTEN", channel.as_bytes()));
-                self.at(server_id).end_internal_segment();
-            }
-            Moving::Away { at, .. } | Moving::Back(at) => {
-                at.done = true;
+            Answered::Marked { away: false } => self.unlisten_marks(server_id),
+            Answered::Done => {
                 if failed {
                     let server = self.server_mut(server_id);
                     server.close_reason.get_or_insert(CloseReason::ChannelsUnknown);
@@ -209,17 +159,20 @@ impl Listening<'_> {
                 // The caller decides whether the server is released.
                 self.moved(id);
             }
-            _ => {}
         }
+    }
+
+    /// The server no longer listens to the channel for marks.
+    fn unlisten_marks(&mut self, server_id: ServerId) {
+        let unlisten = command("UNLISTEN", self.listeners.mark_channel().as_bytes());
+        self.at(server_id).internal_command(&unlisten);
+        self.at(server_id).end_internal_segment();
     }
 
     /// The server has sent its client all notifications before a mark.
     pub(crate) fn server_passed_mark(&mut self, id: ClientId, mark: &Notification<'_>) {
-        let Some(at) = self.progress_at(id, mark) else {
-            return;
-        };
-        at.server_passed = true;
-        if self.moved(id) {
+        let is_its = self.channels_mut(id).is_some_and(|c| c.server_passes(mark));
+        if is_its && self.moved(id) {
             self.release_if_clean(id);
         }
     }
@@ -229,8 +182,7 @@ impl Listening<'_> {
         let Some(id) = number(mark.payload).and_then(|mark| self.listeners.client_of_mark(mark)) else {
             return;
         };
-        let is_its = |channels: &mut Channels| channels.listener == Some(listener);
-        if self.channels_mut(id).is_some_and(is_its) && self.progress_at(id, mark).is_some() {
+        if self.channels_mut(id).is_some_and(|c| c.is_marked_by(listener, mark)) {
             self.listener_has_passed(id);
         }
     }
@@ -240,26 +192,14 @@ impl Listening<'_> {
     /// the two delivers a notification that the server receives.
     pub(crate) fn listener_has_passed(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
-        let Some(at) = channels.moving.progress_mut() else {
-            return;
-        };
-        if std::mem::replace(&mut at.listener_passed, true) {
+        if !channels.listener_passes() {
             return;
         }
-        let listener = channels.listener;
-        match &channels.moving {
-            Moving::Away { channels: names, .. } => {
-                let names = names.clone();
-                if let Some(listener) = listener {
-                    self.listeners.begin_telling(listener, id, &names);
-                }
-            }
+        match (channels.listener(), channels.moved_away().cloned()) {
+            (Some(listener), Some(names)) => self.listeners.begin_telling(listener, id, &names),
             // From here on the server receives what the listener receives.
-            _ => {
-                if let Some(listener) = listener {
-                    self.stop_hearing_all(listener, id);
-                }
-            }
+            (Some(listener), None) => self.stop_hearing_all(listener, id),
+            (None, _) => {}
         }
         if self.moved(id) {
             self.release_if_clean(id);
@@ -270,38 +210,23 @@ impl Listening<'_> {
     /// its server at once; a client whose channels were moving away stays, if its server still listens.
     pub(crate) fn move_without_listener(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
-        match &channels.moving {
-            Moving::Back(_) => {
-                self.tell_of_gap(&[id]);
-                if let Some(channels) = self.channels_mut(id) {
-                    channels.heard.clear();
-                }
+        if let Some((names, mark)) = channels.stay_without_listener() {
+            if let Some(listener) = channels.listener() {
+                self.stop_hearing(listener, id, names);
             }
-            Moving::Away { channels: names, at } if !at.server_passed => {
-                let (names, mark) = (names.clone(), at.mark);
-                channels.moving = Moving::No;
-                channels.forget_later();
-                if let Some(listener) = channels.listener {
-                    self.stop_hearing(listener, id, names);
-                }
-                self.listeners.forget_mark(mark);
-                if let Some(server_id) = self.link_of(id) {
-                    let channel = self.listeners.mark_channel.clone();
-                    self.at(server_id)
-                        .internal_command(&command("UNLISTEN", channel.as_bytes()));
-                    self.at(server_id).end_internal_segment();
-                }
-                return self.goes_on(id);
+            self.listeners.forget_mark(mark);
+            if let Some(server_id) = self.link_of(id) {
+                self.unlisten_marks(server_id);
             }
-            _ => {}
+            return self.goes_on(id);
+        }
+        if matches!(channels.moving(), Moving::Back(_)) {
+            self.tell_of_gap(&[id]);
+            if let Some(channels) = self.channels_mut(id) {
+                channels.listener_hears_nothing();
+            }
         }
         self.listener_has_passed(id);
-    }
-
-    fn progress_at(&mut self, id: ClientId, mark: &Notification<'_>) -> Option<&mut Progress> {
-        let at = self.channels_mut(id)?.moving.progress_mut()?;
-        let is_it = number(mark.payload) == Some(at.mark) && at.process_id.is_none_or(|p| p == mark.process_id);
-        is_it.then_some(at)
     }
 
     fn process_id_of(&self, server_id: ServerId) -> Option<u32> {
@@ -313,23 +238,11 @@ impl Listening<'_> {
         let Some(channels) = self.channels_mut(id) else {
             return false;
         };
-        let away = matches!(channels.moving, Moving::Away { .. });
-        let Some(at) = channels.moving.progress_mut() else {
+        let advanced = channels.advance();
+        if advanced == Advanced::NoMove {
             return false;
-        };
-        let (mark, both) = (at.mark, at.server_passed && at.listener_passed);
-        let over = both && at.done;
-        if both {
-            channels.join();
-            match &channels.moving {
-                Moving::Away { channels: names, .. } => {
-                    channels.heard.extend(names.iter().cloned());
-                }
-                _ => channels.heard.clear(),
-            }
         }
-        if over {
-            channels.moving = if away { Moving::No } else { Moving::Stays };
+        if let Advanced::Over { mark, away } = advanced {
             self.listeners.forget_mark(mark);
             if away {
                 self.shared.state_stats.listens_moved += 1;
@@ -338,7 +251,7 @@ impl Listening<'_> {
             self.goes_on(id);
         }
         self.hear(id);
-        over
+        advanced != Advanced::UnderWay
     }
 
     /// The client's server no longer listens for it.

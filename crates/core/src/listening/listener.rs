@@ -15,7 +15,8 @@ use crate::base::pool_id::{LoginFailure, PoolId};
 use crate::base::request::LogLevel;
 use crate::listening::{Deed, Listening};
 use crate::notify::channels::{ChannelName, Channels, Notification, Told};
-use crate::notify::hub::{Asked, Listener, ListenerId};
+use crate::notify::hub::ListenerId;
+use crate::notify::listener::Asked;
 use crate::notify::moving::Moving;
 use crate::pools::pool;
 use crate::upstream::entry::To;
@@ -42,15 +43,9 @@ impl Listening<'_> {
         let (database, user) = (key.database.clone(), key.user.clone());
         let at = self.listeners.find_or_make(self.now, &database, &user, &encoding);
         let listener = self.listeners.get_mut(at)?;
-        listener.unused_since = self.now;
-        let (up, server) = (listener.up, listener.server);
-        let channels = self.channels_mut(id)?;
-        // A listener that the client still uses belongs to the client's former encoding. The channels move back to the
-        // server before the client gets another listener.
-        if channels.heard.is_empty() {
-            channels.listener = Some(at);
-        }
-        let usable = channels.listener == Some(at) && up;
+        listener.is_looked_for(self.now);
+        let (up, server) = (listener.is_up(), listener.server());
+        let usable = self.channels_mut(id)?.may_use(at) && up;
         if server.is_none() {
             self.deeds.push(Deed::Open(at));
         }
@@ -66,8 +61,8 @@ impl Listening<'_> {
         server.phase = ServerPhase::Listening;
         server.since = now;
         let listener = self.listeners.get(at).expect("found above");
-        let encoding = format!("SET client_encoding TO '{}'", listener.encoding.replace('\'', "''"));
-        let everything = listener.listen_to_everything(&self.listeners.mark_channel);
+        let encoding = format!("SET client_encoding TO '{}'", listener.encoding().replace('\'', "''"));
+        let everything = listener.listen_to_everything(self.listeners.mark_channel());
         self.ask_listener(at, Asked::Settings, encoding.as_bytes());
         self.ask_listener(at, Asked::Settings, FOR_GOOD.as_bytes());
         self.ask_listener(at, Asked::Everything, &everything);
@@ -77,14 +72,16 @@ impl Listening<'_> {
         let Some(listener) = self.listeners.get_mut(at) else {
             return false;
         };
-        let Some(server_id) = listener.server else { return false };
+        let Some(server_id) = listener.server() else {
+            return false;
+        };
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return false;
         };
         if !matches!(server.phase, ServerPhase::Listening) {
             return false;
         }
-        listener.asked.push_back(asked);
+        listener.is_asked(asked);
         self.at(server_id).asks(To::Skip, |r| r.query(text));
         true
     }
@@ -95,14 +92,13 @@ impl Listening<'_> {
             return;
         };
         let listener = self.listeners.get_mut(at).expect("found above");
-        let refused = std::mem::take(&mut listener.refused);
-        match listener.asked.pop_front() {
+        let (asked, refused) = listener.answers();
+        match asked {
             Some(Asked::Settings | Asked::Everything) if refused => {
                 self.deeds.push(Deed::Close(server_id, "a listener cannot listen"));
             }
             Some(Asked::Everything) => {
-                listener.up = true;
-                if std::mem::take(&mut listener.gap) {
+                if listener.is_up_now() {
                     let clients = listener.clients();
                     self.tell_of_gap(&clients);
                 }
@@ -118,16 +114,15 @@ impl Listening<'_> {
         let text = format!("{server_id}: a listener: {}", String::from_utf8_lossy(message));
         self.shared.log(LogLevel::Warning, text);
         if let Some(at) = self.listeners.of_server(server_id) {
-            self.listeners.get_mut(at).expect("found above").refused = true;
+            self.listeners.get_mut(at).expect("found above").refuses();
         }
     }
 
     /// A client's server listens to these channels; the listener must listen to them, too.
     pub(crate) fn want_channels(&mut self, id: ClientId, names: Vec<ChannelName>) {
-        if names.iter().any(|n| **n == *self.listeners.mark_channel.as_bytes()) {
+        if names.iter().any(|name| self.listeners.is_mark_channel(name)) {
             // The client has read the name in pg_stat_activity. With its UNLISTEN the listener would lose the marks.
-            self.channels_mut(id).expect("asked by the caller").moving = Moving::GivenUp;
-            return;
+            return self.channels_mut(id).expect("asked by the caller").give_up_moving();
         }
         let Some(at) = self.listener_of(id) else { return };
         let ticket = self.listeners.ticket();
@@ -135,33 +130,17 @@ impl Listening<'_> {
         let names: BTreeSet<ChannelName> = names.into_iter().collect();
         let text = listener.begin_hearing(id, &names);
         if self.ask_listener(at, Asked::Channels(id, ticket), &text) {
-            self.channels_mut(id).expect("asked for above").moving = Moving::Wanted {
-                channels: names,
-                ticket,
-                listens: false,
-            };
+            self.channels_mut(id).expect("asked for above").wants(names, ticket);
         }
     }
 
     fn listener_listens(&mut self, at: ListenerId, id: ClientId, of: u64, refused: bool) {
         let Some(channels) = self.channels_mut(id) else { return };
-        let Moving::Wanted {
-            ticket,
-            listens,
-            channels: names,
-        } = &mut channels.moving
-        else {
-            return;
-        };
-        if *ticket != of {
-            return;
+        match channels.listener_answers(of, refused) {
+            None => return,
+            Some(Err(names)) => return self.stop_hearing(at, id, names),
+            Some(Ok(())) => {}
         }
-        if refused {
-            let names = std::mem::take(names);
-            channels.moving = Moving::GivenUp;
-            return self.stop_hearing(at, id, names);
-        }
-        *listens = true;
         if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
             self.move_on(server_id);
         }
@@ -198,17 +177,17 @@ impl Listening<'_> {
         let Some(at) = self.listeners.of_server(server_id) else {
             return;
         };
-        if notification.channel == self.listeners.mark_channel.as_bytes() {
+        if self.listeners.is_mark(&notification) {
             return self.listener_passed_mark(at, &notification);
         }
         let listener = self.listeners.get(at);
-        let Some(hearers) = listener.and_then(|l| l.channels.get(notification.channel)) else {
+        let clients = listener.map_or_else(Vec::new, |l| l.clients_told(notification.channel));
+        if clients.is_empty() {
             return;
-        };
-        let clients: Vec<ClientId> = hearers.iter().filter(|h| h.told).map(|h| h.client).collect();
+        }
         let told: Told = message.into();
         for id in clients {
-            let waits = |c: &mut Channels| c.moving.waits_for_server(notification.channel);
+            let waits = |c: &mut Channels| c.moving().waits_for_server(notification.channel);
             let later = self.channels_mut(id).is_some_and(waits);
             let told = self.told_to(id, notification.process_id, &told);
             self.tell(id, &told, later);
@@ -219,10 +198,8 @@ impl Listening<'_> {
     /// lost.
     pub(crate) fn listener_refused(&mut self, pool_id: PoolId, failure: &LoginFailure) {
         let key = &pool::of(self.pools, pool_id).key;
-        let of_pool = |l: &&Listener| l.server.is_none() && l.database == key.database && l.user == key.user;
-        let lost = self.listeners.all.iter().flatten().filter(of_pool);
-        for id in lost.flat_map(Listener::clients).collect::<Vec<_>>() {
-            if self.channels_mut(id).is_some_and(|c| !c.heard.is_empty()) {
+        for id in self.listeners.clients_unconnected(&key.database, &key.user) {
+            if self.channels_mut(id).is_some_and(|c| c.relies_on_listener()) {
                 let message = "the connection that listens for this session cannot be restored";
                 self.deeds.push(Deed::Fail {
                     client: id,
@@ -246,8 +223,8 @@ impl Listening<'_> {
         if was_up && !clients.is_empty() {
             let text = format!(
                 "listener of {}/{} lost: {reason}; notifications to {} clients may be lost until it is restored",
-                listener.database,
-                listener.user,
+                listener.database(),
+                listener.user(),
                 clients.len()
             );
             self.shared.log(LogLevel::Warning, text);
@@ -263,7 +240,7 @@ impl Listening<'_> {
             let Some(channels) = self.channels_mut(id) else {
                 continue;
             };
-            match channels.moving {
+            match channels.moving() {
                 Moving::Wanted { .. } => self.channels_may_have_changed(id),
                 Moving::Back(_) | Moving::Away { .. } => self.move_without_listener(id),
                 _ => {}
@@ -282,7 +259,7 @@ impl Listening<'_> {
         });
         let told: Told = notice.into();
         for &id in clients {
-            if self.channels_mut(id).is_some_and(|c| !c.heard.is_empty()) {
+            if self.channels_mut(id).is_some_and(|c| c.relies_on_listener()) {
                 self.tell(id, &told, false);
             }
         }

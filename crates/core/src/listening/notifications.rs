@@ -13,14 +13,7 @@ impl Listening<'_> {
     /// former place.
     pub(crate) fn tell(&mut self, id: ClientId, message: &Told, later: bool) {
         let Some(channels) = self.channels_mut(id) else { return };
-        let queue = if later {
-            &mut channels.later
-        } else {
-            &mut channels.unheard
-        };
-        queue.push_back(message.clone());
-        channels.unheard_bytes += message.len();
-        if channels.unheard_bytes > UNHEARD_BYTES_MAX {
+        if channels.queue(message.clone(), later) {
             return self.too_far_behind(id);
         }
         self.hear(id);
@@ -30,14 +23,14 @@ impl Listening<'_> {
     pub(crate) fn hear(&mut self, id: ClientId) {
         if self.may_hear(id) {
             self.say_unheard(id);
-        } else if self.has_unheard(id) && !self.listeners.behind.contains(&id) {
-            self.listeners.behind.push(id);
+        } else if self.has_unheard(id) {
+            self.listeners.falls_behind(id);
         }
     }
 
     fn has_unheard(&self, id: ClientId) -> bool {
         let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
-        channels.is_some_and(|c| !c.unheard.is_empty())
+        channels.is_some_and(|c| c.has_unheard())
     }
 
     /// Whether PostgreSQL would send a notification now: between transactions, and not inside a reply.
@@ -45,7 +38,7 @@ impl Listening<'_> {
         let Some(client) = self.clients.get(id.0) else {
             return false;
         };
-        let holds_ready = client.channels.as_ref().is_some_and(|c| c.holds_ready);
+        let holds_ready = client.channels.as_ref().is_some_and(|c| c.holds_ready());
         let server = client.link.and_then(|s| self.servers.get(s.0));
         client.is_session()
             && client.session.deferred_begin().is_none()
@@ -59,11 +52,10 @@ impl Listening<'_> {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
-        let Some(channels) = client.channels.as_mut().filter(|c| !c.unheard.is_empty()) else {
+        let Some(channels) = client.channels.as_mut().filter(|c| c.has_unheard()) else {
             return;
         };
-        let messages = std::mem::take(&mut channels.unheard);
-        channels.unheard_bytes = channels.later.iter().map(|m| m.len()).sum();
+        let messages = channels.take_unheard();
         self.shared.state_stats.notifications += messages.len() as u64;
         self.shared.outbox.insert(id.into(), |to| {
             for message in &messages {
@@ -74,7 +66,7 @@ impl Listening<'_> {
 
     /// Tries again to send the notifications that had to wait.
     pub(crate) fn hear_what_waits(&mut self) {
-        for id in std::mem::take(&mut self.listeners.behind) {
+        for id in self.listeners.take_behind() {
             self.hear(id);
         }
     }
@@ -92,18 +84,18 @@ impl Listening<'_> {
         let Ok(notification) = Notification::read(&message[HEADER_BYTES..]) else {
             return true;
         };
-        if notification.channel == self.listeners.mark_channel.as_bytes() {
+        if self.listeners.is_mark(&notification) {
             self.server_passed_mark(id, &notification);
             return false;
         }
         let own = self.is_own_server(id, notification.process_id);
         if let Some(channels) = self.channels_mut(id) {
-            let later = channels.moving.is_back_and_passed();
+            let later = channels.moving().is_back_and_passed();
             // The listener receives this notification, too, and delivers it.
-            if !later && (channels.hears(notification.channel) || channels.moving.server_has_done()) {
+            if !later && (channels.hears(notification.channel) || channels.moving().server_has_done()) {
                 return false;
             }
-            if later || !channels.unheard.is_empty() {
+            if later || channels.has_unheard() {
                 let told = if own {
                     from_itself(self.process_id_told(id), message)
                 } else {
@@ -135,8 +127,7 @@ impl Listening<'_> {
     /// id that the client was told.
     pub(crate) fn told_to(&self, id: ClientId, process_id: u32, message: &Told) -> Told {
         let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
-        let notifies = channels.is_some_and(|c| c.notifies || c.holds_ready);
-        if notifies && self.is_own_server(id, process_id) {
+        if channels.is_some_and(|c| c.may_get_its_own()) && self.is_own_server(id, process_id) {
             from_itself(self.process_id_told(id), message)
         } else {
             message.clone()
@@ -154,12 +145,12 @@ impl Listening<'_> {
         let Some(channels) = client.channels.as_deref_mut() else {
             return false;
         };
-        channels.moving.transaction_ended();
+        channels.transaction_ended();
         // A request after the one that has ended may contain the NOTIFY.
-        if !idle || !std::mem::take(&mut channels.notifies) {
+        if !idle || !channels.take_notifies() {
             return false;
         }
-        let Some(listener) = channels.listener.filter(|_| !channels.heard.is_empty()) else {
+        let Some(listener) = channels.listener().filter(|_| channels.relies_on_listener()) else {
             return false;
         };
         if !self.ask_barrier(listener, id) {
@@ -168,16 +159,15 @@ impl Listening<'_> {
         let since = self.now;
         let client = self.client_mut(id);
         client.waiting = Waiting::ForListener { since };
-        client.channels.as_mut().expect("looked at above").holds_ready = true;
+        client.channels.as_mut().expect("looked at above").hold_ready();
         true
     }
 
     /// The listener has received everything that was sent before the client's transaction ended.
     pub(crate) fn barrier_passed(&mut self, id: ClientId) {
-        let Some(channels) = self.channels_mut(id).filter(|c| c.holds_ready) else {
+        if !self.channels_mut(id).is_some_and(|c| c.release_ready()) {
             return;
-        };
-        channels.holds_ready = false;
+        }
         self.say_unheard(id);
         self.shared.outbox.insert(id.into(), |to| {
             Writer::new(to).ready_for_query(TransactionStatus::Idle);
@@ -191,20 +181,13 @@ impl Listening<'_> {
         self.release_if_clean(id);
     }
 
-    /// A transaction with UNLISTEN has committed: removes those channels at the listener. PostgreSQL delivers none of
-    /// the notifications that have come during the transaction, unless the transaction has also begun to listen again.
+    /// A transaction with UNLISTEN has committed: removes those channels at the listener.
     pub(crate) fn apply_unlistened(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
-        let listens_anew = std::mem::take(&mut channels.listens_anew);
-        let unlistened = std::mem::take(&mut channels.unlistened);
-        if unlistened.is_empty() {
+        let Some(gone) = channels.commit_unlisten() else {
             return;
-        }
-        let gone = channels.take_unlistened(&unlistened);
-        if !listens_anew {
-            channels.drop_unheard(&gone);
-        }
-        if let Some(listener) = channels.listener {
+        };
+        if let Some(listener) = channels.listener() {
             self.stop_hearing(listener, id, gone);
         }
     }
@@ -228,7 +211,7 @@ impl Listening<'_> {
         let Some(channels) = self.clients.get_mut(id.0).and_then(|c| c.channels.take()) else {
             return;
         };
-        if let Some(listener) = channels.listener {
+        if let Some(listener) = channels.listener() {
             self.stop_hearing_all(listener, id);
         }
         self.listeners.forget_client(id);

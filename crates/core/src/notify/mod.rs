@@ -3,4 +3,5 @@
 pub mod channels;
 pub(crate) mod commands;
 pub(crate) mod hub;
+pub(crate) mod listener;
 pub(crate) mod moving;

@@ -1,6 +1,8 @@
 //! Moves of a client's channels between its server and a listener.
 
-use crate::notify::channels::ChannelName;
+use crate::notify::channels::{ChannelName, Channels, Notification};
+use crate::notify::commands::number;
+use crate::notify::hub::ListenerId;
 use std::collections::BTreeSet;
 
 /// The move of a client's channels that is under way.
@@ -38,16 +40,57 @@ pub(crate) enum Moving {
 
 #[derive(Debug, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Progress {
-    pub(crate) mark: u64,
+    mark: u64,
     /// The process id of the server that sends the mark. The same payload from another process is
     /// no mark.
-    pub(crate) process_id: Option<u32>,
-    pub(crate) server_passed: bool,
-    pub(crate) listener_passed: bool,
+    process_id: Option<u32>,
+    server_passed: bool,
+    listener_passed: bool,
     /// The mark has been sent, and then UNLISTEN.
-    pub(crate) last_step: bool,
+    last_step: bool,
     /// The server has answered everything.
-    pub(crate) done: bool,
+    done: bool,
+}
+
+/// What follows when a server has answered a step of a move.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    /// Nothing.
+    Nothing,
+    /// The server listens to these channels.
+    Listed(Vec<ChannelName>),
+    /// The server has refused the move, which has this mark.
+    Refused(u64),
+    /// The server has sent the mark. `away`: its channels are the client's no longer; otherwise it still listens to the
+    /// channel for marks.
+    Marked { away: bool },
+    /// The server has answered the last step.
+    Done,
+}
+
+/// How far a move has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Advanced {
+    /// There is none.
+    NoMove,
+    /// It goes on.
+    UnderWay,
+    /// The move with this mark has ended. `away`: the channels are at the listener now.
+    Over { mark: u64, away: bool },
+}
+
+impl Progress {
+    fn new(mark: u64, process_id: Option<u32>) -> Self {
+        Progress {
+            mark,
+            process_id,
+            ..Progress::default()
+        }
+    }
+
+    fn is_marked_by(&self, mark: &Notification<'_>) -> bool {
+        number(mark.payload) == Some(self.mark) && self.process_id.is_none_or(|p| p == mark.process_id)
+    }
 }
 
 impl Moving {
@@ -75,16 +118,227 @@ impl Moving {
         }
     }
 
-    pub(crate) fn transaction_ended(&mut self) {
-        if *self == Moving::Stays {
-            *self = Moving::No;
-        }
+    /// Whether neither the server nor the listener owes anything for a move.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        matches!(self, Moving::No | Moving::Stays | Moving::GivenUp)
     }
 
-    pub(crate) fn progress_mut(&mut self) -> Option<&mut Progress> {
+    fn progress(&self) -> Option<&Progress> {
         match self {
             Moving::Away { at, .. } | Moving::Back(at) => Some(at),
             _ => None,
+        }
+    }
+
+    fn progress_mut(&mut self) -> Option<&mut Progress> {
+        match self {
+            Moving::Away { at, .. } | Moving::Back(at) => Some(at),
+            _ => None,
+        }
+    }
+}
+
+/// The steps of a move.
+impl Channels {
+    /// The move that is under way.
+    pub(crate) fn moving(&self) -> &Moving {
+        &self.moving
+    }
+
+    /// The server is asked for its channels.
+    pub(crate) fn asks_server(&mut self) {
+        self.moving = Moving::Asking {
+            names: Vec::new(),
+            stale: false,
+        };
+    }
+
+    /// The server, if it was asked, lists a channel.
+    pub(crate) fn server_lists(&mut self, name: &[u8]) {
+        if let Moving::Asking { names, .. } = &mut self.moving {
+            names.push(name.into());
+        }
+    }
+
+    /// The client may have changed its channels: those that its server has listed are no longer valid. Returns the
+    /// channels that the listener hears for nothing, if it was asked to listen.
+    pub(crate) fn may_have_changed(&mut self) -> Option<BTreeSet<ChannelName>> {
+        match &mut self.moving {
+            Moving::Wanted { channels, .. } => {
+                let wanted = std::mem::take(channels);
+                self.moving = Moving::No;
+                Some(wanted.into_iter().filter(|w| !self.heard.contains(w)).collect())
+            }
+            Moving::Asking { stale, .. } => {
+                *stale = true;
+                None
+            }
+            Moving::GivenUp => {
+                self.moving = Moving::No;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The present channels cannot be moved.
+    pub(crate) fn give_up_moving(&mut self) {
+        self.moving = Moving::GivenUp;
+    }
+
+    /// The listener is asked to listen to these channels, by the request with this number.
+    pub(crate) fn wants(&mut self, channels: BTreeSet<ChannelName>, ticket: u64) {
+        self.moving = Moving::Wanted {
+            channels,
+            ticket,
+            listens: false,
+        };
+    }
+
+    /// The listener has answered the request with this number. Returns the channels that it was asked for, if it has
+    /// refused them; `None` if the client does not want them any more.
+    pub(crate) fn listener_answers(&mut self, of: u64, refused: bool) -> Option<Result<(), BTreeSet<ChannelName>>> {
+        match &mut self.moving {
+            Moving::Wanted { ticket, channels, .. } if *ticket == of && refused => {
+                let names = std::mem::take(channels);
+                self.moving = Moving::GivenUp;
+                Some(Err(names))
+            }
+            Moving::Wanted { ticket, listens, .. } if *ticket == of => {
+                *listens = true;
+                Some(Ok(()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The server that has this process id sends the mark, after which it can stop listening. Returns `false` if the
+    /// listener was not asked to listen.
+    pub(crate) fn move_away(&mut self, mark: u64, process_id: Option<u32>) -> bool {
+        let Moving::Wanted { mut channels, .. } = std::mem::take(&mut self.moving) else {
+            return false;
+        };
+        channels.retain(|name| !self.heard.contains(name));
+        self.moving = Moving::Away {
+            channels,
+            at: Progress::new(mark, process_id),
+        };
+        true
+    }
+
+    /// The channels move to the server that has this process id. Returns their names.
+    pub(crate) fn move_back(&mut self, mark: u64, process_id: Option<u32>) -> BTreeSet<ChannelName> {
+        self.moving = Moving::Back(Progress::new(mark, process_id));
+        self.heard.clone()
+    }
+
+    /// The server has answered a step, perhaps with an error.
+    pub(crate) fn server_answers(&mut self, failed: bool) -> Answered {
+        let away = matches!(self.moving, Moving::Away { .. });
+        match &mut self.moving {
+            Moving::Asking { names, stale } => {
+                let (names, stale) = (std::mem::take(names), *stale);
+                self.moving = if failed { Moving::GivenUp } else { Moving::No };
+                match failed || stale {
+                    true => Answered::Nothing,
+                    false => Answered::Listed(names),
+                }
+            }
+            Moving::Away { at, .. } | Moving::Back(at) if at.last_step => {
+                at.done = true;
+                Answered::Done
+            }
+            Moving::Away { at, .. } | Moving::Back(at) if failed => {
+                let mark = at.mark;
+                self.moving = if away { Moving::GivenUp } else { Moving::Stays };
+                Answered::Refused(mark)
+            }
+            Moving::Away { at, .. } | Moving::Back(at) => {
+                at.last_step = true;
+                Answered::Marked { away }
+            }
+            _ => Answered::Nothing,
+        }
+    }
+
+    /// The server has sent all notifications before a mark. Returns whether it is the mark of the present move.
+    pub(crate) fn server_passes(&mut self, mark: &Notification<'_>) -> bool {
+        let at = self.moving.progress_mut().filter(|at| at.is_marked_by(mark));
+        at.map(|at| at.server_passed = true).is_some()
+    }
+
+    /// Whether a mark that this listener has received is that of the present move.
+    pub(crate) fn is_marked_by(&self, listener: ListenerId, mark: &Notification<'_>) -> bool {
+        let at = self.moving.progress().filter(|_| self.listener() == Some(listener));
+        at.is_some_and(|at| at.is_marked_by(mark))
+    }
+
+    /// The listener has received all notifications before the mark, or there is no listener that could. Returns `false`
+    /// if it had received them before, or if nothing moves.
+    pub(crate) fn listener_passes(&mut self) -> bool {
+        let at = self.moving.progress_mut();
+        at.is_some_and(|at| !std::mem::replace(&mut at.listener_passed, true))
+    }
+
+    /// The channels that move to the listener, if they do.
+    pub(crate) fn moved_away(&self) -> Option<&BTreeSet<ChannelName>> {
+        match &self.moving {
+            Moving::Away { channels, .. } => Some(channels),
+            _ => None,
+        }
+    }
+
+    /// The listener is lost while channels move back: the server has them all.
+    pub(crate) fn listener_hears_nothing(&mut self) {
+        self.heard.clear();
+    }
+
+    /// The listener is lost. If channels were moving to it, and the server has not passed the mark, they stay. Returns
+    /// them, and the mark.
+    pub(crate) fn stay_without_listener(&mut self) -> Option<(BTreeSet<ChannelName>, u64)> {
+        let Moving::Away { channels, at } = &mut self.moving else {
+            return None;
+        };
+        if at.server_passed {
+            return None;
+        }
+        let stay = (std::mem::take(channels), at.mark);
+        self.moving = Moving::No;
+        self.forget_later();
+        Some(stay)
+    }
+
+    /// Ends the move if both places have passed the mark and the server has answered everything.
+    pub(crate) fn advance(&mut self) -> Advanced {
+        let Some(at) = self.moving.progress() else {
+            return Advanced::NoMove;
+        };
+        let (mark, done) = (at.mark, at.done);
+        if !(at.server_passed && at.listener_passed) {
+            return Advanced::UnderWay;
+        }
+        self.join();
+        let away = match &self.moving {
+            Moving::Away { channels, .. } => {
+                self.heard.extend(channels.iter().cloned());
+                true
+            }
+            _ => {
+                self.heard.clear();
+                false
+            }
+        };
+        if !done {
+            return Advanced::UnderWay;
+        }
+        self.moving = if away { Moving::No } else { Moving::Stays };
+        Advanced::Over { mark, away }
+    }
+
+    /// The client's transaction has ended: channels that stayed on the server may move again.
+    pub(crate) fn transaction_ended(&mut self) {
+        if self.moving == Moving::Stays {
+            self.moving = Moving::No;
         }
     }
 }

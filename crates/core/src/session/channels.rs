@@ -1,7 +1,5 @@
 //! Commands to a server about the channels that it listens to, and its answers.
 
-use crate::notify::channels::ChannelName;
-use crate::notify::moving::Moving;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::upstream::entry::{AnswerRows, To};
@@ -33,10 +31,10 @@ impl Reply<'_> {
         let Some(channels) = self.client().and_then(|client| client.channels.as_mut()) else {
             return;
         };
-        if let (Moving::Asking { names, .. }, Ok(row)) =
-            (&mut channels.moving, backend::data_row(&message[HEADER_BYTES..]))
+        if let Ok(row) = backend::data_row(&message[HEADER_BYTES..])
+            && let Some(name) = row.first().copied().flatten()
         {
-            names.extend(row.first().copied().flatten().map(ChannelName::from));
+            channels.server_lists(name);
         }
     }
 }

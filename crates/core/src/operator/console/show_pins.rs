@@ -45,7 +45,7 @@ impl View<'_> {
             let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&statement.query));
             rows.push(&["prepared statement".into(), (&*name).into(), secret(access, &text)]);
         }
-        for channel in client.channels.iter().flat_map(|c| &c.heard) {
+        for channel in client.channels.iter().flat_map(|c| c.heard()) {
             rows.push(&["channel".into(), (&*String::from_utf8_lossy(channel)).into(), "".into()]);
         }
         if let Some(pinned) = client.session.pinned() {
