@@ -18,7 +18,7 @@ use crate::state::client_session::ClientSession;
 use crate::state::shape::Shape;
 use crate::statements::client_statements::ClientStatements;
 use crate::upstream::entry::Effect;
-use crate::upstream::flights::Flight;
+use crate::upstream::flight::Flight;
 use pgweir_wire::FrontendTag;
 use std::sync::Arc;
 

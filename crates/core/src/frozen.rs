@@ -214,7 +214,7 @@ impl Pooler {
             let mut aboard = server.flights.iter().flat_map(|flights| flights.iter());
             has_pool(server.pool)
                 && server.link.is_none_or(|c| self.clients.get(c.0).is_some())
-                && aboard.all(|a| a.client.is_none_or(|c| self.clients.get(c.0).is_some()))
+                && aboard.all(|a| a.client().is_none_or(|c| self.clients.get(c.0).is_some()))
         };
         self.clients.iter().all(client_ok)
             && self.servers.iter().all(server_ok)

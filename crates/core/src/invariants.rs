@@ -47,10 +47,10 @@ impl Pooler {
         }
         for aboard in server.flights.iter().flat_map(|flights| flights.iter()) {
             let waits = |client: &ClientId| self.clients.get(client.0).map(|c| c.waiting);
-            let flies = aboard.client.as_ref().map(waits);
+            let flies = aboard.client().as_ref().map(waits);
             must(
                 flies.is_none_or(|waits| waits == Some(Waiting::Flying { server: id })),
-                || format!("has a flight of {:?}, which waits so: {flies:?}", aboard.client),
+                || format!("has a flight of {:?}, which waits so: {flies:?}", aboard.client()),
             )?;
         }
         let left = |client: ClientId| self.clients.get(client.0).is_some_and(|c| !c.session.leaves_nothing());
@@ -80,7 +80,7 @@ impl Pooler {
             must(server.session.probe().is_none(), || {
                 "idle with a probe that is not answered".into()
             })?;
-            must(server.cancels.in_flight == 0, || "idle with a cancel on its way".into())?;
+            must(!server.cancels.may_hit(), || "idle with a cancel on its way".into())?;
             must(server.conversation.begin() == Begin::Settled, || {
                 format!("idle with a BEGIN that is {:?}", server.conversation.begin())
             })?;
@@ -111,14 +111,14 @@ impl Pooler {
                 let server = server.ok_or("waits for a probe without a server")?;
                 let asked = server.session.probe().is_some()
                     || !server.conversation.queue().is_empty()
-                    || server.cancels.in_flight > 0;
+                    || server.cancels.may_hit();
                 must(asked, || "waits for a probe, and nothing is asked".into())?;
             }
             Waiting::ForReplies => {
                 let server = server.ok_or("waits for replies without a server")?;
                 // Only the server ends a DISCARD SEQUENCES; one that breaks the protocol may never confirm it.
                 let said = server.conversation.intake() == Intake::ToSync || server.session.is_forgetting();
-                let owed = !server.conversation.queue().is_empty() || server.cancels.in_flight > 0 || said;
+                let owed = !server.conversation.queue().is_empty() || server.cancels.may_hit() || said;
                 must(owed, || "waits for replies, and none is owed".into())?;
             }
             Waiting::ForListener { .. } => {
@@ -158,7 +158,7 @@ impl Pooler {
         let places: Vec<_> = flights
             .iter()
             .enumerate()
-            .filter(|(_, a)| a.client == Some(id))
+            .filter(|(_, a)| a.client() == Some(id))
             .collect();
         must(places.len() == 1, || format!("has {} flights on {at}", places.len()))?;
         let linked = client.link == Some(at);

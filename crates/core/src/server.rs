@@ -110,7 +110,7 @@ impl Server {
     /// message would run outside its transaction.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
-        self.cancels.in_flight > 0
+        self.cancels.may_hit()
             || match self.conversation.begin() {
                 Begin::Settled => false,
                 Begin::Owed => !self.conversation.queue().segment_open(),
@@ -122,7 +122,7 @@ impl Server {
     #[inline]
     pub(crate) fn is_usual(&self) -> bool {
         matches!(self.phase, ServerPhase::Linked)
-            && self.cancels.wanted.is_none()
+            && self.cancels.wanted().is_none()
             && self.conversation.begin() == Begin::Settled
     }
 

@@ -17,7 +17,6 @@ use crate::flow::logins::admitting;
 use crate::login::cancel_keys::KeyForm;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
-use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::upstream::phase::{AfterCancel, ServerPhase};
 use hmac::{Hmac, KeyInit, Mac};
@@ -29,22 +28,15 @@ use subtle::ConstantTimeEq;
 /// Why the connection of a CancelRequest is closed.
 pub(super) const CANCEL_DONE: &str = "cancel request done";
 
-impl Server {
-    /// Whether a cancel is on its way to the server, or waits until the server begins the segment that it is for.
-    fn cancel_is_under_way(&self) -> bool {
-        self.cancels.in_flight > 0 || self.cancels.wanted.is_some()
-    }
-}
-
 impl ServerSide<'_> {
     /// Sends a cancel, unless one is already on its way: a second one would hit the same work.
     pub(crate) fn send_cancel(&mut self) {
         let server = &mut *self.server;
-        if server.cancels.in_flight > 0 || !server.conversation.may_cancel_begin() {
+        if server.cancels.may_hit() || !server.conversation.may_cancel_begin() {
             return;
         }
-        if let Some(key) = server.cancels.key.clone() {
-            server.cancels.in_flight += 1;
+        if let Some(key) = server.cancels.key().cloned() {
+            server.cancels.one_is_sent();
             if let Some(flights) = &mut server.flights {
                 flights.expose_riders();
             }
@@ -62,26 +54,26 @@ impl ServerSide<'_> {
         let Some(segment) = server.conversation.queue().next_of_client() else {
             return;
         };
-        let is_at_work = segment == server.conversation.queue().segments_answered() && server.cancels.in_flight == 0;
+        let is_at_work = segment == server.conversation.queue().segments_answered() && !server.cancels.may_hit();
         if is_at_work && server.conversation.may_cancel_begin() {
             return self.send_cancel();
         }
-        server.cancels.wanted = Some(segment);
+        server.cancels.wait_for(segment);
     }
 
     /// Sends a cancel that had to wait, if the server now works on the segment that it is for. Returns whether the
     /// server has finished that segment.
     pub(crate) fn cancel_what_was_wanted(&mut self) -> bool {
         let server = &mut *self.server;
-        let Some(segment) = server.cancels.wanted else {
+        let Some(segment) = server.cancels.wanted() else {
             return false;
         };
         let at = server.conversation.queue().segments_answered();
         let is_over = segment < at || server.conversation.queue().is_empty();
         if is_over {
-            server.cancels.wanted = None;
-        } else if segment == at && server.cancels.in_flight == 0 && server.conversation.may_cancel_begin() {
-            server.cancels.wanted = None;
+            server.cancels.wait_for_none();
+        } else if segment == at && !server.cancels.may_hit() && server.conversation.may_cancel_begin() {
+            server.cancels.wait_for_none();
             self.send_cancel();
         }
         is_over
@@ -110,10 +102,10 @@ impl Pooler {
         let at = self.clients.get(id.0).and_then(|client| client.link);
         let closes_early = self.is_weak(Weakness::ClosesCancelEarly);
         let server = at.and_then(|id| self.servers.get_mut(id.0));
-        let under_way = server.filter(|s| s.cancel_is_under_way() && !closes_early);
+        let under_way = server.filter(|s| s.cancels.are_under_way() && !closes_early);
         let is_done = under_way.is_none();
         if let Some(server) = under_way {
-            server.cancels.by.push(by);
+            server.cancels.are_asked_by(by);
         }
         self.client_mut(by).phase = ClientPhase::Cancelling;
         if is_done {
@@ -136,10 +128,9 @@ impl Pooler {
     /// Closes the connections that asked to cancel this server's work, unless a cancel is still under way.
     pub(crate) fn end_cancelling(&mut self, now: Time, server_id: ServerId) {
         if let Some(server) = self.servers.get_mut(server_id.0)
-            && !server.cancels.by.is_empty()
-            && !server.cancel_is_under_way()
+            && !server.cancels.are_under_way()
         {
-            let asked = std::mem::take(&mut server.cancels.by);
+            let asked = server.cancels.take_asking();
             self.close_cancelling(now, asked);
         }
     }
@@ -213,8 +204,7 @@ impl Pooler {
             // It may hit whatever this server does next, so no other client gets the server.
             server.close_reason.get_or_insert(CloseReason::CancelMayCome);
         }
-        server.cancels.in_flight = server.cancels.in_flight.saturating_sub(1);
-        if server.cancels.in_flight > 0 {
+        if !server.cancels.one_is_over() {
             return;
         }
         self.end_cancelling(now, server_id);

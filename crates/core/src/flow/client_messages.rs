@@ -97,7 +97,7 @@ impl Exchange<'_> {
         if !queue.is_full() {
             return false;
         }
-        if queue.segment_open() && queue.back().is_none_or(|e| e.expect != Expect::Pause) {
+        if queue.segment_open() && queue.back().is_none_or(|e| e.expect() != Expect::Pause) {
             queue.push(Entry::fake(Expect::Pause));
             self.to().send(|w| w.flush());
         }

@@ -26,10 +26,10 @@ impl Reply<'_> {
         server.held.rolled_back |= rolls_back;
         server.conversation.command_succeeds();
         let queue = server.conversation.queue_mut();
-        let executed = queue.front().is_some_and(|e| e.expect == Expect::Execute);
+        let executed = queue.front().is_some_and(|e| e.expect() == Expect::Execute);
         let ends = body.starts_with(b"DEALLOCATE") || body.starts_with(b"DISCARD");
         if let Some(entry) = executed.then(|| queue.pop()).flatten()
-            && entry.to != To::Skip
+            && entry.to() != To::Skip
             && !ends
         {
             self.ends_nothing(entry);
@@ -92,9 +92,9 @@ impl Reply<'_> {
         let Some(later) = self.server.conversation.queue_mut().all_ended_in_front() else {
             return;
         };
-        self.server.held.keep_only(&later.statements);
+        self.server.held.keep_only(later.statements());
         if let Some(names) = self.client().and_then(|client| client.statements.names.as_mut()) {
-            names.keep_only(&later.names);
+            names.keep_only(later.names());
         }
     }
 
@@ -112,7 +112,7 @@ impl Reply<'_> {
             && self.shared.settings.max_prepared_statements > 0
             && self.pool.settings.mode != PoolMode::Session;
         let front = self.server.conversation.queue_mut().front_mut();
-        let is_clients = front.as_ref().is_some_and(|entry| entry.to != To::Skip);
+        let is_clients = front.as_ref().is_some_and(|entry| entry.to() != To::Skip);
         let effect = front.and_then(Entry::effect_mut);
         let is_expected = effect.as_ref().is_some_and(|effect| {
             effect.server_loses.is_some() || effect.name.is_some() || !effect.deallocates.is_empty()

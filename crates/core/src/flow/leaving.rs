@@ -112,7 +112,7 @@ impl Pooler {
             .as_ref()
             .expect("a server's pool lives");
         server.link = None;
-        server.cancels.wanted = None;
+        server.cancels.wait_for_none();
         // The pooler cannot invent the rest of a message; a walsender ends only with its connection.
         let hopeless = matches!(passing, Passing::Forward(_))
             || server.conversation.intake() == Intake::CopyBoth
@@ -173,7 +173,7 @@ impl Pooler {
             return;
         };
         // A cancel on its way must not hit the internal requests that follow.
-        if !server.conversation.queue().is_empty() || server.cancels.in_flight > 0 {
+        if !server.conversation.queue().is_empty() || server.cancels.may_hit() {
             return;
         }
         if server.conversation.status() != TransactionStatus::Idle {

@@ -43,7 +43,7 @@ impl Exchange<'_> {
     #[inline(always)]
     pub(crate) fn link(&mut self) -> Linked {
         let (client, server) = (&mut *self.client, &mut *self.server);
-        debug_assert!(server.is_clean() && server.link.is_none() && server.cancels.in_flight == 0);
+        debug_assert!(server.is_clean() && server.link.is_none() && !server.cancels.may_hit());
         debug_assert_eq!(client.pool, Some(server.pool));
         server.phase = ServerPhase::Linked;
         server.link = Some(self.id);

@@ -81,7 +81,7 @@ fn a_server_with_which_something_must_be_done_does_not_lie_idle() {
         ("it must be closed", |a| {
             a.server.close_reason = Some(CloseReason::Evicted)
         }),
-        ("a cancel is on its way", |a| a.server.cancels.in_flight = 1),
+        ("a cancel is on its way", |a| a.server.cancels.one_is_sent()),
         ("traces are left", |a| a.server.session.will_keep_traces()),
         ("its lifetime is over", |a| {
             a.server.expires = NOW;

@@ -69,7 +69,7 @@ impl Pooler {
         }
         // Last, because closing the last connection may end the process, including clients that still seem linked to
         // this server.
-        self.close_cancelling(now, std::mem::take(&mut server.cancels.by));
+        self.close_cancelling(now, server.cancels.take_asking());
         self.pause_progress(now);
         self.shutdown_progress(now);
         if !self.admin.is_ending() {

@@ -7,9 +7,9 @@ use crate::base::settings::PoolMode;
 use crate::client::Client;
 use crate::reply::Reply;
 use crate::server::Server;
+use crate::upstream::ended::Ended;
 use crate::upstream::entry::{Expect, Ready, To, is_for_nothing};
 use crate::upstream::phase::{Begin, ServerPhase};
-use crate::upstream::reply_queue::Ended;
 use pgweir_wire::TransactionStatus;
 
 /// What is left of a transaction whose ReadyForQuery has come.
@@ -40,7 +40,8 @@ impl Reply<'_> {
         };
         let in_block = self.server.conversation.reports(status);
         let has_failed = self.server.held.take_segment_failed();
-        let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
+        let undone =
+            entry.ready() == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
         let fails_next = self.server.conversation.queue().is_empty() && self.nothing_owed(&entry, in_block);
         let server = &mut *self.server;
         server.conversation.takes_requests_from_here();
@@ -48,7 +49,7 @@ impl Reply<'_> {
         let session = &server.session;
         let defined = session.changes_objects() && (status == TransactionStatus::Idle || session.may_publish());
         server.conversation.is_idle_from(self.now);
-        let is_usual = server.is_usual() && entry.to == To::Forward && entry.ready == Ready::Passes;
+        let is_usual = server.is_usual() && entry.passes();
         if defined {
             self.note_changed_objects();
         }
@@ -85,7 +86,7 @@ impl Reply<'_> {
         let server = &mut *self.server;
         let between = server.conversation.status() == TransactionStatus::Idle;
         // A client's Sync ends what a Query in a pipeline may have left open.
-        let may_be_open = !between && entry.expect != Expect::Sync;
+        let may_be_open = !between && entry.expect() != Expect::Sync;
         let was_queried = server.conversation.take_queried_in_pipeline(may_be_open);
         server.session.settings_are_told();
         if between && server.session.transaction_ends() {
@@ -171,17 +172,17 @@ impl Reply<'_> {
         if let Some(passed) = self.begin_ends(&entry) {
             return Some(passed);
         }
-        if entry.to == To::Skip {
+        if entry.to() == To::Skip {
             self.idle_since_begin();
             return Some(match self.server.session.restoration() {
                 Some(_) => self.asks(Question::Restored),
                 None => Passed::skip_and_release_if(self.server.conversation.queue().is_empty()),
             });
         }
-        if let To::Probe(_) = entry.to {
-            return Some(self.probe_answered(is_for_nothing(entry.expect, entry.to)));
+        if let To::Probe(_) = entry.to() {
+            return Some(self.probe_answered(is_for_nothing(entry.expect(), entry.to())));
         }
-        match entry.ready {
+        match entry.ready() {
             Ready::Passes => None,
             Ready::Decides => {
                 self.flush();
@@ -223,10 +224,10 @@ impl Reply<'_> {
         match server.conversation.begin() {
             Begin::Owed if server.conversation.queue().is_empty() => Some(self.misbehaves("no answer to BEGIN".into())),
             Begin::Refused
-                if entry.to == To::Forward || entry.to == To::Skip && server.conversation.queue().is_empty() =>
+                if entry.to() == To::Forward || entry.to() == To::Skip && server.conversation.queue().is_empty() =>
             {
                 server.conversation.begin_is_settled();
-                let of_client = entry.to == To::Forward;
+                let of_client = entry.to() == To::Forward;
                 Some(self.asks(Question::NeverBegan { of_client }))
             }
             _ => None,

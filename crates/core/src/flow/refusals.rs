@@ -27,20 +27,16 @@ struct Refused {
 impl Refused {
     fn of(front: &Entry) -> Self {
         Refused {
-            expect: front.expect,
-            to: front.to,
+            expect: front.expect(),
+            to: front.to(),
             replacement: front.replacement().cloned(),
-            uses: front.uses,
+            uses: front.uses(),
         }
     }
 
     /// The error that the client gets instead.
     fn instead_of(&self, error: &Refusal<'_>) -> Option<Vec<u8>> {
-        let replacement = self.replacement.as_ref()?;
-        if error.fields.sqlstate != replacement.sqlstate {
-            return None;
-        }
-        match &replacement.instead {
+        match self.replacement.as_ref()?.instead_of(error.fields.sqlstate)? {
             Instead::Error(reply) => Some(reply.clone()),
             Instead::Named { ours, theirs } => renamed(&error.kept(), ours, theirs),
         }
@@ -202,10 +198,10 @@ impl Reply<'_> {
         if not_forgotten {
             server.session.has_not_forgotten();
         }
-        let is_query = |e: &Entry| e.expect.is_whole_request();
+        let is_query = |e: &Entry| e.expect().is_whole_request();
         let begin_failed =
             refused.is_skipped() && server.conversation.intake() == Intake::ToSync && taken.iter().any(is_query);
-        let decides = taken.iter().any(|e| e.ready == Ready::Decides);
+        let decides = taken.iter().any(|e| e.ready() == Ready::Decides);
         if let Some(client) = self.client().filter(|_| decides) {
             // The server ignores the RESET: nothing must be restored after it.
             client.session.reset_is_undone();
@@ -263,7 +259,7 @@ impl Reply<'_> {
                 .conversation
                 .queue()
                 .front()
-                .is_some_and(|e| e.ready == Ready::Told)
+                .is_some_and(|e| e.ready() == Ready::Told)
         {
             // In a failed transaction nothing was reset, so nothing must be restored. Otherwise a probe finds out.
             let suspicion = self.client().and_then(|client| client.session.suspicion());

@@ -35,7 +35,7 @@ impl Reply<'_> {
         let is_as_it_was = server.session.cleanup() == Cleanup::Nothing
             && server.close_reason.is_none()
             && !server.session.leaves_traces()
-            && server.cancels.in_flight == 0
+            && !server.cancels.may_hit()
             && server.session.shape().idle_limit().is_none()
             && !server.is_expired(self.now);
         if !is_wanted || !is_as_it_was || client.channels.is_some() || client.session.pinned().is_some() {
@@ -60,7 +60,7 @@ impl Pooler {
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         let client_id = server.link.take();
         // What cleans the session must not be hit by a cancel of what its client did.
-        let must_wait = server.cancels.in_flight > 0;
+        let must_wait = server.cancels.may_hit();
         if must_wait {
             server.phase = ServerPhase::CancelPending(AfterCancel::CleanUp);
             server.since = now;
@@ -134,7 +134,7 @@ impl Pooler {
         }
         debug_assert!(server.link.is_none());
         let pool_id = server.pool;
-        if server.cancels.in_flight > 0 {
+        if server.cancels.may_hit() {
             server.phase = ServerPhase::CancelPending(AfterCancel::Free);
             server.since = now;
             return;

@@ -33,7 +33,7 @@ impl ServerSide<'_> {
     fn give_fakes_in_front(&mut self) {
         while self.server.conversation.queue().fake_in_front() {
             let entry = self.server.conversation.queue_mut().pop().expect("looked at above");
-            if let (Some(tag), Some(client)) = (entry.expect.fake_tag(), self.server.link) {
+            if let (Some(tag), Some(client)) = (entry.expect().fake_tag(), self.server.link) {
                 let outbox = &mut self.shared.outbox;
                 outbox.insert(client.into(), |bytes| Writer::new(bytes).empty(tag));
             }
@@ -300,14 +300,14 @@ impl Reply<'_> {
             | BackendTag::ParameterStatus
             | BackendTag::NotificationResponse => true,
             BackendTag::NoticeResponse => !self.is_linked(),
-            tag => describes(tag) && self.server.conversation.queue().front().is_some_and(|e| e.uses > 0),
+            tag => describes(tag) && self.server.conversation.queue().front().is_some_and(|e| e.uses() > 0),
         }
     }
 
     /// A message that belongs to the reply at the front of the queue.
     fn part_of_reply(&mut self, tag: BackendTag, body: &[u8], whole: bool) -> Passed {
         let forward = self.forward();
-        let Some(expect) = self.server.conversation.queue().front().map(|e| e.expect) else {
+        let Some(expect) = self.server.conversation.queue().front().map(|e| e.expect()) else {
             return self.misbehaves(format!("message {tag:?} that nothing asked for"));
         };
         match (tag, expect) {
@@ -317,13 +317,15 @@ impl Reply<'_> {
             | (BackendTag::RowDescription | BackendTag::NoData, Expect::Describe)
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Expect::Execute) => {
                 let entry = self.server.conversation.queue_mut().pop().expect("looked at above");
-                if tag == BackendTag::ParseComplete && entry.replacement().is_some_and(|r| r.sqlstate == *b"42P05") {
+                if tag == BackendTag::ParseComplete
+                    && entry.replacement().is_some_and(|r| r.instead_of(b"42P05").is_some())
+                {
                     // It should have failed: the pooler's record of the server's statements is wrong.
                     self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
                 }
                 if expect == Expect::Execute {
                     self.ends_nothing(entry);
-                } else if expect == Expect::Describe && entry.uses > 0 {
+                } else if expect == Expect::Describe && entry.uses() > 0 {
                     let rows = match tag {
                         BackendTag::NoData => Rows::NONE,
                         _ if whole => Rows::read(body).unwrap_or(Rows::UNREAD),
@@ -333,7 +335,7 @@ impl Reply<'_> {
                 }
             }
             (BackendTag::ParameterDescription, Expect::Describe)
-                if whole && self.server.conversation.queue().front().is_some_and(|e| e.uses > 0) =>
+                if whole && self.server.conversation.queue().front().is_some_and(|e| e.uses() > 0) =>
             {
                 self.types_described(body);
             }
@@ -371,8 +373,7 @@ impl Reply<'_> {
             return forward;
         }
         self.replies_came();
-        let begun = self.server.conversation.copy_in_begins();
-        if begun.interrupted {
+        if self.server.conversation.copy_in_begins() {
             return self.asks(Question::CopyInterrupted);
         }
         if matches!(self.server.phase, ServerPhase::Draining) {
@@ -391,7 +392,7 @@ fn describes(tag: BackendTag) -> bool {
 #[inline]
 fn forwards(server: &Server) -> bool {
     match server.conversation.queue().front() {
-        Some(entry) => !matches!(entry.to, To::Skip | To::Probe(_) | To::Check | To::Swallow),
+        Some(entry) => !matches!(entry.to(), To::Skip | To::Probe(_) | To::Check | To::Swallow),
         // Asynchronous messages between requests.
         None => true,
     }

@@ -10,18 +10,18 @@ impl Reply<'_> {
     /// so that each one restores the state that it found.
     pub(crate) fn undo(&mut self, entries: Vec<Entry>) {
         let mut restored = HashSet::new();
-        let answered = entries.iter().position(|e| e.to != To::Skip);
+        let answered = entries.iter().position(|e| e.to() != To::Skip);
         for (at, mut entry) in entries.into_iter().enumerate().rev() {
-            if entry.expect == Expect::Describe
-                && let Some(copy) = self.server.held.copy_mut(entry.uses)
+            if entry.expect() == Expect::Describe
+                && let Some(copy) = self.server.held.copy_mut(entry.uses())
             {
                 copy.asked = false;
             }
             // An internal Parse says nothing about the reply to the client; but a Query behind it has failed, and
             // destroys the unnamed statement in any case.
-            let failed = answered == Some(at) && (at == 0 || entry.expect == Expect::Query);
+            let failed = answered == Some(at) && (at == 0 || entry.expect() == Expect::Query);
             let effect = entry.take_effect();
-            self.undo_one(entry.expect, effect, failed, &mut restored);
+            self.undo_one(entry.expect(), effect, failed, &mut restored);
         }
         self.server.conversation.queue_mut().gains_nothing_of(&restored);
     }

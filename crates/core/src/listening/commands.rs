@@ -37,7 +37,7 @@ impl Listening<'_> {
         }
         let server = self.servers.get(server_id.0)?;
         // A cancel on its way would hit the internal requests that move channels.
-        let is_under_cancel = server.cancels.in_flight > 0;
+        let is_under_cancel = server.cancels.may_hit();
         let replies_are_due = channels.relies_on_listener()
             && !server.conversation.queue().is_empty()
             && !server.conversation.queue().segment_open();

@@ -39,7 +39,7 @@ impl Listening<'_> {
             return;
         };
         let busy =
-            server.session.restoration().is_some() || server.session.probe().is_some() || server.cancels.in_flight > 0;
+            server.session.restoration().is_some() || server.session.probe().is_some() || server.cancels.may_hit();
         if !server.is_clean() || busy {
             return;
         }
@@ -230,7 +230,7 @@ impl Listening<'_> {
     }
 
     fn process_id_of(&self, server_id: ServerId) -> Option<u32> {
-        Some(self.servers.get(server_id.0)?.cancels.key.as_ref()?.process_id)
+        self.servers.get(server_id.0)?.cancels.process_id()
     }
 
     /// Ends the move if both places have passed the mark and the server has finished.

@@ -120,7 +120,7 @@ impl Listening<'_> {
     /// Whether a client's server has this process id.
     fn is_own_server(&self, id: ClientId, process_id: u32) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
-        server.is_some_and(|s| s.cancels.key.as_ref().is_some_and(|k| k.process_id == process_id))
+        server.is_some_and(|s| s.cancels.process_id() == Some(process_id))
     }
 
     /// A notification as a client gets it: if the client may have sent it to itself, the notification names the process

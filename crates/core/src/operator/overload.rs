@@ -19,7 +19,7 @@ const REFUSED_MAX: usize = 1024;
 /// Whether an error can end a client's wait without ending its connection: the client waits at the beginning of a
 /// request, outside a transaction.
 fn may_be_refused(client: &Client) -> bool {
-    let has_flown = client.flight.as_ref().is_some_and(|f| f.runs_again);
+    let has_flown = client.flight.as_ref().is_some_and(|f| f.runs_again());
     client.is_session()
         && matches!(client.waiting, Waiting::ForServer { .. })
         && client.passing == Passing::None

@@ -98,7 +98,7 @@ impl ServerSide<'_> {
         self.shared.state_stats.retries += u64::from(sqlstate == b"0A000");
         let server = &mut *self.server;
         for entry in server.conversation.queue_mut().take_to_sync() {
-            if let Some(copy) = server.held.copy_mut(entry.uses) {
+            if let Some(copy) = server.held.copy_mut(entry.uses()) {
                 copy.asked = false;
                 copy.outdated = true;
             }
@@ -112,7 +112,7 @@ impl ServerSide<'_> {
         let Some(front) = server.conversation.queue().front() else {
             return;
         };
-        let (uses, replaced) = (front.uses, front.to == To::Replace);
+        let (uses, replaced) = (front.uses(), front.to() == To::Replace);
         match sqlstate {
             // DDL has removed an object that PostgreSQL does not watch for its plans: usually a type.
             b"0A000" | b"XX000" | b"42704" => {
@@ -318,11 +318,11 @@ impl Reply<'_> {
     /// The server has described a statement.
     pub(crate) fn described(&mut self, mut entry: Entry, rows: Rows) {
         let asked = entry.asked();
-        self.server.held.described(entry.uses, asked, rows);
-        match entry.to {
+        self.server.held.described(entry.uses(), asked, rows);
+        match entry.to() {
             To::Forward => {
                 let name = entry.take_effect().and_then(|e| e.describes).map(|(name, _)| name);
-                if let Some(meaning) = name.and_then(|name| self.meaning_described(&name, entry.uses, asked)) {
+                if let Some(meaning) = name.and_then(|name| self.meaning_described(&name, entry.uses(), asked)) {
                     meaning.told = Some(rows);
                     meaning.since = meaning.since.max(asked);
                 }

@@ -44,7 +44,7 @@ impl Reply<'_> {
         let (Some(front), Some(types)) = (server.conversation.queue().front(), Types::read(body)) else {
             return;
         };
-        let (uses, asked) = (front.uses, front.asked());
+        let (uses, asked) = (front.uses(), front.asked());
         let name = front.effect().and_then(|e| e.describes.as_ref());
         let name = name.map(|(name, _)| name.clone());
         server.held.learn_types(uses, asked, &types);

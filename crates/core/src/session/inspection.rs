@@ -335,7 +335,7 @@ impl Exchange<'_> {
             return self.pass_request(message, entry);
         };
         let ready = self.return_to_startup(&returns);
-        entry.ready = ready;
+        entry = entry.with_ready(ready);
         let step = self.pass_request(message, entry);
         match ready {
             Ready::Decides => {

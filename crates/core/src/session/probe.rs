@@ -124,7 +124,7 @@ impl ServerSide<'_> {
         for statement in self.server.held.all_internal() {
             self.close_held(&statement);
             if let Some(close) = self.server.conversation.queue_mut().back_mut() {
-                close.to = To::Probe(AnswerRows::Ignored);
+                close.is_of_probe();
             }
         }
     }
@@ -196,7 +196,7 @@ impl Exchange<'_> {
         if asks.settings && resets && other_startup && self.client.waiting == Waiting::No {
             self.client.waiting = Waiting::ForProbe;
         }
-        if self.server.cancels.in_flight > 0 && !self.shared.is_weak(Weakness::AsksUnderCancel) {
+        if self.server.cancels.may_hit() && !self.shared.is_weak(Weakness::AsksUnderCancel) {
             // The cancel request would hit the probe. When it has ended, this function is called again.
             self.client.session.keeps_suspicion(about);
             return true;

@@ -53,7 +53,7 @@ fn only_what_is_suspected_is_asked_for() {
         assert!(alone.client.session.suspicion().is_none(), "it is with the probe");
         let queue = alone.server.conversation.queue_mut();
         while let Some(entry) = queue.pop() {
-            assert!(matches!(entry.to, To::Probe(_)));
+            assert!(matches!(entry.to(), To::Probe(_)));
         }
     }
 }
@@ -74,11 +74,11 @@ fn time_limits_are_lifted_before_the_questions() {
 #[test]
 fn a_cancel_on_its_way_would_hit_the_probe() {
     let mut alone = suspected(Effects::LOCKS);
-    alone.server.cancels.in_flight = 1;
+    alone.server.cancels.one_is_sent();
     assert!(alone.exchange().probe(), "the client keeps the server");
     assert!(alone.written(SERVER).is_empty() && alone.server.session.probe().is_none());
     assert!(alone.client.session.suspicion().is_some());
-    alone.server.cancels.in_flight = 0;
+    alone.server.cancels.one_is_over();
     assert!(alone.exchange().probe() && alone.server.session.probe().is_some());
 }
 

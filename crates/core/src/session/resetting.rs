@@ -75,9 +75,9 @@ impl Exchange<'_> {
             .conversation
             .queue_mut()
             .front_mut()
-            .filter(|e| e.to == To::Forward)
+            .filter(|e| e.to() == To::Forward)
         {
-            sync.ready = Ready::Makes;
+            sync.swallow_ready();
             self.client.session.resets(Returns::All);
             self.client.waiting = Waiting::ForReplies;
         }
@@ -86,8 +86,7 @@ impl Exchange<'_> {
     /// Sends the segment that follows a Query whose ReadyForQuery was swallowed.
     fn send_startup_values(&mut self, returns: &Returns) {
         self.make_startup_values(returns);
-        let mut entry = Entry::forward(Expect::Sync);
-        entry.ready = Ready::Told;
+        let entry = Entry::forward(Expect::Sync).with_ready(Ready::Told);
         self.to().asks(To::Forward, |r| r.special(entry).sync());
     }
 
@@ -127,7 +126,7 @@ impl Exchange<'_> {
     /// server has confirmed the values. If a cancel request that could hit these settings is on its way, they wait,
     /// too.
     pub(crate) fn make_what_was_reset(&mut self) {
-        let may_be_hit = self.server.cancels.in_flight > 0 || !self.server.conversation.queue().is_empty();
+        let may_be_hit = self.server.cancels.may_hit() || !self.server.conversation.queue().is_empty();
         if may_be_hit {
             return;
         }

@@ -121,7 +121,7 @@ impl Reply<'_> {
             .conversation
             .queue()
             .front()
-            .is_some_and(|e| e.ready != Ready::Passes);
+            .is_some_and(|e| e.ready() != Ready::Passes);
         if server.session.restoration().is_some() || in_between || !client.is_session() {
             return Passed::Skip;
         }

@@ -32,8 +32,8 @@ fn restored_settings_are_a_segment_of_their_own() {
     assert!(alone.written(CLIENT).is_empty());
     let mut owed = Vec::new();
     while let Some(entry) = alone.server.conversation.queue_mut().pop() {
-        assert_eq!(entry.to, To::Skip, "no client gets the reply");
-        owed.push(entry.expect);
+        assert_eq!(entry.to(), To::Skip, "no client gets the reply");
+        owed.push(entry.expect());
     }
     assert_eq!(owed, [Expect::Parse, Expect::Bind, Expect::Execute, Expect::Sync]);
 }

@@ -166,7 +166,7 @@ impl Reply<'_> {
             .conversation
             .queue()
             .front()
-            .map(|e| (e.expect, e.to == To::Forward));
+            .map(|e| (e.expect(), e.to() == To::Forward));
         if !matches!(
             front,
             Some((Expect::Query | Expect::Parse | Expect::ParseUnnamed, true))

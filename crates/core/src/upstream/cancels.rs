@@ -6,11 +6,88 @@ use pgweir_wire::CancelKey;
 /// The server's cancel key, and the cancels that are under way.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Cancels {
-    pub(crate) key: Option<CancelKey>,
+    key: Option<CancelKey>,
     /// Cancel requests on their way to the server.
-    pub(crate) in_flight: u32,
+    in_flight: u32,
     /// The segment that its client wants cancelled as soon as the server works on it.
-    pub(crate) wanted: Option<u64>,
+    wanted: Option<u64>,
     /// The connections that sent these CancelRequests. They are closed after the signal was sent.
-    pub(crate) by: Vec<ClientId>,
+    by: Vec<ClientId>,
+}
+
+impl Cancels {
+    /// The server's cancel key.
+    pub(crate) fn key(&self) -> Option<&CancelKey> {
+        self.key.as_ref()
+    }
+
+    /// The process id of the server, as it has told it.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        self.key.as_ref().map(|key| key.process_id)
+    }
+
+    /// The server has told its cancel key, or one that cannot be used.
+    pub(crate) fn key_is_told(&mut self, key: Option<CancelKey>) {
+        self.key = key;
+    }
+
+    /// How many cancel requests are on their way to the server.
+    #[inline]
+    pub(crate) fn on_their_way(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Whether a cancel request is on its way: it may hit whatever the server does.
+    #[inline]
+    pub(crate) fn may_hit(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    /// The segment that is to be cancelled as soon as the server works on it.
+    #[inline]
+    pub(crate) fn wanted(&self) -> Option<u64> {
+        self.wanted
+    }
+
+    /// Whether a cancel is on its way, or waits until the server begins the segment that it is for.
+    #[inline]
+    pub(crate) fn are_under_way(&self) -> bool {
+        self.in_flight > 0 || self.wanted.is_some()
+    }
+
+    /// A cancel request is sent.
+    pub(crate) fn one_is_sent(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// A cancel request has been carried out. Returns whether none is on its way any more.
+    pub(crate) fn one_is_over(&mut self) -> bool {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.in_flight == 0
+    }
+
+    /// The client wants this segment cancelled, which the server does not work on yet.
+    pub(crate) fn wait_for(&mut self, segment: u64) {
+        self.wanted = Some(segment);
+    }
+
+    /// No segment waits to be cancelled any more.
+    pub(crate) fn wait_for_none(&mut self) {
+        self.wanted = None;
+    }
+
+    /// This connection has sent the CancelRequest, and is closed when it has been carried out.
+    pub(crate) fn are_asked_by(&mut self, connection: ClientId) {
+        self.by.push(connection);
+    }
+
+    /// The number of connections that have asked.
+    pub(crate) fn asking(&self) -> usize {
+        self.by.len()
+    }
+
+    /// Takes the connections that have asked.
+    pub(crate) fn take_asking(&mut self) -> Vec<ClientId> {
+        std::mem::take(&mut self.by)
+    }
 }

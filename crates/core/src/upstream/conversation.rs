@@ -2,7 +2,6 @@
 
 use crate::base::reasons::Passing;
 use crate::base::time::Time;
-use crate::upstream::copy_in::CopyBegun;
 use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::{Begin, Intake};
 use crate::upstream::reply_queue::ReplyQueue;
@@ -244,14 +243,15 @@ impl Conversation {
         taken
     }
 
-    /// The server has begun to take CopyData for the request at the front.
-    pub(crate) fn copy_in_begins(&mut self) -> CopyBegun {
+    /// The server has begun to take CopyData for the request at the front. Returns whether a request was sent among the
+    /// data: the server takes that for a protocol violation.
+    pub(crate) fn copy_in_begins(&mut self) -> bool {
         let begun = self.queue.enter_copy_in();
         if !begun.ended {
             self.intake = Intake::CopyIn;
         }
         self.sync_among_copy_data = begun.sync_among_data;
-        begun
+        begun.interrupted
     }
 
     /// Streaming replication has begun.

@@ -5,13 +5,13 @@ use crate::upstream::reply_queue::ReplyQueue;
 
 /// The part of a copy-in that had been sent when the server began the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CopyBegun {
+pub(super) struct CopyBegun {
     /// Its end was sent.
-    pub(crate) ended: bool,
+    pub(super) ended: bool,
     /// A Sync was sent behind some of its data: the server swallows it, unless the copy failed on that data.
-    pub(crate) sync_among_data: bool,
+    pub(super) sync_among_data: bool,
     /// A request was sent among its data: the server takes that for a protocol violation and ignores it.
-    pub(crate) interrupted: bool,
+    pub(super) interrupted: bool,
 }
 
 impl ReplyQueue {
@@ -25,7 +25,7 @@ impl ReplyQueue {
     /// The server swallowed the Syncs it met in copy-in mode (E7). Called when CopyInResponse comes for the front
     /// entry: drops the Syncs behind it up to the end of the copy, and this end. A further end may be that of the next
     /// copy of the same Query.
-    pub(crate) fn enter_copy_in(&mut self) -> CopyBegun {
+    pub(super) fn enter_copy_in(&mut self) -> CopyBegun {
         let end = self.entries.iter().skip(1).position(|e| e.expect == Expect::CopyEnd);
         let among = end.map_or(self.entries.len(), |at| at + 1);
         let is_request = |e: &Entry| {

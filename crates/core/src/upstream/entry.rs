@@ -109,8 +109,15 @@ pub(crate) enum AnswerRows {
 /// An error that does not go to the client unchanged, and what the client gets instead.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Replacement {
-    pub(crate) sqlstate: [u8; 5],
-    pub(crate) instead: Instead,
+    sqlstate: [u8; 5],
+    pub(super) instead: Instead,
+}
+
+impl Replacement {
+    /// What the client gets instead of an error with this SQLSTATE, if it is the error that is replaced.
+    pub(crate) fn instead_of(&self, sqlstate: &[u8]) -> Option<&Instead> {
+        (sqlstate == self.sqlstate).then_some(&self.instead)
+    }
 }
 
 /// What a client gets instead of an error that names something internal.
@@ -153,17 +160,17 @@ pub(crate) struct Effect {
 /// One request. There is one for every message of every client, so the facts that few requests have are in a box.
 #[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Entry {
-    pub(crate) expect: Expect,
-    pub(crate) to: To,
-    pub(crate) ready: Ready,
+    pub(super) expect: Expect,
+    pub(super) to: To,
+    pub(super) ready: Ready,
     /// CopyData was sent behind it, before the next request.
-    pub(crate) data_behind: bool,
+    pub(super) data_behind: bool,
     /// It changes prepared statements; set when it is pushed.
     pub(super) changes: bool,
     /// The number of texts in it that made the client's session suspect.
     pub(super) suspected: u8,
     /// Id of the prepared statement it uses; 0 is none.
-    pub(crate) uses: u64,
+    pub(super) uses: u64,
     pub(super) rare: Option<Box<Rare>>,
 }
 
@@ -213,6 +220,30 @@ pub(super) fn may_copy(expect: Expect, to: To) -> bool {
 }
 
 impl Entry {
+    /// The request; it says which reply ends it.
+    #[inline]
+    pub(crate) fn expect(&self) -> Expect {
+        self.expect
+    }
+
+    /// Who gets the reply.
+    #[inline]
+    pub(crate) fn to(&self) -> To {
+        self.to
+    }
+
+    /// What becomes of the ReadyForQuery that ends it.
+    #[inline]
+    pub(crate) fn ready(&self) -> Ready {
+        self.ready
+    }
+
+    /// Id of the prepared statement that it uses; 0 is none.
+    #[inline]
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses
+    }
+
     /// Whether it is an internal request.
     pub(super) fn is_internal(&self) -> bool {
         is_internal(self.to, self.ready)
@@ -256,6 +287,22 @@ impl Entry {
     pub(crate) fn answered_to(mut self, to: To) -> Self {
         self.to = to;
         self
+    }
+
+    /// The same entry, whose ReadyForQuery has this fate.
+    pub(crate) fn with_ready(mut self, ready: Ready) -> Self {
+        self.ready = ready;
+        self
+    }
+
+    /// Restored settings of the client follow: its ReadyForQuery is swallowed even if it failed.
+    pub(crate) fn swallow_ready(&mut self) {
+        self.ready = Ready::Makes;
+    }
+
+    /// It belongs to a probe, which does not look at its reply.
+    pub(crate) fn is_of_probe(&mut self) {
+        self.to = To::Probe(AnswerRows::Ignored);
     }
 
     pub(crate) fn using(mut self, statement: u64) -> Self {

@@ -6,9 +6,8 @@
 
 use crate::base::ids::ClientId;
 use crate::base::time::Time;
-use crate::statements::prepared::Statement;
+use crate::upstream::flight::{Aboard, Again, Flight};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A flight that has been at work for this long, microseconds, is late: no more flights are sent behind it.
@@ -40,48 +39,6 @@ const AMPLE_INPUTS: u8 = 200;
 /// that the server is not read.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What messages a flight consists of.
-#[derive(Debug, Clone, pgweir_freeze::Freeze)]
-pub(crate) enum Form {
-    /// It is one Query.
-    Query,
-    /// Bind of a named statement, perhaps Describe of its portal, Execute, Sync.
-    Bind,
-    /// Parse of the unnamed statement, which is this one, and then the messages of [`Form::Bind`].
-    Parse(Arc<Statement>),
-}
-
-/// One client's segment that is a whole transaction.
-#[derive(Debug, Clone, pgweir_freeze::Freeze)]
-pub(crate) struct Flight {
-    /// Its messages, as the client has sent them.
-    pub(crate) bytes: Box<[u8]>,
-    pub(crate) form: Form,
-    /// Flights of one class take similar time: see [`crate::pools::classes`].
-    pub(crate) class: u64,
-    /// A cancel that was meant for another flight hit it, and it is run again.
-    pub(crate) runs_again: bool,
-}
-
-/// A flight that was sent to a server.
-#[derive(Debug, pgweir_freeze::Freeze)]
-pub(crate) struct Aboard {
-    /// `None`: its client has left, and nobody gets its reply.
-    pub(crate) client: Option<ClientId>,
-    pub(crate) flight: Box<Flight>,
-    /// When its client began to wait.
-    pub(crate) since: Time,
-    /// When it was sent.
-    pub(crate) sent: Time,
-    /// Its client wants it cancelled.
-    pub(crate) is_cancelled: bool,
-    /// A cancel that is meant for a flight in front of it may hit it: its client gets nothing before the flight's
-    /// ReadyForQuery has come.
-    pub(crate) is_exposed: bool,
-    /// Since when so much of its reply has waited for its client that the server is not read.
-    unread_since: Option<Time>,
-}
-
 /// The flights that were sent to a server and are not answered. The linked client's flight is at the front.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Flights {
@@ -99,16 +56,37 @@ pub(crate) struct Flights {
     /// Flights answered in the present input.
     answered: u32,
     /// It is in its pool's list of servers with room.
-    pub(crate) is_listed: bool,
+    is_listed: bool,
 }
 
 /// What became of the flight at the front.
 pub(crate) struct Landed {
-    pub(crate) aboard: Aboard,
+    aboard: Aboard,
     /// How long the server worked on it, as far as the pooler can tell.
-    pub(crate) took_us: u64,
+    took_us: u64,
     /// Bytes of its reply, except for those in the last input.
-    pub(crate) reply_bytes: u32,
+    reply_bytes: u32,
+}
+
+impl Landed {
+    pub(crate) fn flight(&self) -> &Flight {
+        &self.aboard.flight
+    }
+
+    /// How long the server worked on it, as far as the pooler can tell.
+    pub(crate) fn took_us(&self) -> u64 {
+        self.took_us
+    }
+
+    /// Bytes of its reply, except for those in the last input.
+    pub(crate) fn reply_bytes(&self) -> usize {
+        self.reply_bytes as usize
+    }
+
+    /// Whether its time says something about its class: no cancel can have hit it.
+    pub(crate) fn says_how_long(&self) -> bool {
+        !self.aboard.is_cancelled && !self.aboard.is_exposed
+    }
 }
 
 impl Flights {
@@ -134,13 +112,54 @@ impl Flights {
         self.aboard.front()
     }
 
-    pub(crate) fn front_mut(&mut self) -> Option<&mut Aboard> {
-        self.aboard.front_mut()
+    /// A client leaves: nobody gets the reply to its flight.
+    pub(crate) fn client_leaves(&mut self, client: ClientId) {
+        if let Some(aboard) = self.aboard.iter_mut().find(|a| a.client == Some(client)) {
+            aboard.client = None;
+        }
     }
 
-    /// The flight of a client.
-    pub(crate) fn of_client(&mut self, client: ClientId) -> Option<&mut Aboard> {
-        self.aboard.iter_mut().find(|a| a.client == Some(client))
+    /// The linked client leaves, or waits for another server: nobody gets the reply to the flight at the front.
+    pub(crate) fn front_leaves(&mut self) {
+        if let Some(front) = self.aboard.front_mut() {
+            front.client = None;
+        }
+    }
+
+    /// The linked client cancels its flight.
+    pub(crate) fn front_is_cancelled(&mut self) {
+        if let Some(front) = self.aboard.front_mut() {
+            front.is_cancelled = true;
+        }
+    }
+
+    /// Whether a cancel that is meant for another flight may hit the one at the front, its reply has not begun, and it
+    /// can be run again.
+    pub(crate) fn front_may_run_again(&self) -> bool {
+        let exposed = self.aboard.front().filter(|front| front.is_exposed);
+        exposed.is_some_and(|front| !front.is_cancelled && !front.flight.runs_again && !self.reply_has_begun())
+    }
+
+    /// Its reply shows that no cancel has hit the flight at the front.
+    pub(crate) fn front_is_not_hit(&mut self) {
+        if let Some(front) = self.aboard.front_mut() {
+            front.is_exposed = false;
+        }
+    }
+
+    /// A cancel that was not meant for the flight at the front has hit it: its reply is dropped, and it is run again.
+    pub(crate) fn front_runs_again(&mut self) -> Option<Again> {
+        Some(self.aboard.front_mut()?.runs_again())
+    }
+
+    /// The server is put into its pool's list of servers with room. Returns `false` if it is there already.
+    pub(crate) fn enter_list(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_listed, true)
+    }
+
+    /// The server is taken out of that list.
+    pub(crate) fn leave_list(&mut self) {
+        self.is_listed = false;
     }
 
     /// A flight has been sent.
@@ -148,15 +167,7 @@ impl Flights {
         if self.aboard.is_empty() {
             (self.began, self.reply_bytes) = (now, 0);
         }
-        self.aboard.push_back(Aboard {
-            client: Some(client),
-            flight,
-            since,
-            sent: now,
-            is_cancelled: false,
-            is_exposed: false,
-            unread_since: None,
-        });
+        self.aboard.push_back(Aboard::new(now, client, flight, since));
     }
 
     /// The flight at the front has been answered; the server begins the next.

@@ -3,8 +3,10 @@
 pub(crate) mod cancels;
 pub(crate) mod conversation;
 pub(crate) mod copy_in;
+pub(crate) mod ended;
 pub(crate) mod entry;
 pub(crate) mod fifo;
+pub(crate) mod flight;
 pub(crate) mod flights;
 pub(crate) mod given_up;
 pub(crate) mod nature;

@@ -10,25 +10,11 @@
 //! reply).
 
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
+use crate::upstream::ended::{Ended, GainedLater};
 use crate::upstream::entry::{AnswerRows, Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
 use crate::upstream::fifo::Fifo;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// The request that a ReadyForQuery has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) expect: Expect,
-    pub(crate) to: To,
-    pub(crate) ready: Ready,
-}
-
-/// See [`ReplyQueue::all_ended_in_front`].
-#[derive(Debug, Default)]
-pub(crate) struct GainedLater {
-    pub(crate) statements: HashSet<u64>,
-    pub(crate) names: HashSet<Box<[u8]>>,
-}
 
 /// Entries in the order of their requests.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]

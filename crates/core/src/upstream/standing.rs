@@ -13,9 +13,9 @@ pub(crate) const QUESTION: &str =
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Standing {
     /// It is a standby.
-    pub(crate) in_hot_standby: Option<bool>,
+    in_hot_standby: Option<bool>,
     /// Transactions are read-only unless they say otherwise.
-    pub(crate) read_only: Option<bool>,
+    read_only: Option<bool>,
 }
 
 /// Whether the server is wanted.

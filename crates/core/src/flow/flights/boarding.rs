@@ -20,7 +20,8 @@ use crate::state::shape::Shape;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Entry, Expect};
-use crate::upstream::flights::{DEPTH_MAX, Flight, Flights, Form, LATE_US};
+use crate::upstream::flight::{Flight, Form};
+use crate::upstream::flights::{DEPTH_MAX, Flights, LATE_US};
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use pgweir_config::PipelineDepth;
 use pgweir_wire::frontend::BindNames;
@@ -42,8 +43,7 @@ impl Server {
     fn takes_flights(&self, now: Time) -> bool {
         let (conversation, session) = (&self.conversation, &self.session);
         matches!(self.phase, ServerPhase::Linked)
-            && self.cancels.in_flight == 0
-            && self.cancels.wanted.is_none()
+            && !self.cancels.are_under_way()
             && self.close_reason.is_none()
             && !self.is_expired(now)
             && conversation.begin() == Begin::Settled
@@ -66,7 +66,7 @@ fn is_short(settings: &Settings, pool: &Pool, flight: &Flight) -> bool {
     let is_known = || {
         pool.classes
             .as_ref()
-            .is_some_and(|classes| classes.is_short(flight.class))
+            .is_some_and(|classes| classes.is_short(flight.class()))
     };
     settings.link_adversarial || is_known()
 }
@@ -74,13 +74,13 @@ fn is_short(settings: &Settings, pool: &Pool, flight: &Flight) -> bool {
 impl Exchange<'_> {
     /// Sends a flight to a server that works for others. `false`: the server does not suit, and nothing was done.
     fn boards(&mut self, flight: &Flight) -> bool {
-        let sent = match &flight.form {
+        let sent = match flight.form() {
             Form::Query => self.boards_query(flight),
             Form::Bind => self.boards_bind(flight),
             Form::Parse(statement) => self.boards_parse(flight, statement),
         };
         if sent {
-            self.pool.stats.bytes_received += flight.bytes.len() as u64;
+            self.pool.stats.bytes_received += flight.bytes().len() as u64;
             self.shared.state_stats.flights_shared += 1;
         }
         sent
@@ -88,11 +88,11 @@ impl Exchange<'_> {
 
     /// Whether the text of a flight mentions no name with effects, as far as an up-to-date catalog shows.
     fn flight_mentions_nothing(&mut self, flight: &Flight) -> bool {
-        match &flight.form {
-            Form::Query => self.to().mentions_nothing(&flight.bytes[HEADER_BYTES..]),
+        match flight.form() {
+            Form::Query => self.to().mentions_nothing(&flight.bytes()[HEADER_BYTES..]),
             Form::Parse(statement) => self.to().mentions_nothing_in(statement),
             Form::Bind => {
-                let names = first_message(&flight.bytes).and_then(|bind| BindNames::read(bind.body()).ok());
+                let names = first_message(flight.bytes()).and_then(|bind| BindNames::read(bind.body()).ok());
                 let known = self.client.statements.names.as_ref();
                 let meaning = names.and_then(|names| known?.get(names.statement));
                 let statement = meaning.map(|meaning| meaning.statement.clone());
@@ -117,17 +117,17 @@ impl Exchange<'_> {
     }
 
     fn boards_query(&mut self, flight: &Flight) -> bool {
-        if !self.to().mentions_nothing(&flight.bytes[HEADER_BYTES..]) {
+        if !self.to().mentions_nothing(&flight.bytes()[HEADER_BYTES..]) {
             return false;
         }
         self.server.held.unnamed = Unnamed::Nothing;
         self.server.conversation.queue_mut().push_end(Expect::Query);
-        self.send_kept(&flight.bytes);
+        self.send_kept(flight.bytes());
         true
     }
 
     fn boards_bind(&mut self, flight: &Flight) -> bool {
-        let Some(bind) = first_message(&flight.bytes) else {
+        let Some(bind) = first_message(flight.bytes()) else {
             return false;
         };
         let Ok(names) = BindNames::read(bind.body()) else {
@@ -152,7 +152,7 @@ impl Exchange<'_> {
         }
         write_bind(&mut self.shared.outbox, self.server_id, &bind, &names, &statement);
         let uses = statement.id;
-        self.send_kept(&flight.bytes[HEADER_BYTES + names.wire_bytes()..]);
+        self.send_kept(&flight.bytes()[HEADER_BYTES + names.wire_bytes()..]);
         self.server.conversation.queue_mut().push_part(Expect::Bind, uses);
         self.expects_rest(bind.behind);
         true
@@ -170,8 +170,8 @@ impl Exchange<'_> {
             .queue_mut()
             .push(Entry::forward(Expect::ParseUnnamed));
         self.server.conversation.queue_mut().push_part(Expect::Bind, 0);
-        self.send_kept(&flight.bytes);
-        let behind_parse = first_message(&flight.bytes).map_or(&[][..], |parse| parse.behind);
+        self.send_kept(flight.bytes());
+        let behind_parse = first_message(flight.bytes()).map_or(&[][..], |parse| parse.behind);
         self.expects_rest(first_message(behind_parse).map_or(&[], |bind| bind.behind));
         true
     }
@@ -202,7 +202,7 @@ impl Pooler {
         let settings = &self.shared.settings;
         flights
             .front()
-            .is_some_and(|front| is_short(settings, pool, &front.flight))
+            .is_some_and(|front| is_short(settings, pool, front.flight()))
             && flights.are_below(settings, pool.waiting.len())
             && (flights.at_work_us(now) <= LATE_US || settings.link_adversarial)
             && !flights.has_exposed()
@@ -252,8 +252,7 @@ impl Pooler {
     }
 
     fn list_with_room(&mut self, pool_id: PoolId, id: ServerId) {
-        if let Some(flights) = self.flights_of(id).filter(|f| !f.is_listed) {
-            flights.is_listed = true;
+        if self.flights_of(id).is_some_and(Flights::enter_list) {
             self.pool_mut(pool_id).roomy.push_back(id);
         }
     }
@@ -273,7 +272,7 @@ impl Pooler {
     pub(super) fn board_waiters(&mut self, now: Time, pool_id: PoolId) {
         while let Some(id) = self.pool_mut(pool_id).roomy.pop_front() {
             if let Some(flights) = self.flights_of(id) {
-                flights.is_listed = false;
+                flights.leave_list();
             }
             if !self.has_room(now, id) {
                 continue;
@@ -293,9 +292,9 @@ impl Pooler {
     /// something behind, which only the catalog shows, it is none: its client has the server for itself.
     pub(crate) fn takes_off(&mut self, now: Time, id: ClientId, server_id: ServerId, flight: Box<Flight>, since: Time) {
         let mentions_nothing = self.between(now, id, server_id).flight_mentions_nothing(&flight);
-        self.shared.outbox.begins_kept(&flight.bytes);
+        self.shared.outbox.begins_kept(flight.bytes());
         let mut at = 0;
-        let stopped = self.between(now, id, server_id).pass(&flight.bytes, &mut at);
+        let stopped = self.between(now, id, server_id).pass(flight.bytes(), &mut at);
         self.shared.outbox.ends_kept();
         if let Stopped::CatalogTold { .. } = stopped {
             self.tell_catalog_news(now);
@@ -305,7 +304,7 @@ impl Pooler {
         let leaves_nothing = mentions_nothing && exchange.leaves_nothing() || trusts;
         let (client, server) = (exchange.client, exchange.server);
         let pool_id = server.pool;
-        let is_sent = at == flight.bytes.len() && client.waiting == Waiting::No && client.passing == Passing::None;
+        let is_sent = at == flight.bytes().len() && client.waiting == Waiting::No && client.passing == Passing::None;
         if is_sent && leaves_nothing {
             client.waiting = Waiting::Flying { server: server_id };
             server.flights.get_or_insert_default().push(now, id, flight, since);

@@ -10,7 +10,8 @@ use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
-use crate::upstream::flights::{Form, LATE_US, Landed};
+use crate::upstream::flight::Form;
+use crate::upstream::flights::{LATE_US, Landed};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::TransactionStatus;
 
@@ -45,7 +46,7 @@ impl Exchange<'_> {
         client.link = Some(self.server_id);
         client.xact_start = self.now;
         if let Some(front) = server.flights.as_ref().and_then(|flights| flights.front())
-            && let Form::Parse(statement) = &front.flight.form
+            && let Form::Parse(statement) = front.flight().form()
         {
             client.statements.unnamed = Some(statement.clone());
         }
@@ -80,7 +81,7 @@ impl Pooler {
             self.flies_no_more(client_id, &landed);
         }
         self.learn(pool_id, &landed, has_next);
-        self.flight_worked(now, id, landed.aboard.flight.class, landed.took_us, has_next);
+        self.flight_worked(now, id, landed.flight().class(), landed.took_us(), has_next);
         if !has_next {
             return self.release(now, id);
         }
@@ -106,17 +107,17 @@ impl Pooler {
     fn flies_no_more(&mut self, id: ClientId, landed: &Landed) {
         let client = self.client_mut(id);
         client.waiting = Waiting::No;
-        client.passing = Passing::Skip(landed.aboard.flight.bytes.len() as u32);
+        client.passing = Passing::Skip(landed.flight().bytes().len() as u32);
         self.shared.requests.push_back(Request::Resume(id.into()));
     }
 
     fn learn(&mut self, pool_id: PoolId, landed: &Landed, has_next: bool) {
         let classes = self.pool_mut(pool_id).classes.get_or_insert_default();
-        let (class, took_us) = (landed.aboard.flight.class, landed.took_us);
+        let (class, took_us) = (landed.flight().class(), landed.took_us());
         let is_late = has_next && took_us > LATE_US && classes.is_short(class);
         // The time of a flight that a cancel has hit says nothing about its class.
-        if !landed.aboard.is_cancelled && !landed.aboard.is_exposed {
-            classes.learn(class, took_us, landed.reply_bytes as usize);
+        if landed.says_how_long() {
+            classes.learn(class, took_us, landed.reply_bytes());
         }
         self.shared.state_stats.flights_late += u64::from(is_late);
     }
@@ -129,7 +130,7 @@ impl Pooler {
         let Some(front) = server.flights.as_ref().and_then(|flights| flights.front()) else {
             return;
         };
-        let (client, since) = (front.client, front.since);
+        let (client, since) = (front.client(), front.since());
         server.since = now;
         server.conversation.is_idle_from(now);
         match client {

@@ -7,10 +7,9 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::server::Server;
-use crate::upstream::flights::{Aboard, Flight, Flights, Form};
+use crate::upstream::flight::{Again, Form};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header};
-use std::time::Duration;
 
 /// The longest reply that is held back because a cancel may have hit it, bytes. If a reply is longer, the client gets
 /// its beginning.
@@ -62,16 +61,12 @@ impl Pooler {
         let Some(flights) = self.flights_of(id) else {
             return true;
         };
-        let has_begun = flights.reply_has_begun();
-        let Some(front) = flights.front_mut().filter(|front| front.is_exposed) else {
-            return true;
-        };
-        if front.is_cancelled || front.flight.runs_again || has_begun || tells {
+        if !flights.front_may_run_again() || tells {
             return true;
         }
         match is_hit(input) {
             Hit::NotKnown => return input.len() > HELD_BYTES_MAX,
-            Hit::No => front.is_exposed = false,
+            Hit::No => flights.front_is_not_hit(),
             Hit::Yes => self.runs_again(now, id),
         }
         true
@@ -84,34 +79,30 @@ impl Pooler {
         let Some(client) = server.link.take() else { return };
         server.phase = ServerPhase::Draining;
         server.since = now;
-        let aboard = server.flights.as_mut().and_then(|flights| flights.front_mut());
-        let Some(aboard) = aboard else { return };
-        aboard.client = None;
-        let mut again = aboard.flight.clone();
-        again.runs_again = true;
-        let (since, sent) = (aboard.since, aboard.sent);
-        let parses = matches!(again.form, Form::Parse(_));
+        let again = server.flights.as_mut().and_then(|flights| flights.front_runs_again());
+        let Some(again) = again else { return };
+        let parses = matches!(again.flight.form(), Form::Parse(_));
         let holder = self.client_mut(client);
         holder.link = None;
         if parses {
             // A Parse that a cancel hits has dropped the unnamed statement.
             holder.statements.unnamed = None;
         }
-        self.wait_again(client, again, since, now - sent);
+        self.wait_again(now, client, again);
     }
 
-    /// A client waits for a server again, with a flight that has not been answered. It keeps its place, but for
-    /// `aboard` it has not waited.
-    fn wait_again(&mut self, id: ClientId, flight: Box<Flight>, since: Time, aboard: Duration) {
+    /// A client waits for a server again, with a flight that has not been answered. It keeps its place, but while the
+    /// flight was aboard it has not waited.
+    fn wait_again(&mut self, now: Time, id: ClientId, again: Again) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
         let Some(pool_id) = client.pool else { return };
-        client.flight = Some(flight);
-        let ticket = self.pool_mut(pool_id).waiting.push_front(id, since);
+        client.flight = Some(again.flight);
+        let ticket = self.pool_mut(pool_id).waiting.push_front(id, again.since);
         self.client_mut(id).waiting = Waiting::ForServer {
             ticket,
-            since: since + aboard,
+            since: again.since + (now - again.sent),
             notified: false,
         };
         self.shared.state_stats.flights_run_again += 1;
@@ -126,17 +117,10 @@ impl Pooler {
         let Some(flights) = &mut server.flights else { return };
         let mut aboard = flights.take_all();
         aboard.pop_front();
-        for Aboard {
-            client,
-            flight,
-            since,
-            sent,
-            ..
-        } in aboard.into_iter().rev()
-        {
-            match client.filter(|_| !forgets) {
+        for aboard in aboard.into_iter().rev() {
+            match aboard.client().filter(|_| !forgets) {
                 Some(client) if begun => self.tell_server_lost(now, client, reason),
-                Some(client) => self.wait_again(client, flight, since, now - sent),
+                Some(client) => self.wait_again(now, client, aboard.into_again()),
                 None => {}
             }
         }
@@ -144,15 +128,15 @@ impl Pooler {
 
     /// A client whose flight stands behind others leaves.
     pub(crate) fn rider_leaves(&mut self, id: ClientId, server_id: ServerId) {
-        if let Some(aboard) = self.flights_of(server_id).and_then(|flights| flights.of_client(id)) {
-            aboard.client = None;
+        if let Some(flights) = self.flights_of(server_id) {
+            flights.client_leaves(id);
         }
     }
 
     /// The linked client cancels its flight: if the cancel hits the flight, the client gets the error.
     pub(crate) fn note_own_cancel(&mut self, id: ServerId) {
-        if let Some(front) = self.flights_of(id).and_then(Flights::front_mut) {
-            front.is_cancelled = true;
+        if let Some(flights) = self.flights_of(id) {
+            flights.front_is_cancelled();
         }
     }
 
@@ -163,14 +147,12 @@ impl Pooler {
         let Some(flights) = &mut server.flights else {
             return false;
         };
-        if let Some(front) = flights.front_mut() {
-            front.client = None;
-        }
+        flights.front_leaves();
         if !flights.has_riders() {
             return false;
         }
         server.link = None;
-        server.cancels.wanted = None;
+        server.cancels.wait_for_none();
         server.phase = ServerPhase::Draining;
         server.since = now;
         self.end_cancelling(now, id);

@@ -11,7 +11,7 @@ use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::shared::Shared;
 use crate::statements::prepared::Statement;
-use crate::upstream::flights::{Flight, Form};
+use crate::upstream::flight::{Flight, Form};
 use pgweir_config::PipelineDepth;
 use pgweir_wire::frontend::{BindNames, Parse};
 use pgweir_wire::{FrontendTag, Header};
@@ -147,12 +147,7 @@ fn flight_of(client: &Client, shared: &mut Shared, segment: &Segment<'_>) -> Opt
             leaves_nothing(&statement).then_some((Form::Parse(statement), class))?
         }
     };
-    Some(Flight {
-        bytes: segment.bytes.into(),
-        form,
-        class,
-        runs_again: false,
-    })
+    Some(Flight::new(segment.bytes, form, class))
 }
 
 impl Pooler {

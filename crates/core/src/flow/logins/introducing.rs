@@ -158,7 +158,7 @@ impl ServerSide<'_> {
     /// Whether a new server must be asked for its nature: session state will be kept for its clients, or it does not
     /// look like PostgreSQL. `is_known_otherwise`: an earlier server at its address was not PostgreSQL.
     fn must_ask_nature(&self, is_known_otherwise: bool) -> bool {
-        let is_suspicious = !could_be_postgresql(self.server.cancels.key.as_ref());
+        let is_suspicious = !could_be_postgresql(self.server.cancels.key());
         let keeps = self.shared.settings.keeps_sessions && self.pool.settings.shares_servers();
         self.pool.key.kind == PoolKind::Clients && (keeps || is_suspicious || is_known_otherwise)
     }
@@ -196,7 +196,7 @@ impl ServerSide<'_> {
 
     /// A server has answered [`QUESTION`].
     pub(crate) fn nature_told(&mut self, probe: &Probe) {
-        let told = self.server.cancels.key.as_ref().map(|key| key.process_id);
+        let told = self.server.cancels.process_id();
         let answered = probe.value().filter(|_| probe.failed().is_none());
         self.server.nature = Nature::by_answer(told, answered.and_then(|value| value.parse().ok()));
     }

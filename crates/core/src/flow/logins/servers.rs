@@ -68,7 +68,7 @@ impl Pooler {
                     reply.parameter_status(body);
                 }
             }
-            ServerLoginStep::CancelKey(key) => self.server_mut(id).cancels.key = key,
+            ServerLoginStep::CancelKey(key) => self.server_mut(id).cancels.key_is_told(key),
             ServerLoginStep::GiveUp(failure) => self.login_failed(now, id, failure),
             ServerLoginStep::Refused { failure, severity } => {
                 let text = format!("server login failed: {severity} {}", failure.message);

@@ -128,12 +128,12 @@ impl View<'_> {
         for (_, server) in self.servers.iter() {
             if let Some(Some(pool)) = counts.get_mut(server.pool as usize) {
                 *self.server_count(pool, server) += 1;
-                pool.sv_active_cancel += server.cancels.in_flight;
-                let requests = match server.cancels.in_flight {
+                pool.sv_active_cancel += server.cancels.on_their_way();
+                let requests = match server.cancels.on_their_way() {
                     0 => &mut pool.cl_waiting_cancel_req,
                     _ => &mut pool.cl_active_cancel_req,
                 };
-                *requests += server.cancels.by.len() as u32;
+                *requests += server.cancels.asking() as u32;
                 let client = server.link.and_then(|c| self.clients.get(c.0));
                 pool.sv_pinned += u32::from(client.is_some_and(|c| c.session.pinned().is_some()));
             }

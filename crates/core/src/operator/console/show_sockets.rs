@@ -186,7 +186,7 @@ impl View<'_> {
             close_needed: server.close_reason.is_some(),
             ptr: pointer(ServerId(slot)),
             link: server.link.map(pointer).unwrap_or_default(),
-            remote_pid: server.cancels.key.as_ref().map_or(0, |key| key.process_id),
+            remote_pid: server.cancels.process_id().unwrap_or(0),
             application_name: server.session.shape().get("application_name").map_or("", |s| s.value()),
             tls: server.tls.as_ref().map_or(String::new(), |tls| tls.to_string()),
             prepared_statements: server.held.len(),

@@ -1,0 +1,139 @@
+//! One client's transaction that shares a server with those of other clients: see [`crate::upstream::flights`].
+
+use crate::base::ids::ClientId;
+use crate::base::time::Time;
+use crate::statements::prepared::Statement;
+use std::sync::Arc;
+
+/// What messages a flight consists of.
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
+pub(crate) enum Form {
+    /// It is one Query.
+    Query,
+    /// Bind of a named statement, perhaps Describe of its portal, Execute, Sync.
+    Bind,
+    /// Parse of the unnamed statement, which is this one, and then the messages of [`Form::Bind`].
+    Parse(Arc<Statement>),
+}
+
+/// One client's segment that is a whole transaction.
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
+pub(crate) struct Flight {
+    /// Its messages, as the client has sent them.
+    bytes: Box<[u8]>,
+    form: Form,
+    /// Flights of one class take similar time: see [`crate::pools::classes`].
+    class: u64,
+    /// A cancel that was meant for another flight hit it, and it is run again.
+    pub(super) runs_again: bool,
+}
+
+impl Flight {
+    /// `bytes`: its messages, as the client has sent them.
+    pub(crate) fn new(bytes: &[u8], form: Form, class: u64) -> Self {
+        Flight {
+            bytes: bytes.into(),
+            form,
+            class,
+            runs_again: false,
+        }
+    }
+
+    /// Its messages, as the client has sent them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What messages it consists of.
+    pub(crate) fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// Its class: flights of one class take similar time.
+    pub(crate) fn class(&self) -> u64 {
+        self.class
+    }
+
+    /// Whether a cancel that was meant for another flight hit it, and it is run again.
+    pub(crate) fn runs_again(&self) -> bool {
+        self.runs_again
+    }
+}
+
+/// A flight that was sent to a server.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) struct Aboard {
+    /// `None`: its client has left, and nobody gets its reply.
+    pub(super) client: Option<ClientId>,
+    pub(super) flight: Box<Flight>,
+    /// When its client began to wait.
+    since: Time,
+    /// When it was sent.
+    sent: Time,
+    /// Its client wants it cancelled.
+    pub(super) is_cancelled: bool,
+    /// A cancel that is meant for a flight in front of it may hit it: its client gets nothing before the flight's
+    /// ReadyForQuery has come.
+    pub(super) is_exposed: bool,
+    /// Since when so much of its reply has waited for its client that the server is not read.
+    pub(super) unread_since: Option<Time>,
+}
+
+impl Aboard {
+    pub(super) fn new(now: Time, client: ClientId, flight: Box<Flight>, since: Time) -> Self {
+        Aboard {
+            client: Some(client),
+            flight,
+            since,
+            sent: now,
+            is_cancelled: false,
+            is_exposed: false,
+            unread_since: None,
+        }
+    }
+
+    /// Its client, unless that has left.
+    pub(crate) fn client(&self) -> Option<ClientId> {
+        self.client
+    }
+
+    pub(crate) fn flight(&self) -> &Flight {
+        &self.flight
+    }
+
+    /// When its client began to wait.
+    pub(crate) fn since(&self) -> Time {
+        self.since
+    }
+
+    /// Its reply is dropped, and it is run again.
+    pub(super) fn runs_again(&mut self) -> Again {
+        self.client = None;
+        let mut flight = self.flight.clone();
+        flight.runs_again = true;
+        Again {
+            flight,
+            since: self.since,
+            sent: self.sent,
+        }
+    }
+
+    /// What its client needs to wait again.
+    pub(crate) fn into_again(self) -> Again {
+        Again {
+            flight: self.flight,
+            since: self.since,
+            sent: self.sent,
+        }
+    }
+}
+
+/// A flight that its client sends to another server, because it has not been answered.
+pub(crate) struct Again {
+    /// The flight.
+    pub(crate) flight: Box<Flight>,
+    /// When its client began to wait.
+    pub(crate) since: Time,
+    /// When it was sent for the first time: from then on its client has not waited.
+    pub(crate) sent: Time,
+}
