@@ -164,7 +164,7 @@ impl Client {
             (ClientPhase::Login(login), _) => (login.database_label(), login.user_label()),
             (ClientPhase::Console(console), _) => ("pgbouncer".into(), console.user().to_string()),
             (_, Some(pool)) => {
-                let key = &pool::of(pools, pool).key;
+                let key = pool::of(pools, pool).key();
                 let user = self.login_user.as_deref().unwrap_or(&key.user);
                 (key.database.to_string(), user.to_string())
             }

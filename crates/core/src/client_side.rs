@@ -30,6 +30,6 @@ impl ClientSide<'_> {
     /// Sends the pooler's ReadyForQuery, which counts as a query, as a server's does.
     pub(crate) fn is_ready(&mut self, status: TransactionStatus) {
         self.tell(|w| w.ready_for_query(status));
-        self.pool.stats.query_count += 1;
+        self.pool.stats_mut().query_count += 1;
     }
 }

@@ -29,7 +29,7 @@ impl Pooler {
                 .map_err(|wrong| format!("{id}: {wrong}"))?;
         }
         for (id, pool) in pool::live(&self.pools) {
-            let (database, user) = (&pool.key.database, &pool.key.user);
+            let (database, user) = (&pool.key().database, &pool.key().user);
             self.check_pool(id)
                 .map_err(|wrong| format!("pool {database}/{user}: {wrong}"))?;
         }
@@ -68,7 +68,7 @@ impl Pooler {
             format!("{:?} with the link {:?}", server.phase, server.link)
         })?;
         let pool = self.pools[server.pool as usize].as_ref().ok_or("its pool has gone")?;
-        let places = pool.idle.iter().filter(|i| **i == id).count();
+        let places = pool.idle().iter().filter(|i| **i == id).count();
         must(places == usize::from(server.is_idle()), || {
             format!("{:?}, and {places} times in the idle list", server.phase)
         })?;
@@ -95,7 +95,7 @@ impl Pooler {
             Waiting::ForServer { ticket, .. } => {
                 must(server.is_none(), || "waits for a server and has one".into())?;
                 let pool = client.pool.ok_or("waits for a server of no pool")?;
-                let holder = self.pool(pool).waiting.holder(ticket);
+                let holder = self.pool(pool).waiting().holder(ticket);
                 must(holder == Some(id), || {
                     format!("its place in the queue is held by {holder:?}")
                 })?;
@@ -172,18 +172,18 @@ impl Pooler {
 
     fn check_pool(&self, id: PoolId) -> Result<(), String> {
         let pool = self.pool(id);
-        for server in pool.idle.iter() {
+        for server in pool.idle().iter() {
             let lives = self.servers.get(server.0).is_some_and(|s| s.pool == id && s.is_idle());
             must(lives, || format!("{server} is in the idle list, and is not idle here"))?;
         }
-        for (client, _) in pool.waiting.iter() {
+        for (client, _) in pool.waiting().iter() {
             let waits = self.clients.get(client.0).map(|c| &c.waiting);
             let in_queue = matches!(waits, Some(Waiting::ForServer { .. }));
             must(in_queue, || {
                 format!("{client} is in the queue, and waits so: {waits:?}")
             })?;
         }
-        pool.waiting.check()?;
+        pool.waiting().check()?;
         let own = || self.servers.iter().filter(|(_, s)| s.pool == id);
         let opens = |s: &Server| {
             matches!(
@@ -191,8 +191,8 @@ impl Pooler {
                 ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_)
             )
         };
-        is_count("servers", pool.servers, own().count())?;
-        is_count("connecting", pool.connecting, own().filter(|(_, s)| opens(s)).count())?;
+        is_count("servers", pool.servers(), own().count())?;
+        is_count("connecting", pool.connecting(), own().filter(|(_, s)| opens(s)).count())?;
         let soon_free = own().filter(|(_, s)| s.is_soon_free()).count();
         is_count(
             "soon free",
@@ -202,7 +202,7 @@ impl Pooler {
         let counted = |c: &Client| c.counted && c.pool == Some(id);
         is_count(
             "clients",
-            pool.clients,
+            pool.clients(),
             self.clients.iter().filter(|(_, c)| counted(c)).count(),
         )
     }
@@ -210,7 +210,7 @@ impl Pooler {
     /// Which servers count for the limits on servers at work.
     fn check_sizings(&self) -> Result<(), String> {
         for (_, server) in self.servers.iter() {
-            let shares = self.pool(server.pool).share.is_some();
+            let shares = self.pool(server.pool).share().is_some();
             must(shares || server.work.is_none(), || "works without a limit".into())?;
             let may_work = server.link.is_some() || !server.is_idle();
             must(server.work.is_none() || may_work, || {
@@ -238,28 +238,28 @@ impl Pooler {
         is_count("clients", self.client_count, counted)?;
         let mut databases: HashMap<&Arc<str>, (usize, usize)> = HashMap::new();
         for (_, pool) in pool::live(&self.pools) {
-            let (servers, clients) = databases.entry(&pool.key.database).or_default();
-            *servers += pool.servers as usize;
-            *clients += pool.clients as usize;
+            let (servers, clients) = databases.entry(&pool.key().database).or_default();
+            *servers += pool.servers() as usize;
+            *clients += pool.clients() as usize;
         }
         for (name, (servers, clients)) in databases {
             let counts = self.databases.of_database(name);
-            is_count("servers of a database", counts.servers, servers)?;
-            is_count("clients of a database", counts.clients, clients)?;
+            is_count("servers of a database", counts.servers(), servers)?;
+            is_count("clients of a database", counts.clients(), clients)?;
         }
         let mut users: HashMap<&str, (usize, usize)> = HashMap::new();
         for (_, pool) in pool::live(&self.pools) {
-            users.entry(&*pool.key.user).or_default().0 += pool.servers as usize;
+            users.entry(&*pool.key().user).or_default().0 += pool.servers() as usize;
         }
         for (_, client) in self.clients.iter().filter(|(_, c)| c.counted) {
-            let of_pool = client.pool.map(|id| &*self.pool(id).key.user);
+            let of_pool = client.pool.map(|id| &*self.pool(id).key().user);
             let user = client.login_user.as_deref().or(of_pool);
             users.entry(user.ok_or("counted, and of no pool")?).or_default().1 += 1;
         }
         for (name, (servers, clients)) in users {
             let counts = self.databases.of_user(name);
-            is_count("servers of a user", counts.servers, servers)?;
-            is_count("clients of a user", counts.clients, clients)?;
+            is_count("servers of a user", counts.servers(), servers)?;
+            is_count("clients of a user", counts.clients(), clients)?;
         }
         Ok(())
     }

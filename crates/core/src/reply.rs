@@ -86,7 +86,7 @@ impl Reply<'_> {
         let end = self.run.end;
         let run = std::mem::replace(&mut self.run, end..end);
         if let (false, Some((client, _))) = (run.is_empty(), &self.client) {
-            self.pool.stats.bytes_sent += run.len() as u64;
+            self.pool.stats_mut().bytes_sent += run.len() as u64;
             self.shared.outbox.forward((*client).into(), run);
         }
     }

@@ -244,5 +244,5 @@ pub(crate) fn label(servers: &Slab<Server>, pools: &[Option<Pool>], id: ServerId
     let Some(server) = servers.get(id.0) else {
         return id.to_string();
     };
-    server.label(id, &pool::of(pools, server.pool).key)
+    server.label(id, pool::of(pools, server.pool).key())
 }

@@ -12,12 +12,16 @@ use std::fs;
 use std::path::Path;
 
 /// The folders that keep this rule, and the files that keep it in other folders.
-const FINISHED: [&str; 3] = ["notify", "state", "upstream"];
+const FINISHED: [&str; 4] = ["notify", "pools", "state", "upstream"];
 
 /// Structs of these folders that are plain values, as `file struct`, with what they are. One layer makes such a value
 /// and another one reads it; neither keeps it as a state that changes.
-const VALUES: [(&str, &str); 3] = [
+const VALUES: [(&str, &str); 4] = [
     ("notify/channels.rs Notification", "a message that has been read"),
+    (
+        "pools/wait_queue.rs Who",
+        "what the order of the queue must know of a client",
+    ),
     (
         "upstream/entry.rs Effect",
         "what a request changes: its sender says so, and whoever undoes it reads it",

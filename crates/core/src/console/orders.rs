@@ -82,7 +82,7 @@ impl Orders {
         self.may_halt()?;
         match database {
             None => self.halt = Halt::Paused,
-            Some(database) => drop(databases.paused.insert(database.into())),
+            Some(database) => databases.pause(database),
         }
         Ok(())
     }
@@ -102,10 +102,10 @@ impl Orders {
         }
         match database {
             None if self.halt != Halt::No => self.halt = Halt::No,
-            None if !databases.paused.is_empty() => databases.paused.clear(),
+            None if databases.some_are_paused() => databases.resume_all(),
             None => return Err(Refusal::not_in_state("pooler is not paused")),
             Some(database) => {
-                if !databases.paused.remove(database) {
+                if !databases.resume(database) {
                     return Err(Refusal::not_in_state(format!("database {database} is not paused")));
                 }
             }
@@ -118,7 +118,7 @@ impl Orders {
         let paused = self.halt == Halt::Paused;
         match waits {
             Waits::Paused(None) => !paused,
-            Waits::Paused(Some(database)) => !paused && !databases.paused.contains(&**database),
+            Waits::Paused(Some(database)) => !paused && !databases.is_paused(database),
             Waits::Closed(_) | Waits::Reloaded => false,
         }
     }

@@ -41,11 +41,11 @@ impl Exchange<'_> {
         }
         let (client, server) = (&mut *self.client, &mut *self.server);
         let pool = &mut *self.pool;
-        let tracked = pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
+        let tracked = pool.settings().mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
         if tracked && server.conversation.queue().segment_outstanding() && waits_behind(server, message.tag) {
             return self.waits_for_replies();
         }
-        pool.stats.bytes_received += message.bytes.len() as u64;
+        pool.stats_mut().bytes_received += message.bytes.len() as u64;
         let suspected = client.session.suspected_texts();
         let step = match message.tag {
             FrontendTag::Query => self.query(message, tracked),
@@ -80,7 +80,7 @@ impl Exchange<'_> {
         };
         if let Step::NeedBytes | Step::Wait = step {
             // The message comes again when it is complete.
-            self.pool.stats.bytes_received -= message.bytes.len() as u64;
+            self.pool.stats_mut().bytes_received -= message.bytes.len() as u64;
         } else {
             self.note_suspected(suspected);
         }

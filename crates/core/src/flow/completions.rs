@@ -110,18 +110,17 @@ impl Reply<'_> {
     fn deallocated(&mut self) {
         let tracks = self.shared.settings.keeps_sessions
             && self.shared.settings.max_prepared_statements > 0
-            && self.pool.settings.mode != PoolMode::Session;
-        let front = self.server.conversation.queue_mut().front_mut();
-        let is_clients = front.as_ref().is_some_and(|entry| entry.to() != To::Skip);
-        let effect = front.and_then(Entry::effect_mut);
-        let is_expected = effect.as_ref().is_some_and(|effect| {
+            && self.pool.settings().mode != PoolMode::Session;
+        let front = self.server.conversation.queue().front();
+        let is_clients = front.is_some_and(|entry| entry.to() != To::Skip);
+        let is_expected = front.and_then(Entry::effect).is_some_and(|effect| {
             effect.server_loses.is_some() || effect.name.is_some() || !effect.deallocates.is_empty()
         });
         if tracks && is_clients && !is_expected {
             // It is not known which statement has ended.
             self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
         }
-        let name = effect.and_then(|e| e.deallocates.pop_front());
+        let name = self.server.conversation.queue_mut().next_deallocated();
         if let (Some(name), Some((_, client))) = (name, &mut self.client)
             && let Some(meaning) = client
                 .statements

@@ -39,9 +39,9 @@ impl Pooler {
         let Some(pool_id) = self.clients.get(id.0).and_then(|c| c.pool) else {
             return;
         };
-        let there = &self.pool(pool_id).settings.endpoints;
+        let there = &self.pool(pool_id).settings().endpoints;
         let pools: Vec<PoolId> = pool::live(&self.pools)
-            .filter(|(_, p)| p.settings.server_database.as_bytes() == database && p.settings.endpoints == *there)
+            .filter(|(_, p)| p.settings().server_database.as_bytes() == database && p.settings().endpoints == *there)
             .map(|(id, _)| id)
             .collect();
         for pool_id in pools {
@@ -57,9 +57,9 @@ impl Pooler {
         let Some(pool_id) = self.servers.get(id.0).map(|server| server.pool) else {
             return;
         };
-        let there = &self.pool(pool_id).settings.endpoints;
+        let there = &self.pool(pool_id).settings().endpoints;
         let pools: Vec<PoolId> = pool::live(&self.pools)
-            .filter(|(_, p)| p.settings.endpoints == *there)
+            .filter(|(_, p)| p.settings().endpoints == *there)
             .map(|(id, _)| id)
             .collect();
         for &pool_id in &pools {
@@ -81,8 +81,8 @@ impl Pooler {
     fn clear_pool(&mut self, now: Time, pool_id: PoolId) {
         self.catalogs().doubt(now, pool_id);
         let pool = self.pool_mut(pool_id);
-        if pool.settings.min_size > 0 {
-            pool.retry_at = Some(now + KEPT_CLEAR);
+        if pool.settings().min_size > 0 {
+            pool.wait_to_retry(now + KEPT_CLEAR);
         }
         for slot in self.servers.slots() {
             let id = ServerId(slot);

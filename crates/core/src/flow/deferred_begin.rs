@@ -57,7 +57,8 @@ impl ClientSide<'_> {
 
     /// Answers a message of an unlinked client if no server is needed for that.
     fn deferred(&mut self, message: &Message<'_>, input: &[u8]) -> Option<Step> {
-        let tracked = self.pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
+        let tracked =
+            self.pool.settings().mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
         if !tracked {
             return None;
         }
@@ -94,8 +95,8 @@ impl ClientSide<'_> {
     /// Begins or ends a transaction that no server knows. Returns its command tag, or `None` if a server must be asked.
     fn run_deferred(&mut self, verdict: &Statement, by: By) -> Option<&'static str> {
         let allowed = self.shared.settings.deferred_begin.is_some();
-        let is_console = self.pool.nature == Nature::Console;
-        let transaction_mode = self.pool.settings.mode == PoolMode::Transaction && !is_console;
+        let is_console = self.pool.nature() == Nature::Console;
+        let transaction_mode = self.pool.settings().mode == PoolMode::Transaction && !is_console;
         let client = &mut *self.client;
         let begun = Some(DeferredBegin::new(self.now, by));
         let (begin, tag) = match (verdict, client.session.deferred_begin()) {
@@ -113,7 +114,7 @@ impl ClientSide<'_> {
             client.session.defers(begin);
             self.deferred.push_back((self.id, self.now));
         }
-        let stats = &mut self.pool.stats;
+        let stats = self.pool.stats_mut();
         stats.query_count += 1;
         stats.xact_count += u64::from(begin.is_none());
         Some(tag)

@@ -99,7 +99,7 @@ impl Pooler {
             if client.counted {
                 self.databases.client_out(pool, client.login_user.as_deref());
             }
-            pool.last_used = now;
+            pool.is_used(now);
         }
         if let Some(server_id) = client.link {
             let server = self.server_mut(server_id);

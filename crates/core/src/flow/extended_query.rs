@@ -137,7 +137,7 @@ impl Exchange<'_> {
         write_bind(&mut self.shared.outbox, self.server_id, message, names, statement);
         let server = &mut *self.server;
         server.conversation.queue_mut().push(entry);
-        self.pool.stats.bind_count += 1;
+        self.pool.stats_mut().bind_count += 1;
         self.forward_rest(message, HEADER_BYTES + names.wire_bytes())
     }
 

@@ -85,7 +85,7 @@ impl ServerSide<'_> {
             return;
         };
         let keeps = self.shared.settings.keeps_sessions && self.server.nature.is_postgresql();
-        if keeps && self.pool.settings.mode == PoolMode::Session {
+        if keeps && self.pool.settings().mode == PoolMode::Session {
             self.reset_session(now, &query, seed);
         } else {
             self.internal_query(now, ServerPhase::Resetting, &query);
@@ -116,7 +116,7 @@ impl Pooler {
         // The pooler cannot invent the rest of a message; a walsender ends only with its connection.
         let hopeless = matches!(passing, Passing::Forward(_))
             || server.conversation.intake() == Intake::CopyBoth
-            || pool.key.kind.is_replication()
+            || pool.key().kind.is_replication()
             || server.conversation.fatal().is_some()
             // No request is unanswered, but the server is inside a message.
             || server.conversation.queue().is_empty() && server.conversation.passing() != Passing::None;

@@ -54,25 +54,25 @@ impl Exchange<'_> {
         self.counts_visit();
         let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
         if let Waiting::ForServer { since, .. } = client.waiting {
-            pool.stats.wait_time += self.now.us_since(since);
+            pool.stats_mut().wait_time += self.now.us_since(since);
         }
-        if let Some(share) = &mut pool.share {
+        if let Some(share) = pool.share_mut() {
             self.shared.sizings.begins(self.now, share, &mut server.work);
         }
         client.waiting = Waiting::No;
         client.session.traces_are_considered();
         client.xact_start = self.now;
-        if pool.settings.mode == PoolMode::Session || pool.key.kind.is_replication() {
+        if pool.settings().mode == PoolMode::Session || pool.key().kind.is_replication() {
             client.session.pin_by_mode();
         }
-        pool.stats.server_assignment_count += 1;
+        pool.stats_mut().server_assignment_count += 1;
         if !client.is_session() {
             return Linked::Login;
         }
         if server.held.lends_to.is_some() {
             self.take_names_back();
         }
-        if self.pool.sequences != Sequences::Unused {
+        if self.pool.sequences() != Sequences::Unused {
             self.to().sequences_on_link();
         }
         match Shape::same(self.client.session.shape(), self.server.session.shape())
@@ -154,15 +154,15 @@ impl Pooler {
             return None;
         }
         let pool = self.pools[pool as usize].as_mut()?;
-        if pool.ties_clients() || !pool.waiting.is_empty() || pool.share.is_some() {
+        if pool.ties_clients() || !pool.waiting().is_empty() || pool.share().is_some() {
             return None;
         }
-        let server_id = pool.idle.latest_like(likeness)?;
+        let server_id = pool.idle().latest_like(likeness)?;
         let server = self.servers.get(server_id.0)?;
         if server.session.has_temporary_schema() || settings.must_be_tested(now, server.since) {
             return None;
         }
-        pool.idle.pop_back()
+        pool.idle_mut().pop_back()
     }
 
     fn acquire_with_care(&mut self, now: Time, id: ClientId) -> Acquired {
@@ -180,7 +180,7 @@ impl Pooler {
         if self.pool_takes_no_clients_now(pool_id) {
             return self.enqueue(now, id, pool_id);
         }
-        if self.pool(pool_id).waiting.is_empty() && self.has_room_to_work(pool_id) {
+        if self.pool(pool_id).waiting().is_empty() && self.has_room_to_work(pool_id) {
             let mut found = self.take_idle(pool_id, id, likeness);
             if let Some(chosen) = found
                 && self
@@ -216,9 +216,9 @@ impl Pooler {
             return self.take_idle_with_care(pool_id, id, &shape);
         }
         if self.shared.settings.server_round_robin {
-            return pool.idle.pop_front();
+            return pool.idle_mut().pop_front();
         }
-        pool.idle.take_like(likeness)
+        pool.idle_mut().take_like(likeness)
     }
 
     /// Like [`Pooler::take_idle`], if clients claim servers (see [`crate::session::sequences`]), if servers hold
@@ -228,29 +228,29 @@ impl Pooler {
         let servers = &self.servers;
         let visits = self.clients.get(id.0).map_or(0, |c| c.session.visits());
         // With `link = adversarial`, a client gets its last server back only if it has claimed it.
-        let own = own_server(&pool.idle, servers, id, visits);
-        if let Some(own) = own.filter(|_| pool.sequences != Sequences::Unused)
+        let own = own_server(pool.idle(), servers, id, visits);
+        if let Some(own) = own.filter(|_| pool.sequences() != Sequences::Unused)
             && (!self.shared.settings.link_adversarial
                 || pool
-                    .idle
+                    .idle()
                     .get(own)
                     .is_some_and(|s| servers.get(s.0).is_some_and(|s| s.session.is_claimed())))
         {
-            return pool.idle.remove(own);
+            return pool.idle_mut().remove(own);
         }
         let lent = |s: &ServerId| {
             servers
                 .get(s.0)
                 .is_some_and(|s| s.held.lends_to == Some(id) && !s.session.is_claimed())
         };
-        if pool.lends
+        if pool.lends()
             && !self.shared.settings.link_adversarial
-            && let Some(own) = pool.idle.iter().rposition(lent)
+            && let Some(own) = pool.idle().iter().rposition(lent)
         {
-            return pool.idle.remove(own);
+            return pool.idle_mut().remove(own);
         }
         let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.session.is_claimed());
-        let mut likely = pool.idle.iter().enumerate().rev().filter(free);
+        let mut likely = pool.idle().iter().enumerate().rev().filter(free);
         let found = if self.shared.settings.link_adversarial {
             // For tests: the server that needs the most restoring.
             let effort = |s: &ServerId| {
@@ -260,16 +260,16 @@ impl Pooler {
             };
             likely.max_by_key(|(_, s)| effort(s))
         } else if self.shared.settings.server_round_robin {
-            pool.idle.iter().enumerate().find(free)
+            pool.idle().iter().enumerate().find(free)
         } else {
             let latest = likely.clone().next();
             let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(s.session.shape(), shape));
             likely.find(|(_, s)| same(s)).or(latest)
         };
         match found {
-            Some((at, _)) => pool.idle.remove(at),
+            Some((at, _)) => pool.idle_mut().remove(at),
             // All servers are claimed: takes the one whose client has not used it for the longest time.
-            None => pool.idle.pop_front(),
+            None => pool.idle_mut().pop_front(),
         }
     }
 
@@ -289,11 +289,11 @@ impl Pooler {
     fn fails_fast(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> Option<Acquired> {
         let pool = self.pool(pool_id);
         // The duration of a login must not show who is in auth_file while auth_query has no server.
-        let looks_up = pool.key.kind == PoolKind::AuthQuery;
+        let looks_up = pool.key().kind == PoolKind::AuthQuery;
         let never_waits = looks_up || !self.shared.settings.server_down_wait;
-        let failure = pool.failure.clone();
-        let failure = failure.filter(|f| (never_waits || !f.temporary) && pool.servers == pool.connecting)?;
-        if pool.retry_at.is_none_or(|t| t <= now) {
+        let failure = pool.failure().cloned();
+        let failure = failure.filter(|f| (never_waits || !f.temporary) && !pool.has_ready_servers())?;
+        if pool.may_retry(now) {
             return None;
         }
         self.refuse_for_login_failure(now, id, &failure.cached());
@@ -374,7 +374,7 @@ impl Pooler {
             client.waiting = Waiting::No;
             client.flight = None;
             if let Some(pool_id) = client.pool {
-                self.pool_mut(pool_id).waiting.remove(ticket);
+                self.pool_mut(pool_id).waiting_mut().remove(ticket);
             }
         }
     }

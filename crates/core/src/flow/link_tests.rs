@@ -12,7 +12,7 @@ fn both_sides_know_of_a_link() {
     assert_eq!((alone.client.link, alone.server.link), (Some(SERVER), Some(CLIENT)));
     assert!(matches!(alone.server.phase, ServerPhase::Linked) && alone.server.has_served);
     assert_eq!((alone.client.xact_start, alone.server.since), (NOW, NOW));
-    assert_eq!(alone.pool.stats.server_assignment_count, 1);
+    assert_eq!(alone.pool.stats().server_assignment_count, 1);
     assert!(alone.written(SERVER).is_empty() && alone.written(CLIENT).is_empty());
 }
 
@@ -35,7 +35,7 @@ fn a_client_that_has_not_logged_in_is_no_session() {
 fn the_time_in_the_queue_ends_with_the_link() {
     let mut alone = Alone::new();
     let before = alone.client.session.visits();
-    let ticket = alone.pool.waiting.push_front(CLIENT, NOW);
+    let ticket = alone.pool.waiting_mut().push_front(CLIENT, NOW);
     let since = Time(NOW.0 - 250);
     alone.client.waiting = Waiting::ForServer {
         ticket,
@@ -43,7 +43,7 @@ fn the_time_in_the_queue_ends_with_the_link() {
         notified: false,
     };
     alone.exchange().link();
-    assert_eq!(alone.pool.stats.wait_time, 250);
+    assert_eq!(alone.pool.stats().wait_time, 250);
     assert_eq!(
         (alone.client.waiting, alone.client.session.visits()),
         (Waiting::No, before + 1)
@@ -53,7 +53,7 @@ fn the_time_in_the_queue_ends_with_the_link() {
 #[test]
 fn in_session_pooling_a_link_pins() {
     let mut alone = Alone::new();
-    alone.pool.settings.mode = PoolMode::Session;
+    alone.pool.settings_mut().mode = PoolMode::Session;
     alone.exchange().link();
     assert!(alone.client.session.pins().contains(PinReason::SessionPooling));
 }
@@ -64,15 +64,15 @@ fn a_server_that_nobody_waits_for_lies_idle() {
     assert!(alone.reply().lies_idle());
     assert_eq!((alone.client.link, alone.server.link), (None, None));
     assert!(matches!(alone.server.phase, ServerPhase::Idle));
-    assert_eq!(alone.pool.idle.pop_back(), Some(SERVER));
+    assert_eq!(alone.pool.idle_mut().pop_back(), Some(SERVER));
 }
 
 #[test]
 fn a_server_with_which_something_must_be_done_does_not_lie_idle() {
     type Reason = (&'static str, fn(&mut Alone));
     let reasons: [Reason; 9] = [
-        ("a client waits", |a| _ = a.pool.waiting.push_front(CLIENT, NOW)),
-        ("session pooling", |a| a.pool.settings.mode = PoolMode::Session),
+        ("a client waits", |a| _ = a.pool.waiting_mut().push_front(CLIENT, NOW)),
+        ("session pooling", |a| a.pool.settings_mut().mode = PoolMode::Session),
         ("server_reset_query_always", |a| {
             a.shared.settings.server_reset_query_always = true;
         }),
@@ -97,7 +97,7 @@ fn a_server_with_which_something_must_be_done_does_not_lie_idle() {
             (Some(SERVER), Some(CLIENT)),
             "{reason}"
         );
-        assert_eq!(alone.pool.idle.front(), None, "{reason}");
+        assert_eq!(alone.pool.idle().front(), None, "{reason}");
     }
 }
 

@@ -73,8 +73,8 @@ impl Pooler {
         self.pause_progress(now);
         self.shutdown_progress(now);
         if !self.admin.is_ending() {
-            match self.pool(server.pool).share {
-                Some(share) => self.host_has_place(now, share.sizing),
+            match self.pool(server.pool).share() {
+                Some(share) => self.host_has_place(now, share.sizing()),
                 None => self.wake_idle(now, server.pool),
             }
             self.open_where_waited_longest(now, server.pool);
@@ -87,10 +87,10 @@ impl Pooler {
         let connecting = server.is_opening();
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
         self.databases.server_out(pool, connecting);
-        if let Some(share) = &mut pool.share {
+        if let Some(share) = pool.share_mut() {
             self.shared.sizings.is_lost(share, server.work);
         }
-        pool.in_doubt -= u32::from(server.in_doubt);
+        pool.doubt_ends(server.in_doubt);
         if server.is_idle() {
             pool.forget_idle(id);
         }
@@ -104,9 +104,9 @@ impl Pooler {
             // The server was still being examined when the pooler closed it: its host has not failed.
             self.pool_mut(pool_id).note_success(&server.endpoint);
         }
-        if self.pool(pool_id).key.kind == PoolKind::Listener {
+        if self.pool(pool_id).key().kind == PoolKind::Listener {
             self.listen(now, |listening| listening.listener_lost(id, reason));
-            let failure = self.pool(pool_id).failure.clone();
+            let failure = self.pool(pool_id).failure().cloned();
             if let Some(failure) = failure.filter(|f| connecting && !f.temporary) {
                 self.listen(now, |listening| listening.listener_refused(pool_id, &failure));
             }
@@ -124,7 +124,7 @@ impl Pooler {
         if hope != Hope::None {
             return;
         }
-        let waiting: Vec<_> = pool.waiting.iter().map(|(id, _)| id).collect();
+        let waiting: Vec<_> = pool.waiting().iter().map(|(id, _)| id).collect();
         for id in waiting {
             let Some(client) = self.clients.get(id.0) else { continue };
             if matches!(client.phase, ClientPhase::Login(_)) || !may_wait {

@@ -21,10 +21,10 @@ impl Pooler {
         let visits = client.session.visits().wrapping_sub(1);
         let pool_id = self.server_mut(server_id).pool;
         let pool = self.pool(pool_id);
-        let Some(own) = own_server(&pool.idle, &self.servers, id, visits).and_then(|at| pool.idle.get(at)) else {
+        let Some(own) = own_server(pool.idle(), &self.servers, id, visits).and_then(|at| pool.idle().get(at)) else {
             return false;
         };
-        self.pool_mut(pool_id).sequences = Sequences::Asked;
+        self.pool_mut(pool_id).uses_sequences(Sequences::Asked);
         self.pool_mut(pool_id).forget_idle(own);
         self.server_mut(server_id).session.visit_is_undone();
         self.release(now, server_id);

@@ -52,7 +52,7 @@ impl Pooler {
         let client = self.clients.get(id.0).filter(|client| is_usual(client))?;
         let pool_id = client.pool.filter(|&pool| !self.refuses_waiters(pool))?;
         let pool = self.pool(pool_id);
-        if pool.settings.mode == PoolMode::Session || pool.lends || pool.idle.iter().next().is_some() {
+        if pool.settings().mode == PoolMode::Session || pool.lends() || pool.idle().iter().next().is_some() {
             return None;
         }
         let parse = Parse::read(message.body()).ok()?;
@@ -71,10 +71,10 @@ impl Pooler {
         {
             return None;
         }
-        let names_moved = self.pool(pool_id).names_moved;
+        let names_moved = self.pool(pool_id).names_moved();
         let mut meaning = Meaning::new(statement, self.shared.statements.tick(), names_moved);
         meaning.is_unparsed = meaning.statement.infers || !meaning.statement.keeps;
-        let stats = &mut self.pool_mut(pool_id).stats;
+        let stats = self.pool_mut(pool_id).stats_mut();
         stats.client_parse_count += 1;
         stats.bytes_received += message.total as u64;
         self.send(id, |w| w.empty(b'1'));
@@ -85,7 +85,7 @@ impl Pooler {
 
     /// Whether a server of the pool has surely prepared this statement, and names mean the same objects since.
     fn is_proven(&self, pool: PoolId, statement: &Statement) -> bool {
-        let names_moved = self.pool(pool).names_moved;
+        let names_moved = self.pool(pool).names_moved();
         let servers = self.servers.iter().map(|(_, server)| server);
         let of_pool = servers.filter(|server| server.pool == pool);
         of_pool

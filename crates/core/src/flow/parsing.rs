@@ -155,7 +155,11 @@ impl Exchange<'_> {
         }
         let settings = self.client.session.shape().parse_settings().clone();
         let statement = self.intern_client_named(&parse, &settings);
-        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick(), self.pool.names_moved);
+        let meaning = Meaning::new(
+            statement.clone(),
+            self.shared.statements.tick(),
+            self.pool.names_moved(),
+        );
         self.client.statements.names_mut().set(parse.name, Some(meaning));
         self.to().client_name_comes(parse.name);
         self.to().lends(parse.name);
@@ -199,11 +203,15 @@ impl Exchange<'_> {
         }
         let client = &mut *self.client;
         let server = &mut *self.server;
-        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick(), self.pool.names_moved);
+        let meaning = Meaning::new(
+            statement.clone(),
+            self.shared.statements.tick(),
+            self.pool.names_moved(),
+        );
         client.statements.names_mut().set(parse.name, Some(meaning));
-        self.pool.stats.client_parse_count += 1;
+        self.pool.stats_mut().client_parse_count += 1;
         if server.held.touch(statement.id) {
-            if may_fake(server) && server.held.answers_parse(&statement, self.pool.names_moved) {
+            if may_fake(server) && server.held.answers_parse(&statement, self.pool.names_moved()) {
                 let effect = Effect {
                     name: Some((parse.name.into(), None)),
                     ..Effect::default()
@@ -267,7 +275,7 @@ impl Exchange<'_> {
             server_gains: Some(statement.clone()),
             ..Effect::default()
         };
-        self.pool.stats.server_parse_count += 1;
+        self.pool.stats_mut().server_parse_count += 1;
         self.to().asks(To::Forward, |r| {
             r.with(effect).parse(statement.server_name(), parse.query, parse.types);
         });

@@ -44,8 +44,8 @@ impl Pooler {
         settings.suit(kind);
         let credential = admission::stored_credential(&self.shared.config, database, pool_user);
         let mut pool = Pool::new(now, key.clone(), settings, credential);
-        pool.auto = !self.shared.config.databases.contains_key(database);
-        if pool.auto {
+        if !self.shared.config.databases.contains_key(database) {
+            pool.registers_auto_database();
             let text = format!("registered new auto-database: {database}");
             self.log(crate::base::request::LogLevel::Log, text);
         }
@@ -83,8 +83,8 @@ impl Pooler {
     /// Whether an operator's command makes the clients of this pool wait.
     #[inline]
     pub(crate) fn pool_takes_no_clients_now(&self, pool_id: PoolId) -> bool {
-        let is_paused = || self.databases.paused.contains(&self.pool(pool_id).key.database);
-        self.admin.paused_all() || !self.databases.paused.is_empty() && is_paused()
+        let is_paused = || self.databases.is_paused(&self.pool(pool_id).key().database);
+        self.admin.paused_all() || self.databases.some_are_paused() && is_paused()
     }
 
     /// Whether clients of this pool that would have to wait for a server are disconnected: they wait for RESUME, which is

@@ -20,8 +20,10 @@ fn in_queue<T>(
     client: &mut Client,
     act: impl FnOnce(&mut WaitQueue, &Who<'_>, &mut Flow) -> T,
 ) -> T {
-    let user = client.login_user.as_deref().unwrap_or(&pool.key.user);
-    let by = pool.waiting.fair_by();
+    let servers = pool.servers();
+    let (queue, user) = pool.queue_and_user();
+    let user = client.login_user.as_deref().unwrap_or(user);
+    let by = queue.fair_by();
     let application = match by {
         FairBy::Application => client.session.shape().get("application_name").map_or("", |s| s.value()),
         FairBy::Client | FairBy::User | FairBy::Off => "",
@@ -30,16 +32,16 @@ fn in_queue<T>(
         user,
         application,
         weight: if by == FairBy::Off { 1 } else { config.user_weight(user) },
-        servers: pool.servers,
+        servers,
     };
-    act(&mut pool.waiting, &who, &mut client.used)
+    act(queue, &who, &mut client.used)
 }
 
 impl Pooler {
     /// A client joins the queue of its pool. Returns its ticket.
     pub(crate) fn joins_queue(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> u64 {
         if self.is_weak(Weakness::ServesNewestFirst) {
-            return self.pool_mut(pool_id).waiting.push_front(id, now);
+            return self.pool_mut(pool_id).waiting_mut().push_front(id, now);
         }
         let client = self.clients.get_mut(id.0).expect("the caller looked it up");
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
@@ -58,7 +60,7 @@ impl Pooler {
         let Some(pool) = self.pools[server.pool as usize].as_mut() else {
             return;
         };
-        if pool.waiting.is_empty() || self.shared.is_weak(Weakness::ForgetsToCharge) {
+        if pool.waiting().is_empty() || self.shared.is_weak(Weakness::ForgetsToCharge) {
             return;
         }
         if let Some(client) = server.link.and_then(|id| self.clients.get_mut(id.0)) {
@@ -73,7 +75,8 @@ impl Pooler {
     /// again.
     pub(crate) fn reorder_waiters(&mut self, pool_id: PoolId) {
         let pool = self.pool_mut(pool_id);
-        let all = pool.waiting.reorder(pool.settings.fair_by);
+        let fair_by = pool.settings().fair_by;
+        let all = pool.waiting_mut().reorder(fair_by);
         for (id, since, is_in_front) in all {
             let (Some(client), Some(pool)) = (self.clients.get_mut(id.0), self.pools[pool_id as usize].as_mut()) else {
                 continue;

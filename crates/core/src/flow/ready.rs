@@ -60,13 +60,13 @@ impl Reply<'_> {
         if !is_usual && let Some(passed) = self.ready_unusually(entry, undone) {
             return passed;
         }
-        self.pool.stats.query_count += 1;
-        self.pool.stats.query_time += worked;
+        self.pool.stats_mut().query_count += 1;
+        self.pool.stats_mut().query_time += worked;
         let xact_start = self.client.as_ref().map(|(_, client)| client.xact_start);
         if status == TransactionStatus::Idle {
-            self.pool.stats.xact_count += 1;
-            self.pool.stats.xact_time += xact_start.map_or(0, |start| self.now.us_since(start));
-        } else if self.pool.settings.mode == PoolMode::Statement && self.is_linked() {
+            self.pool.stats_mut().xact_count += 1;
+            self.pool.stats_mut().xact_time += xact_start.map_or(0, |start| self.now.us_since(start));
+        } else if self.pool.settings().mode == PoolMode::Statement && self.is_linked() {
             return self.asks(Question::BlockInStatementMode);
         }
         if flies {

@@ -26,12 +26,12 @@ impl Reply<'_> {
             return false;
         };
         let (server, pool) = (&mut *self.server, &mut *self.pool);
-        let is_wanted = pool.key.kind == PoolKind::Clients
-            && pool.settings.mode != PoolMode::Session
+        let is_wanted = pool.key().kind == PoolKind::Clients
+            && pool.settings().mode != PoolMode::Session
             && !self.shared.settings.server_reset_query_always
             && !self.shared.catalogs.any_due
-            && pool.waiting.is_empty()
-            && pool.share.is_none();
+            && pool.waiting().is_empty()
+            && pool.share().is_none();
         let is_as_it_was = server.session.cleanup() == Cleanup::Nothing
             && server.close_reason.is_none()
             && !server.session.leaves_traces()
@@ -47,7 +47,7 @@ impl Reply<'_> {
         server.link = None;
         server.phase = ServerPhase::Idle;
         server.since = self.now;
-        pool.idle.push_back(self.id, server.session.shape());
+        pool.idle_mut().push_back(self.id, server.session.shape());
         true
     }
 }
@@ -92,9 +92,9 @@ impl Pooler {
         };
         let leaves_traces = server.session.leaves_traces();
         let is_console = server.nature == Nature::Console;
-        let session = pool.settings.mode == PoolMode::Session;
-        let used_by_clients = pool.key.kind == PoolKind::Clients;
-        let replication = pool.key.kind.is_replication();
+        let session = pool.settings().mode == PoolMode::Session;
+        let used_by_clients = pool.key().kind == PoolKind::Clients;
+        let replication = pool.key().kind.is_replication();
         let shares = pool.shares_sessions() && !is_console;
         if replication {
             return self.close_server(now, server_id, "replication client was closed");
@@ -158,14 +158,14 @@ impl Pooler {
         {
             return;
         }
-        let shares = self.pool(pool_id).share.is_some();
+        let shares = self.pool(pool_id).share().is_some();
         let may_serve = !self.pool_takes_no_clients_now(pool_id) && (!shares || self.may_take_turn(pool_id, server_id));
         if may_serve && self.serve_waiter(now, pool_id, server_id) {
             if shares {
                 self.turn_taken(pool_id);
             }
         } else {
-            if self.pool(pool_id).key.kind.is_replication() {
+            if self.pool(pool_id).key().kind.is_replication() {
                 // Its client has left, or waits for RESUME and gets a new server then.
                 return self.close_server(now, server_id, "replication client was closed");
             }
@@ -184,18 +184,18 @@ impl Pooler {
     pub(crate) fn put_back(&mut self, pool_id: PoolId, server_id: ServerId) {
         let server = self.servers.get(server_id.0).expect("nobody took it");
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-        pool.idle.push_back(server_id, server.session.shape());
+        pool.idle_mut().push_back(server_id, server.session.shape());
     }
 
     /// Gives idle servers to waiting clients: the server that was meant for them is being tested for another client, or
     /// is gone.
     pub(crate) fn wake_idle(&mut self, now: Time, pool_id: PoolId) {
-        if self.pool(pool_id).share.is_some() {
+        if self.pool(pool_id).share().is_some() {
             self.list_waiters(pool_id);
             return self.start_waiters(now, pool_id);
         }
         while self.has_idle_for_waiters(pool_id) {
-            let Some(server_id) = self.pool_mut(pool_id).idle.pop_back() else {
+            let Some(server_id) = self.pool_mut(pool_id).idle_mut().pop_back() else {
                 return;
             };
             let since = self.server_mut(server_id).since;
@@ -210,10 +210,10 @@ impl Pooler {
     /// Whether there are idle servers while more clients wait than servers will soon be free.
     pub(crate) fn has_idle_for_waiters(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
-        !pool.waiting.is_empty()
-            && pool.idle.front().is_some()
+        !pool.waiting().is_empty()
+            && pool.idle().front().is_some()
             && !self.pool_takes_no_clients_now(pool_id)
-            && pool.waiting.len() > servers_soon_free(&self.servers, pool)
+            && pool.waiting().len() > servers_soon_free(&self.servers, pool)
     }
 
     /// Gives a free server to the first waiting client, or closes it if that client needs another one.
@@ -225,7 +225,7 @@ impl Pooler {
         if traces && self.replaced_for_waiter(now, pool_id, server_id) {
             return true;
         }
-        while let Some((client_id, since)) = self.pool_mut(pool_id).waiting.pop() {
+        while let Some((client_id, since)) = self.pool_mut(pool_id).waiting_mut().pop() {
             if self.clients.get(client_id.0).is_none() {
                 continue;
             }

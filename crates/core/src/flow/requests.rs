@@ -149,7 +149,7 @@ impl Exchange<'_> {
         if *at == begin {
             return false;
         }
-        self.pool.stats.bytes_received += (*at - begin) as u64;
+        self.pool.stats_mut().bytes_received += (*at - begin) as u64;
         self.shared.outbox.forward(self.server_id.into(), begin..*at);
         true
     }
@@ -157,7 +157,7 @@ impl Exchange<'_> {
     /// Sends a complete message to the server unchanged.
     #[inline(always)]
     fn forward_plainly(&mut self, message: &Message<'_>) -> Step {
-        self.pool.stats.bytes_received += message.total as u64;
+        self.pool.stats_mut().bytes_received += message.total as u64;
         self.shared
             .outbox
             .forward(self.server_id.into(), message.at..message.at + message.total);
@@ -214,8 +214,8 @@ impl Exchange<'_> {
         let uses = statement.id;
         self.client.statements.bound = None;
         self.notes_beginning();
-        self.pool.stats.bytes_received += message.total as u64;
-        self.pool.stats.bind_count += 1;
+        self.pool.stats_mut().bytes_received += message.total as u64;
+        self.pool.stats_mut().bind_count += 1;
         self.server.conversation.queue_mut().push_part(Expect::Bind, uses);
         Some(Step::Progress(message.total))
     }
@@ -223,7 +223,7 @@ impl Exchange<'_> {
     /// Whether the client's prepared statements are tracked.
     #[inline]
     fn tracks_statements(&self) -> bool {
-        self.pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0
+        self.pool.settings().mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0
     }
 
     /// A message for the server, perhaps the first of a request or a transaction.

@@ -42,8 +42,8 @@ impl Exchange<'_> {
         let wanted = self.client.session.shape().clone();
         let session = &self.server.session;
         let mut set = difference_on(session.shape(), &wanted, &session.base().home());
-        let nature = self.pool.nature;
-        if self.pool.key.kind.is_replication() || nature == Nature::Console {
+        let nature = self.pool.nature();
+        if self.pool.key().kind.is_replication() || nature == Nature::Console {
             // A walsender was started with its client's settings and cannot change them; a console has no settings.
             set.clear();
         }

@@ -40,7 +40,7 @@ impl Pooler {
                     self.restore(now, id, server_id);
                     continue;
                 }
-                if exchange.pool.share.is_some() {
+                if exchange.pool.share().is_some() {
                     exchange.works(&input[at..]);
                 }
                 let before = at;
@@ -158,7 +158,7 @@ impl Pooler {
                 }
                 self.shared.outbox.forward(server_id.into(), at..at + bytes);
                 self.pool_mut(pool.expect("a linked client has a pool"))
-                    .stats
+                    .stats_mut()
                     .bytes_received += bytes as u64;
                 if rest == 0 {
                     self.release_if_clean(now, server_id);

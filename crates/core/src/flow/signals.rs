@@ -116,7 +116,7 @@ impl Exchange<'_> {
         }
         let step = self.client.drop_message(message);
         if let Step::Progress(_) = step {
-            self.pool.stats.bytes_received += message.bytes.len() as u64;
+            self.pool.stats_mut().bytes_received += message.bytes.len() as u64;
         }
         step
     }
@@ -175,7 +175,7 @@ impl Pooler {
             return None;
         }
         let user = |client: &crate::client::Client| {
-            let pool_user = client.pool.map(|p| self.pool(p).key.user.clone());
+            let pool_user = client.pool.map(|p| self.pool(p).key().user.clone());
             client.login_user.as_deref().map(Into::into).or(pool_user)
         };
         let says = |name: &str, value: &str| by.session.shape().get(name).is_some_and(|s| *s.value() == *value);

@@ -5,12 +5,13 @@ use crate::base::pool_id::PoolId;
 use crate::base::request::LogLevel;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
+use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::flow::logins::opening::servers_soon_free;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::Likeness;
 use crate::pools::pool;
-use crate::pools::sizing::{SizingId, Sizings, UNKNOWN};
+use crate::pools::sizing::{SizingId, Sizings};
 use crate::server::Server;
 use crate::state::shape::Shape;
 use crate::upstream::phase::{Intake, ServerPhase};
@@ -51,39 +52,36 @@ impl Exchange<'_> {
         if self.server.conversation.intake() == Intake::CopyIn {
             return;
         }
-        let Some(share) = &mut self.pool.share else { return };
+        let Some(share) = self.pool.share_mut() else { return };
         self.shared.sizings.begins(self.now, share, &mut self.server.work);
-        if self.server.work.is_some_and(|work| work.class == UNKNOWN) {
-            let class = self.cost_class(next);
-            if let Some(work) = &mut self.server.work {
-                work.class = class;
-            }
+        if let Some(work) = self.server.work.as_mut().filter(|work| work.has_no_class()) {
+            work.is_of(cost_class(self.client, next));
         }
     }
+}
 
-    /// Requests of one class cost about the same.
-    fn cost_class(&self, next: &[u8]) -> u32 {
-        let Ok(Some(header)) = Header::read(next) else { return 1 };
-        let body = &next[HEADER_BYTES..next.len().min(header.message_bytes as usize).max(HEADER_BYTES)];
-        let number = match header.tag {
-            b'Q' => pgweir_sql::cost_class(body),
-            b'P' => {
-                let text = body
-                    .iter()
-                    .position(|byte| *byte == 0)
-                    .map_or(&[][..], |end| &body[end + 1..]);
-                pgweir_sql::cost_class(text.split(|byte| *byte == 0).next().unwrap_or_default())
-            }
-            b'B' => {
-                let names = BindNames::read(body).ok();
-                let known = self.client.statements.names.as_ref();
-                let meaning = names.and_then(|names| known?.get(names.statement));
-                meaning.map_or(0, |meaning| meaning.statement.id)
-            }
-            tag => tag.into(),
-        };
-        class(number)
-    }
+/// Requests of one class cost about the same.
+fn cost_class(client: &Client, next: &[u8]) -> u32 {
+    let Ok(Some(header)) = Header::read(next) else { return 1 };
+    let body = &next[HEADER_BYTES..next.len().min(header.message_bytes as usize).max(HEADER_BYTES)];
+    let number = match header.tag {
+        b'Q' => pgweir_sql::cost_class(body),
+        b'P' => {
+            let text = body
+                .iter()
+                .position(|byte| *byte == 0)
+                .map_or(&[][..], |end| &body[end + 1..]);
+            pgweir_sql::cost_class(text.split(|byte| *byte == 0).next().unwrap_or_default())
+        }
+        b'B' => {
+            let names = BindNames::read(body).ok();
+            let known = client.statements.names.as_ref();
+            let meaning = names.and_then(|names| known?.get(names.statement));
+            meaning.map_or(0, |meaning| meaning.statement.id)
+        }
+        tag => tag.into(),
+    };
+    class(number)
 }
 
 impl Pooler {
@@ -91,16 +89,17 @@ impl Pooler {
     pub(crate) fn share_limit(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let sizings = &mut self.shared.sizings;
-        if let Some(share) = &mut pool.share {
-            share.set_weight(pool.settings.weight);
-            let endpoints = sizings.get(share.sizing).map(|sizing| sizing.endpoints());
-            if pool.settings.is_auto && endpoints == Some(&pool.settings.endpoints) {
+        let (weight, is_auto) = (pool.settings().weight, pool.settings().is_auto);
+        if let Some(share) = pool.share_mut() {
+            share.set_weight(weight);
+            let endpoints = sizings.get(share.sizing()).map(|sizing| sizing.endpoints());
+            if is_auto && endpoints == Some(&pool.settings().endpoints) {
                 return;
             }
             self.give_up_share(now, pool_id);
         }
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
-        if !pool.settings.is_auto {
+        if !pool.settings().is_auto {
             return;
         }
         let settings = &self.shared.settings;
@@ -108,8 +107,8 @@ impl Pooler {
         let mut share = sizings.join(
             now,
             pool_id,
-            &pool.settings.endpoints,
-            pool.settings.weight,
+            &pool.settings().endpoints,
+            pool.settings().weight,
             settings.pool_size_max,
         );
         sizings.configure(now, settings.pool_size_max, settings.holds_sizes);
@@ -122,13 +121,13 @@ impl Pooler {
                 sizings.begins(now, &mut share, &mut server.work);
             }
         }
-        pool.share = Some(share);
+        pool.gets_share(share);
     }
 
     /// A pool gives up its part in the limit of its host.
     pub(crate) fn give_up_share(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
-        let Some(mut share) = pool.share.take() else { return };
+        let Some(mut share) = pool.take_share() else { return };
         for slot in self.servers.slots() {
             if let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) {
                 self.shared.sizings.ends(now, &mut share, &mut server.work, false);
@@ -144,26 +143,26 @@ impl Pooler {
 
     /// How many more clients of this pool may start; `None`: no limit but the pool's size.
     pub(crate) fn room_to_work(&self, pool_id: PoolId) -> Option<u32> {
-        let share = self.pool(pool_id).share?;
-        Some(self.shared.sizings.get(share.sizing)?.room())
+        let share = self.pool(pool_id).share()?;
+        Some(self.shared.sizings.get(share.sizing())?.room())
     }
 
     /// Whether this server, which has just become free, may go to the pool's next client at once: there is room, no
     /// other pool at its host could have the turn, and no idle server could suit the client better.
     pub(crate) fn may_take_turn(&self, pool_id: PoolId, server_id: ServerId) -> bool {
         let pool = self.pool(pool_id);
-        let sizing = pool.share.and_then(|share| self.shared.sizings.get(share.sizing));
+        let sizing = pool.share().and_then(|share| self.shared.sizings.get(share.sizing()));
         if sizing.is_none_or(|sizing| sizing.room() == 0 || sizing.pools().len() > 1) {
             return false;
         }
         let settings = &self.shared.settings;
-        if pool.idle.front().is_none() {
+        if pool.idle().front().is_none() {
             return true;
         }
         if pool.ties_clients() || settings.link_adversarial || settings.server_round_robin {
             return false;
         }
-        let next = pool.waiting.front().and_then(|(id, _)| self.clients.get(id.0));
+        let next = pool.waiting().front().and_then(|(id, _)| self.clients.get(id.0));
         let server = self.servers.get(server_id.0);
         next.zip(server)
             .is_some_and(|(client, server)| Shape::same(client.session.shape(), server.session.shape()))
@@ -172,8 +171,9 @@ impl Pooler {
     /// A client of this pool was served as [`Pooler::may_take_turn`] says. The others go on waiting.
     pub(crate) fn turn_taken(&mut self, pool_id: PoolId) {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
-        let Some(share) = &mut pool.share else { return };
-        match pool.waiting.is_empty() {
+        let nobody_waits = pool.waiting().is_empty();
+        let Some(share) = pool.share_mut() else { return };
+        match nobody_waits {
             true => self.shared.sizings.unlist(pool_id, share),
             false => self.shared.sizings.list(pool_id, share),
         }
@@ -187,8 +187,8 @@ impl Pooler {
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
-        if let Some(share) = &mut pool.share {
-            let waited = !pool.waiting.is_empty();
+        let waited = !pool.waiting().is_empty();
+        if let Some(share) = pool.share_mut() {
             self.shared.sizings.ends(now, share, &mut server.work, waited);
         }
     }
@@ -201,8 +201,8 @@ impl Pooler {
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
-        if let Some(share) = &mut pool.share {
-            let waited = has_next || !pool.waiting.is_empty();
+        let waited = has_next || !pool.waiting().is_empty();
+        if let Some(share) = pool.share_mut() {
             let done = (class(flight_class), took_us);
             self.shared.sizings.goes_on(now, share, &mut server.work, done, waited);
         }
@@ -227,7 +227,7 @@ impl Pooler {
     /// A client got a server long ago and has not used it, or uses it for far longer than others do.
     pub(crate) fn time_work(&mut self, now: Time, id: ServerId) {
         let is_unused = self.servers.get(id.0).is_some_and(|server| {
-            let is_old = |work: crate::pools::sizing::Work| now - work.since > UNUSED_AFTER;
+            let is_old = |work: crate::pools::sizing::Work| now - work.since() > UNUSED_AFTER;
             server.link.is_some()
                 && server.conversation.queue().is_empty()
                 && server.conversation.status() == TransactionStatus::Idle
@@ -240,7 +240,7 @@ impl Pooler {
             return;
         };
         let pool_id = server.pool;
-        let share = self.pools[pool_id as usize].as_ref().and_then(|pool| pool.share);
+        let share = self.pools[pool_id as usize].as_ref().and_then(|pool| pool.share());
         if share.is_some_and(|share| self.shared.sizings.becomes_long(now, &share, &mut server.work)) {
             self.start_waiters(now, pool_id);
         }
@@ -252,15 +252,17 @@ impl Pooler {
             return;
         }
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
-        if let Some(share) = pool.share.as_mut().filter(|_| !pool.waiting.is_empty()) {
+        if let Some(share) = pool.share_if_waited_for() {
             self.shared.sizings.list(pool_id, share);
         }
     }
 
     /// Starts clients that wait at the host of this pool, as far as there is room.
     pub(crate) fn start_waiters(&mut self, now: Time, pool_id: PoolId) {
-        let Some(share) = self.pool(pool_id).share else { return };
-        self.start_waiters_at(now, share.sizing);
+        let Some(share) = self.pool(pool_id).share() else {
+            return;
+        };
+        self.start_waiters_at(now, share.sizing());
     }
 
     fn start_waiters_at(&mut self, now: Time, sizing: SizingId) {
@@ -272,7 +274,7 @@ impl Pooler {
                 break;
             };
             if let Some(Some(pool)) = self.pools.get_mut(next as usize)
-                && let Some(share) = &mut pool.share
+                && let Some(share) = pool.share_mut()
             {
                 Sizings::taken(share);
                 if self.start_waiter(now, next) {
@@ -284,7 +286,7 @@ impl Pooler {
         }
         for id in owed {
             let pool = self.pools[id as usize].as_mut().expect("it was there");
-            if let Some(share) = pool.share.as_mut().filter(|_| !pool.waiting.is_empty()) {
+            if let Some(share) = pool.share_if_waited_for() {
                 self.shared.sizings.list_again(id, share);
             }
         }
@@ -296,7 +298,7 @@ impl Pooler {
         if self.pool_takes_no_clients_now(pool_id) {
             return false;
         }
-        let Some((client_id, _)) = self.pool(pool_id).waiting.front() else {
+        let Some((client_id, _)) = self.pool(pool_id).waiting().front() else {
             return false;
         };
         let Some(client) = self.clients.get(client_id.0) else {
@@ -311,7 +313,7 @@ impl Pooler {
         if self.shared.settings.must_be_tested(now, since) {
             self.test_server(now, server_id);
             let pool = self.pool(pool_id);
-            return pool.waiting.len() > servers_soon_free(&self.servers, pool);
+            return pool.waiting().len() > servers_soon_free(&self.servers, pool);
         }
         if self.serve_waiter(now, pool_id, server_id) {
             return true;
@@ -346,9 +348,9 @@ impl Pooler {
 
     /// The limit of a pool's host, if all servers that the host allows are there.
     pub(crate) fn full_host(&self, pool_id: PoolId) -> Option<SizingId> {
-        let id = self.pool(pool_id).share?.sizing;
+        let id = self.pool(pool_id).share()?.sizing();
         let sizing = self.shared.sizings.get(id)?;
-        let servers: u32 = sizing.pools().iter().map(|id| self.pool(*id).servers).sum();
+        let servers: u32 = sizing.pools().iter().map(|id| self.pool(*id).servers()).sum();
         (servers >= sizing.servers_max()).then_some(id)
     }
 
@@ -367,12 +369,12 @@ impl Pooler {
         let Some(Some(pool)) = self.pools.get(pool_id as usize) else {
             return;
         };
-        let Some(share) = pool.share else { return };
-        let Some(sizing) = self.shared.sizings.get_mut(share.sizing) else {
+        let Some(share) = pool.share() else { return };
+        let Some(sizing) = self.shared.sizings.get_mut(share.sizing()) else {
             return;
         };
         let pools = &self.pools;
-        if sizing.pools().iter().all(|id| pool::of(pools, *id).servers == 0) {
+        if sizing.pools().iter().all(|id| pool::of(pools, *id).servers() == 0) {
             sizing.restarted(now);
         }
     }

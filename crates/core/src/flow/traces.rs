@@ -73,15 +73,15 @@ impl Pooler {
         };
         let alike = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(s.session.shape(), shape));
         let best = pool
-            .idle
+            .idle()
             .iter()
             .rposition(|s| untouched(s) && alike(s))
-            .or_else(|| pool.idle.iter().rposition(untouched));
+            .or_else(|| pool.idle().iter().rposition(untouched));
         match best {
             Some(at) => {
-                let found = pool.idle.remove(at);
+                let found = pool.idle_mut().remove(at);
                 let shape = &servers.get(chosen.0).expect("idle servers live").session.shape();
-                pool.idle.push_back(chosen, shape);
+                pool.idle_mut().push_back(chosen, shape);
                 found
             }
             None => {
@@ -96,7 +96,7 @@ impl Pooler {
     #[cold]
     pub(crate) fn replaced_for_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
         let pool = self.pool(pool_id);
-        let waiter = pool.waiting.front().and_then(|(id, _)| self.clients.get(id.0));
+        let waiter = pool.waiting().front().and_then(|(id, _)| self.clients.get(id.0));
         let server = self.servers.get(server_id.0);
         let minds = may_replace(pool, now)
             && waiter
@@ -200,7 +200,7 @@ impl ServerSide<'_> {
 
     /// Gives random() a seed that no client knows, and asks for the traces that remain.
     fn seed_and_ask(&mut self, seed: u32) {
-        let flushes = self.pool.settings.mode == PoolMode::Session && reports_when_told(self.server);
+        let flushes = self.pool.settings().mode == PoolMode::Session && reports_when_told(self.server);
         let remains = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
         let seed = f64::from(seed) / f64::from(u32::MAX);
         let question = format!("SELECT pg_catalog.setseed({seed:.10}); {remains}");
@@ -210,7 +210,7 @@ impl ServerSide<'_> {
 
     /// Why a server that was reset must not serve another client.
     pub(crate) fn shows_traces(&self) -> Option<&'static str> {
-        let keeps = self.shared.settings.keeps_sessions && self.pool.settings.mode == PoolMode::Session;
+        let keeps = self.shared.settings.keeps_sessions && self.pool.settings().mode == PoolMode::Session;
         (keeps && self.server.session.has_temporary_schema()).then_some(SCHEMA_WOULD_SHOW)
     }
 }
@@ -223,7 +223,7 @@ fn reports_when_told(server: &Server) -> bool {
 /// Whether a new connection is likely to succeed: while none can be opened, a server with traces is better than
 /// none.
 fn may_replace(pool: &Pool, now: Time) -> bool {
-    pool.retry_at.is_none_or(|at| at <= now)
+    pool.may_retry(now)
 }
 
 /// Whether a client without a server would notice the temporary schema of this one.
@@ -304,6 +304,6 @@ fn unknown_settings(client: &Client, server: &Server, message: &Message<'_>) -> 
 fn untouched_by(pool: &Pool, servers: &Slab<Server>, names: &[Box<str>]) -> Option<ServerId> {
     let knows_none =
         |s: &Server| !s.session.is_claimed() && names.iter().all(|name| !s.session.knows_custom_setting(name));
-    let mut idle = pool.idle.iter().rev();
+    let mut idle = pool.idle().iter().rev();
     idle.find(|id| servers.get(id.0).is_some_and(knows_none)).copied()
 }

@@ -21,11 +21,11 @@ impl Pooler {
         let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
         let pool = self.pool(pool_id);
         let place = pool.host_of(&endpoint);
-        if place.is_some_and(|place| pool.hosts.second_choice_serves(place)) {
+        if place.is_some_and(|place| pool.hosts().second_choice_serves(place)) {
             return self.server_welcomes(now, id, false);
         }
         if let Some(place) = place {
-            self.pool_mut(pool_id).hosts.steps_back(place);
+            self.pool_mut(pool_id).hosts_mut().steps_back(place);
         }
         self.leave_server(now, id, why);
     }
@@ -48,7 +48,7 @@ impl Pooler {
         let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
         let pool = self.pool_mut(pool_id);
         if let Some(place) = pool.host_of(&endpoint) {
-            pool.hosts.is_unwanted(place);
+            pool.hosts_mut().is_unwanted(place);
         }
         self.leave_server(now, id, why);
         self.retire_servers(now, pool_id, |_, other| *other == endpoint);
@@ -56,10 +56,10 @@ impl Pooler {
 
     /// The login to a wanted server has succeeded: servers of second choice are retired.
     pub(crate) fn retire_second_choices(&mut self, now: Time, pool_id: PoolId) {
-        if self.pool(pool_id).settings.target == TargetSessionAttrs::PreferStandby {
+        if self.pool(pool_id).settings().target == TargetSessionAttrs::PreferStandby {
             self.retire_servers(now, pool_id, |pool, endpoint| {
                 let place = pool.host_of(endpoint);
-                place.is_some_and(|place| pool.hosts.is_known_unwanted(place))
+                place.is_some_and(|place| pool.hosts().is_known_unwanted(place))
             });
         }
     }
@@ -69,10 +69,10 @@ impl Pooler {
     pub(crate) fn seek_better_host(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pool(pool_id);
         let pause = self.shared.settings.server_login_retry;
-        if pool.settings.target != TargetSessionAttrs::PreferStandby
-            || pool.clients == 0
-            || pool.connecting > 0
-            || !pool.hosts.better_is_due(now, pause)
+        if pool.settings().target != TargetSessionAttrs::PreferStandby
+            || pool.clients() == 0
+            || pool.connecting() > 0
+            || !pool.hosts().better_is_due(now, pause)
         {
             return;
         }
@@ -88,7 +88,7 @@ impl Pooler {
         if of_pool().any(|(_, server)| server.close_reason.is_some()) {
             return;
         }
-        if let Some(idle) = self.pool(pool_id).idle.front() {
+        if let Some(idle) = self.pool(pool_id).idle().front() {
             return self.close_server(now, idle, CloseReason::Turned.text());
         }
         let first = of_pool().next().map(|(slot, _)| slot);
@@ -118,7 +118,7 @@ impl Reply<'_> {
     /// when it is free, and the next server is examined at its login.
     pub(crate) fn note_refusal_to_write(&mut self, sqlstate: &[u8]) {
         use TargetSessionAttrs::{Primary, ReadWrite};
-        if sqlstate == READ_ONLY_TRANSACTION && matches!(self.pool.settings.target, ReadWrite | Primary) {
+        if sqlstate == READ_ONLY_TRANSACTION && matches!(self.pool.settings().target, ReadWrite | Primary) {
             self.server.refused_write = Some(self.server.conversation.queue().segments_answered());
             self.suspect_server();
         }
@@ -147,7 +147,7 @@ impl Reply<'_> {
         };
         if name == "in_hot_standby"
             && value == "off"
-            && matches!(self.pool.settings.target, PreferStandby | ReadOnly | Standby)
+            && matches!(self.pool.settings().target, PreferStandby | ReadOnly | Standby)
             && was_standby()
         {
             self.suspect_server();
@@ -156,7 +156,7 @@ impl Reply<'_> {
 
     fn suspect_server(&mut self) {
         let place = self.pool.host_of(&self.server.endpoint);
-        if place.is_some_and(|place| self.pool.hosts.suspect(self.now, place)) {
+        if place.is_some_and(|place| self.pool.hosts_mut().suspect(self.now, place)) {
             self.server.close_reason.get_or_insert(CloseReason::Turned);
         }
     }

@@ -39,7 +39,7 @@ impl Listening<'_> {
     pub(crate) fn listener_of(&mut self, id: ClientId) -> Option<ListenerId> {
         let client = self.clients.get(id.0)?;
         let encoding = client.session.shape().value("client_encoding")?.clone();
-        let key = &pool::of(self.pools, client.pool?).key;
+        let key = pool::of(self.pools, client.pool?).key();
         let (database, user) = (key.database.clone(), key.user.clone());
         let at = self.listeners.find_or_make(self.now, &database, &user, &encoding);
         let listener = self.listeners.get_mut(at)?;
@@ -197,7 +197,7 @@ impl Listening<'_> {
     /// The server refuses the listener's login. For clients that rely on the listener, this is as if their servers were
     /// lost.
     pub(crate) fn listener_refused(&mut self, pool_id: PoolId, failure: &LoginFailure) {
-        let key = &pool::of(self.pools, pool_id).key;
+        let key = pool::of(self.pools, pool_id).key();
         for id in self.listeners.clients_unconnected(&key.database, &key.user) {
             if self.channels_mut(id).is_some_and(|c| c.relies_on_listener()) {
                 let message = "the connection that listens for this session cannot be restored";

@@ -30,7 +30,7 @@ pub(crate) fn console_access(config: &Config, user: &str) -> Option<Access> {
 
 /// Whether clients may use an existing database.
 pub(crate) fn may_use(config: &Config, databases: &Databases, database: &str) -> Result<(), Rejection> {
-    if databases.disabled.contains(database) {
+    if databases.is_disabled(database) {
         return Err(Rejection::database_disabled(database));
     }
     let has_no_forced_user = || config.database(database).is_some_and(|d| d.user.is_none());

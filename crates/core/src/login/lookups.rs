@@ -140,7 +140,7 @@ impl Lookups {
                 let oldest = oldest.0.clone();
                 self.absent.remove(&oldest);
             }
-            self.absent.insert(Box::from(&*pool.key.database), until);
+            self.absent.insert(Box::from(&*pool.key().database), until);
         }
     }
 
@@ -178,6 +178,6 @@ impl Pool {
     /// Whether a client that is not authenticated has caused this pool, and no server has confirmed that its database
     /// exists.
     pub(crate) fn is_unproven(&self) -> bool {
-        self.key.kind == PoolKind::AuthQuery && self.auto && self.welcome.is_none()
+        self.key().kind == PoolKind::AuthQuery && self.is_auto() && self.welcome().is_none()
     }
 }

@@ -5,7 +5,6 @@ use crate::base::request::Endpoint;
 use crate::base::time::Time;
 use crate::notify::hub::LISTENER_NAME;
 use crate::pools::databases::Databases;
-use crate::pools::hosts::Choice;
 use crate::pools::pool::Pool;
 use pgweir_wire::{ProtocolVersion, StartupPacket};
 use std::time::Duration;
@@ -81,22 +80,22 @@ impl Pool {
     /// with the servers of this pool. `reserve`: the reserve pool may be used.
     #[inline]
     pub(crate) fn is_full(&self, beside: u32, reserve: bool) -> bool {
-        let settings = &self.settings;
+        let settings = self.settings();
         let size = settings.size + if reserve { settings.reserve_size } else { 0 };
-        settings.size > 0 && self.servers.saturating_add(beside) >= size
+        settings.size > 0 && self.servers().saturating_add(beside) >= size
     }
 
     /// Whether the limits allow one more server now. `beside` and `reserve`: as for [`Pool::is_full`].
     pub(crate) fn may_open(&self, now: Time, databases: &Databases, beside: u32, reserve: bool) -> MayOpen {
-        let settings = &self.settings;
+        let settings = self.settings();
         if settings.endpoints.is_empty() {
             return MayOpen::No;
         }
-        if self.is_full(0, reserve) || self.retry_at.is_some_and(|t| t > now) {
+        if self.is_full(0, reserve) || !self.may_retry(now) {
             return MayOpen::No;
         }
         // While no host works, one attempt at a time at each is enough.
-        if !self.hosts.may_open(now) {
+        if !self.hosts().may_open(now) {
             return MayOpen::No;
         }
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
@@ -105,49 +104,40 @@ impl Pool {
         }
         if reached(
             settings.max_db_connections,
-            databases.of_database(&self.key.database).servers,
+            databases.of_database(&self.key().database).servers(),
         ) {
             return MayOpen::Instead(SharedLimit::Database);
         }
-        if reached(settings.max_user_connections, databases.of_user(&self.key.user).servers) {
+        if reached(
+            settings.max_user_connections,
+            databases.of_user(&self.key().user).servers(),
+        ) {
             return MayOpen::Instead(SharedLimit::User);
         }
         MayOpen::Yes
     }
 
-    /// The host of the next connection, and whether that connection is in doubt. The caller has called
-    /// [`Pool::may_open`], or needs a connection in any case.
-    pub(crate) fn take_endpoint(&mut self, now: Time) -> (Endpoint, bool) {
-        let choice = self.hosts.take(now, self.settings.round_robin_hosts);
-        let choice = choice.unwrap_or(Choice {
-            host: 0,
-            in_doubt: false,
-        });
-        self.in_doubt += u32::from(choice.in_doubt);
-        (self.settings.endpoints[choice.host].clone(), choice.in_doubt)
-    }
-
     /// The lifetime of a server that is opened now. `random` draws a number.
     pub(crate) fn lifetime(&self, random: impl FnOnce() -> u64) -> Duration {
-        let lifetime = self.settings.server_lifetime;
+        let lifetime = self.settings().server_lifetime;
         let jitter = lifetime.as_micros() as u64 / LIFETIME_JITTER_DIVISOR;
         lifetime - Duration::from_micros(if jitter > 0 { random() % jitter } else { 0 })
     }
 
     pub(crate) fn startup_packet(&self) -> Vec<u8> {
-        let settings = &self.settings;
+        let settings = self.settings();
         let mut keywords: Vec<(&[u8], &[u8])> = vec![
             (b"user", settings.server_user.as_bytes()),
             (b"database", settings.server_database.as_bytes()),
         ];
-        if let PoolKind::Replication { physical } = self.key.kind {
+        if let PoolKind::Replication { physical } = self.key().kind {
             let mode: &[u8] = if physical { b"true" } else { b"database" };
             keywords.push((b"replication", mode));
         }
         let mut parameters: Vec<(&[u8], &[u8])> = Vec::new();
         parameters.extend(settings.startup.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
-        parameters.extend(self.key.start.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
-        if self.key.kind == PoolKind::Listener {
+        parameters.extend(self.key().start.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+        if self.key().kind == PoolKind::Listener {
             parameters.retain(|(name, _)| *name != b"application_name");
             parameters.push((b"application_name", LISTENER_NAME.as_bytes()));
         }
@@ -158,19 +148,18 @@ impl Pool {
 
     /// A login to this host has succeeded. `is_wanted`: the host is what `target_session_attrs` wants.
     pub(crate) fn note_login(&mut self, endpoint: &Endpoint, is_wanted: bool) {
-        self.connecting -= 1;
+        self.one_has_logged_in();
         if let Some(host) = self.host_of(endpoint) {
-            self.hosts.kind_is_known(host, is_wanted);
+            self.hosts_mut().kind_is_known(host, is_wanted);
         }
     }
 
     /// A server of this host has logged in and needs no more examination: the attempt to open it has succeeded.
     pub(crate) fn note_success(&mut self, endpoint: &Endpoint) {
         if let Some(host) = self.host_of(endpoint) {
-            self.hosts.succeeded(host);
+            self.hosts_mut().succeeded(host);
         }
-        self.failure = None;
-        self.retry_at = None;
+        self.opening_succeeded();
     }
 
     /// A connection to this host could not be opened, the login was refused, or the server ended before it was of use.
@@ -183,13 +172,12 @@ impl Pool {
         pause_max: Duration,
     ) -> Hope {
         if let Some(host) = self.host_of(endpoint) {
-            self.hosts.failed(now, host, failure.temporary, pause_max);
+            self.hosts_mut().failed(now, host, failure.temporary, pause_max);
         }
-        self.retry_at = self.hosts.all_failed_until();
-        self.failure = Some(failure.clone());
-        if self.servers != self.connecting {
+        self.opening_failed(failure);
+        if self.has_ready_servers() {
             Hope::Servers
-        } else if self.retry_at.is_none() {
+        } else if !self.waits_to_retry() {
             Hope::OtherHost
         } else {
             Hope::None

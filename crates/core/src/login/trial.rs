@@ -44,14 +44,11 @@ impl Trial {
     /// What must be known before a client that asks for these settings can be welcomed; `None` if everything is known.
     /// A replication client is welcomed when its server has logged in.
     pub(crate) fn needed(pool: &Pool, settings: &[(String, String)]) -> Option<Trial> {
-        let is_known = |name: &str, value: &str| {
-            let known = &pool.known_startup_values;
-            is_free_text(name, value) || known.contains_key(&(name.into(), value.into()))
-        };
+        let is_known = |name: &str, value: &str| is_free_text(name, value) || pool.knows_startup_value(name, value);
         let unknown = settings.iter().filter(|(name, value)| !is_known(name, value));
         let values: Vec<(String, String)> = unknown.cloned().collect();
         let progress = Progress::Waits;
-        let is_needed = pool.welcome.is_none() || !values.is_empty() || pool.key.kind.is_replication();
+        let is_needed = pool.welcome().is_none() || !values.is_empty() || pool.key().kind.is_replication();
         is_needed.then_some(Trial { values, progress })
     }
 
@@ -106,7 +103,7 @@ impl Trial {
     /// Reported settings that differ from those of a new server although the client has not asked for them: a role
     /// changes `is_superuser`.
     fn brought_by_role(&self, pool: &Pool, after: &Shape) -> Vec<(Arc<str>, Arc<str>)> {
-        let Some(welcome) = &pool.welcome else {
+        let Some(welcome) = pool.welcome() else {
             return Vec::new();
         };
         let is_wished = |name: &str| self.values.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -128,9 +125,7 @@ pub(crate) fn first_shape(
 ) -> Arc<Shape> {
     let mut changes: Vec<(&str, &str, bool)> = Vec::new();
     for (name, value) in settings {
-        let known = pool
-            .known_startup_values
-            .get(&(name.as_str().into(), value.as_str().into()));
+        let known = pool.reported_for(name, value);
         let reported = known.map_or(&[][..], |reported| reported);
         if !reported.iter().any(|(n, _)| n.eq_ignore_ascii_case(name)) {
             changes.push((name, value, false));

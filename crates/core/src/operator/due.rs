@@ -60,7 +60,9 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
         ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) => {
             if is_over(settings.server_connect_timeout, now, server.connect_time) {
                 ServerDue::ConnectTimeout
-            } else if pool.settings.endpoints.len() > 1 && !server.in_doubt && now - server.connect_time > OPENS_IN_TIME
+            } else if pool.settings().endpoints.len() > 1
+                && !server.in_doubt
+                && now - server.connect_time > OPENS_IN_TIME
             {
                 ServerDue::OpensSlowly
             } else {
@@ -100,16 +102,16 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
 
 /// Why an idle server must be closed now.
 fn idle_server_ends(now: Time, server: &Server, pool: &Pool, settings: &Settings) -> Option<&'static str> {
-    let size = pool.settings.size;
+    let size = pool.settings().size;
     if let Some(reason) = server.close_reason {
         Some(reason.text())
     } else if server.is_expired(now) {
         Some("server lifetime over")
-    } else if size > 0 && pool.servers > size && pool.waiting.is_empty() {
+    } else if size > 0 && pool.servers() > size && pool.waiting().is_empty() {
         Some("reserve server is not needed any more")
     } else {
         let is_idle_for_long = is_over(settings.server_idle_timeout, now, server.since);
-        (is_idle_for_long && pool.servers > pool.settings.min_size).then_some("server idle timeout")
+        (is_idle_for_long && pool.servers() > pool.settings().min_size).then_some("server idle timeout")
     }
 }
 
@@ -155,10 +157,10 @@ pub(super) fn limit_over(
     let works = !server.conversation.queue().is_empty();
     let is_amid_message = matches!(client.passing, Passing::Forward(_));
     let is_in_transaction = !server.is_clean() || is_amid_message;
-    if works && is_over(pool.settings.query_timeout, now, server.conversation.request_time()) {
+    if works && is_over(pool.settings().query_timeout, now, server.conversation.request_time()) {
         return exceeded(Trouble::QueryTimeout, "query timeout", "query_timeout");
     }
-    if is_in_transaction && is_over(pool.settings.transaction_timeout, now, client.xact_start) {
+    if is_in_transaction && is_over(pool.settings().transaction_timeout, now, client.xact_start) {
         return Some(TRANSACTION_TIMEOUT);
     }
     if works {
@@ -171,9 +173,13 @@ pub(super) fn limit_over(
         } else {
             server.conversation.ready_time()
         };
-        return is_over(pool.settings.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT);
+        return is_over(pool.settings().idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT);
     }
-    if is_over(pool.settings.client_idle_timeout, now, server.conversation.ready_time()) {
+    if is_over(
+        pool.settings().client_idle_timeout,
+        now,
+        server.conversation.ready_time(),
+    ) {
         let words = "client_idle_timeout";
         return exceeded(Trouble::ClientIdleTimeout, words, words);
     }
@@ -202,7 +208,7 @@ pub(super) enum ClientDue {
 /// The time limit that a client with a deferred BEGIN has exceeded, if any. The limits count from the BEGIN, as they do
 /// for a BEGIN that takes a server.
 fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Option<Exceeded> {
-    let (begin, limits) = (client.session.deferred_begin()?, &pool?.settings);
+    let (begin, limits) = (client.session.deferred_begin()?, pool?.settings());
     if is_over(limits.transaction_timeout, now, begin.since()) {
         return Some(TRANSACTION_TIMEOUT);
     }
@@ -237,7 +243,7 @@ pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, setting
             if is_over(client.own_idle_limit(), now, client.request_time) {
                 return ClientDue::OwnIdleLimit;
             }
-            let limit = pool.and_then(|pool| pool.settings.client_idle_timeout);
+            let limit = pool.and_then(|pool| pool.settings().client_idle_timeout);
             if is_over(limit, now, client.request_time) {
                 return ClientDue::IdleTimeout;
             }
@@ -259,18 +265,19 @@ pub(super) enum PoolDue {
 
 /// What is due for a pool according to the pool's state alone.
 pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
-    let has_listener = pool.key.kind == PoolKind::Listener && pool.servers > 0;
-    if pool.clients > 0 || !pool.waiting.is_empty() || has_listener {
+    let has_listener = pool.key().kind == PoolKind::Listener && pool.servers() > 0;
+    if pool.clients() > 0 || !pool.waiting().is_empty() || has_listener {
         return PoolDue::Nothing;
     }
     // It was opened for one client, and no other client can use it. But a refused login is remembered for its time.
-    if pool.key.kind.is_replication() && pool.retry_at.is_none_or(|at| at <= now) {
+    if pool.key().kind.is_replication() && pool.may_retry(now) {
         return PoolDue::Forget;
     }
-    let unused_for = |limit: Option<Duration>| is_over(limit, now, pool.last_used);
+    let unused_for = |limit: Option<Duration>| is_over(limit, now, pool.last_used());
     if unused_for(settings.pool_idle_timeout) {
-        PoolDue::Clean(now - pool.last_used)
-    } else if pool.auto && pool.servers == 0 && (unused_for(settings.autodb_idle_timeout) || pool.is_unproven()) {
+        PoolDue::Clean(now - pool.last_used())
+    } else if pool.is_auto() && pool.servers() == 0 && (unused_for(settings.autodb_idle_timeout) || pool.is_unproven())
+    {
         PoolDue::Forget
     } else {
         PoolDue::Nothing

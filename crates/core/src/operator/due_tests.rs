@@ -5,10 +5,12 @@ use crate::base::close_reason::CloseReason;
 use crate::base::pool_id::PoolKey;
 use crate::base::request::{Accepted, Address, Endpoint};
 use crate::base::settings::PoolSettings;
+use crate::pools::databases::Databases;
 use crate::state::deferred_begin::{By, DeferredBegin};
 use crate::state::shape_table::ShapeTable;
 use crate::upstream::entry::{Entry, Expect};
 use pgweir_auth::Credential;
+use pgweir_config::Config;
 
 const START: Time = Time(0);
 
@@ -18,6 +20,7 @@ struct Rig {
     pool: Pool,
     server: Server,
     client: Client,
+    config: Config,
 }
 
 impl Rig {
@@ -33,7 +36,8 @@ impl Rig {
             start: Box::default(),
         };
         let mut pool = Pool::new(START, key, PoolSettings::new(&config, &entry, "u"), Credential::Nothing);
-        pool.servers = 1;
+        Databases::default().server_in(&mut pool);
+        pool.one_has_logged_in();
         let shape = ShapeTable::new().empty();
         let endpoint = Endpoint::Unix {
             path: "/tmp/.s.PGSQL.1".into(),
@@ -50,6 +54,7 @@ impl Rig {
             pool,
             server: Server::new(START, 0, endpoint, shape.clone(), after(3600)),
             client: Client::new(START, accepted, shape),
+            config,
         }
     }
 
@@ -83,7 +88,7 @@ fn an_idle_server_ends_for_the_first_reason_that_holds() {
     rig.server.phase = ServerPhase::Idle;
     assert_eq!(rig.server(after(600)), ServerDue::Nothing);
     assert_eq!(rig.server(after(601)), ServerDue::Close("server idle timeout"));
-    rig.pool.settings.min_size = 1;
+    rig.pool.settings_mut().min_size = 1;
     assert_eq!(rig.server(after(601)), ServerDue::Nothing, "the pool keeps it");
     assert_eq!(rig.server(after(3601)), ServerDue::Close("server lifetime over"));
     rig.server.close_reason = Some(CloseReason::Reconnect);
@@ -162,6 +167,6 @@ fn a_pool_is_cleaned_when_nobody_uses_it() {
     let due = |rig: &Rig, seconds| of_pool(after(seconds), &rig.pool, &rig.settings);
     assert_eq!(due(&rig, 100), PoolDue::Nothing);
     assert_eq!(due(&rig, 101), PoolDue::Clean(Duration::from_secs(101)));
-    rig.pool.clients = 1;
+    Databases::default().client_in(&rig.config, &mut rig.pool, "u").unwrap();
     assert_eq!(due(&rig, 101), PoolDue::Nothing);
 }

@@ -47,14 +47,8 @@ impl Pooler {
         };
         let takes_none = self.pool_takes_no_clients_now(pool_id);
         let pool = self.pool_mut(pool_id);
-        let traffic = pool.waiting.take_traffic();
-        let has_servers = pool.servers > pool.connecting;
-        let oldest = pool.first_waiter().map_or(Duration::ZERO, |(_, since)| now - since);
-        let is_normal = takes_none || !has_servers || pool.key.kind != PoolKind::Clients;
-        let too_many = match is_normal {
-            true => pool.pressure.rests(now),
-            false => pool.pressure.look(now, traffic, pool.waiting.len(), oldest, target),
-        };
+        let may_serve = !takes_none && pool.key().kind == PoolKind::Clients;
+        let too_many = pool.look_at_queue(now, may_serve, target);
         if too_many > 0 {
             self.refuse_last(now, pool_id, too_many.min(REFUSED_MAX));
         }
@@ -64,10 +58,10 @@ impl Pooler {
     /// with the most waiting clients for its weight.
     fn refuse_last(&mut self, now: Time, pool_id: PoolId, count: usize) {
         let may = |id: ClientId| self.clients.get(id.0).is_some_and(may_be_refused);
-        for id in self.pool(pool_id).waiting.last(count, may) {
+        for id in self.pool(pool_id).waiting().last(count, may) {
             let pool = self.pool(pool_id);
-            let waiting = pool.waiting.len();
-            let detail = detail(waiting, pool.pressure.expected_wait(waiting));
+            let waiting = pool.waiting().len();
+            let detail = detail(waiting, pool.pressure().expected_wait(waiting));
             let message = "too many clients wait for a server";
             self.log_pooler_error(id, message);
             self.shared.state_stats.refused_early += 1;

@@ -19,7 +19,7 @@ pub(super) fn pinned_servers(servers: &Slab<Server>, clients: &Slab<Client>, poo
 /// Why a client has waited too long for a server: detail and hint of its error. `pinned` is the number of the pool's
 /// servers that sessions keep.
 pub(super) fn why_it_waited(pool: &Pool, pinned: usize) -> (String, String) {
-    let failure = pool.failure.as_ref().filter(|_| pool.servers == pool.connecting);
+    let failure = pool.failure().filter(|_| !pool.has_ready_servers());
     let hint = match pinned {
         _ if failure.is_some() => "No server can be reached: see server_down_wait and the log.".into(),
         0 => "All servers of the pool are busy: see SHOW POOLS, pool_size and query_wait_timeout.".into(),
@@ -51,8 +51,8 @@ pub(super) fn gives_way(
     shares: impl Fn(&Pool) -> bool,
 ) -> Option<ServerId> {
     let (largest, _) = pool::live(pools)
-        .filter(|(id, pool)| *id != starved && shares(pool) && pool.servers > 0)
-        .max_by_key(|(_, pool)| (pool.key.kind != PoolKind::Listener, pool.servers))?;
+        .filter(|(id, pool)| *id != starved && shares(pool) && pool.servers() > 0)
+        .max_by_key(|(_, pool)| (pool.key().kind != PoolKind::Listener, pool.servers()))?;
     let of_largest = || servers.iter().filter(|(_, s)| s.pool == largest);
     if of_largest().any(|(_, s)| s.close_reason == Some(CloseReason::Evicted)) {
         return None;
@@ -65,8 +65,8 @@ pub(super) fn gives_way(
 /// Whether min_pool_size applies: the pool has clients, or its database forces a user, so that no client is needed to
 /// know the user.
 pub(super) fn keeps_warm(pool: &Pool, config: &Config) -> bool {
-    let entry = config.databases.get(&*pool.key.database);
-    let forced = entry.is_some_and(|d| d.user.as_deref() == Some(&*pool.key.user));
-    let configured = forced && pool.key.start.is_empty();
-    pool.key.kind == PoolKind::Clients && (pool.clients > 0 || configured)
+    let entry = config.databases.get(&*pool.key().database);
+    let forced = entry.is_some_and(|d| d.user.as_deref() == Some(&*pool.key().user));
+    let configured = forced && pool.key().start.is_empty();
+    pool.key().kind == PoolKind::Clients && (pool.clients() > 0 || configured)
 }

@@ -15,7 +15,7 @@ impl View<'_> {
     /// Counters by database, the console's included.
     pub(super) fn stats_by_database(&self) -> BTreeMap<Arc<str>, Stats> {
         let mut totals: BTreeMap<Arc<str>, Stats> = BTreeMap::new();
-        let alive = self.live_pools().map(|(_, pool)| (&pool.key.database, &pool.stats));
+        let alive = self.live_pools().map(|(_, pool)| (&pool.key().database, pool.stats()));
         for (database, stats) in alive.chain(self.orders.periods.gone()) {
             let total = totals.entry(database.clone()).or_default();
             *total = total.plus(stats);
@@ -76,13 +76,13 @@ impl Pooler {
         let Some(pool) = self.pools[pool_id as usize].take() else {
             return;
         };
-        debug_assert!(pool.servers == 0 && pool.clients == 0 && pool.waiting.is_empty());
-        self.pool_index.remove(&pool.key);
-        let last = !pool::live(&self.pools).any(|(_, other)| other.key.database == pool.key.database);
+        debug_assert!(pool.servers() == 0 && pool.clients() == 0 && pool.waiting().is_empty());
+        self.pool_index.remove(pool.key());
+        let last = !pool::live(&self.pools).any(|(_, other)| other.key().database == pool.key().database);
         let catalog = pool.catalog_key();
         if !pool::live(&self.pools).any(|(_, other)| other.catalog_key() == catalog) {
             self.shared.catalogs.forget(&catalog);
         }
-        self.admin.periods.keep(&pool.key.database, &pool.stats, last);
+        self.admin.periods.keep(&pool.key().database, pool.stats(), last);
     }
 }

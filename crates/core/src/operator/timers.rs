@@ -141,30 +141,33 @@ impl Pooler {
             return;
         }
         if let PoolDue::Clean(unused) = due {
-            let (user, database, age) = (&pool.key.user, &pool.key.database, unused.as_secs());
+            let (user, database, age) = (&pool.key().user, &pool.key().database, unused.as_secs());
             let text = format!(
                 "cleaning up idle pool for user {user} on db {database} because: pool idle timeout (age= {age}s)"
             );
-            let idle: Vec<_> = pool.idle.iter().copied().collect();
+            let idle: Vec<_> = pool.idle().iter().copied().collect();
             self.log(LogLevel::Log, text);
             for server in idle {
                 self.close_server(now, server, "pool idle timeout");
             }
         }
-        if self.pool(pool_id).servers == 0 {
+        if self.pool(pool_id).servers() == 0 {
             self.drop_pool(now, pool_id);
         }
     }
 
     fn time_waiters(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pool(pool_id);
-        let (limit, notify) = (pool.settings.query_wait_timeout, self.shared.settings.query_wait_notify);
+        let (limit, notify) = (
+            pool.settings().query_wait_timeout,
+            self.shared.settings.query_wait_notify,
+        );
         let Some(shortest) = [limit, notify].into_iter().flatten().min() else {
             return;
         };
         // The queue is in order of arrival: after the first client that is within its limit, all are.
         let late: Vec<ClientId> = pool
-            .waiting
+            .waiting()
             .iter()
             .take_while(|(_, since)| now - *since > shortest)
             .map(|(id, _)| id)
@@ -208,18 +211,18 @@ impl Pooler {
         self.seek_better_host(now, pool_id);
         let pool = self.pool(pool_id);
         let Some((waiter, since)) = pool.first_waiter() else {
-            if pool.servers < pool.settings.min_size
+            if pool.servers() < pool.settings().min_size
                 && shortage::keeps_warm(pool, &self.shared.config)
-                && pool.connecting == 0
+                && pool.connecting() == 0
             {
                 self.open_server(now, pool_id, false);
             }
             return;
         };
         let waited = now - since;
-        let uses_reserve = pool.settings.size > 0 && pool.settings.reserve_size > 0;
-        if uses_reserve && waited > self.shared.settings.reserve_pool_timeout && pool.connecting == 0 {
-            let in_reserve = pool.servers >= pool.settings.size;
+        let uses_reserve = pool.settings().size > 0 && pool.settings().reserve_size > 0;
+        if uses_reserve && waited > self.shared.settings.reserve_pool_timeout && pool.connecting() == 0 {
+            let in_reserve = pool.servers() >= pool.settings().size;
             if self.open_server(now, pool_id, true) && in_reserve {
                 let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
                 let label = self.clients.get(waiter.0).map(|c| c.label(waiter, &self.pools));
@@ -230,7 +233,7 @@ impl Pooler {
             }
         }
         let pool = self.pool(pool_id);
-        if waited > STARVED_AFTER && pool.servers == 0 && pool.retry_at.is_none_or(|t| t <= now) {
+        if waited > STARVED_AFTER && pool.servers() == 0 && pool.may_retry(now) {
             let gives_way = self.gives_way_to(now, pool_id);
             if let Some(server_id) = gives_way {
                 let server = self.server_mut(server_id);
@@ -250,8 +253,8 @@ impl Pooler {
             return shortage::gives_way(pools, servers, starved, |pool| pool.shares(sizing));
         }
         let limit = self.shared_limit_reached(now, starved)?;
-        let key = &self.pool(starved).key;
-        shortage::gives_way(pools, servers, starved, |pool| limit.is_shared(&pool.key, key))
+        let key = self.pool(starved).key();
+        shortage::gives_way(pools, servers, starved, |pool| limit.is_shared(pool.key(), key))
     }
 
     fn time_deferred_begins(&mut self, now: Time) {

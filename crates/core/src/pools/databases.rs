@@ -16,21 +16,85 @@ pub(crate) struct Databases {
     by_name: HashMap<Arc<str>, Counts, RandomState>,
     by_user: HashMap<Arc<str>, Counts, RandomState>,
     /// Replication connections to servers.
-    pub(crate) replication_servers: u32,
+    replication_servers: u32,
     /// Databases under PAUSE.
-    pub(crate) paused: HashSet<Arc<str>, RandomState>,
+    paused: HashSet<Arc<str>, RandomState>,
     /// Databases under DISABLE.
-    pub(crate) disabled: HashSet<Arc<str>, RandomState>,
+    disabled: HashSet<Arc<str>, RandomState>,
 }
 
 /// Connections of a database or a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Counts {
-    pub(crate) servers: u32,
-    pub(crate) clients: u32,
+    servers: u32,
+    clients: u32,
+}
+
+impl Counts {
+    /// Connections to servers.
+    pub(crate) fn servers(self) -> u32 {
+        self.servers
+    }
+
+    /// Connections of clients.
+    pub(crate) fn clients(self) -> u32 {
+        self.clients
+    }
 }
 
 impl Databases {
+    /// Whether there are replication connections to servers.
+    pub(crate) fn has_replication(&self) -> bool {
+        self.replication_servers > 0
+    }
+
+    /// PAUSE of a database.
+    pub(crate) fn pause(&mut self, database: &str) {
+        self.paused.insert(database.into());
+    }
+
+    /// Whether a database is under PAUSE.
+    pub(crate) fn is_paused(&self, database: &str) -> bool {
+        self.paused.contains(database)
+    }
+
+    /// Whether any database is under PAUSE.
+    #[inline]
+    pub(crate) fn some_are_paused(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
+    /// RESUME of a database. Returns whether it was under PAUSE.
+    pub(crate) fn resume(&mut self, database: &str) -> bool {
+        self.paused.remove(database)
+    }
+
+    /// RESUME of all databases.
+    pub(crate) fn resume_all(&mut self) {
+        self.paused.clear();
+    }
+
+    /// DISABLE of a database.
+    pub(crate) fn disable(&mut self, database: &str) {
+        self.disabled.insert(database.into());
+    }
+
+    /// ENABLE of a database.
+    pub(crate) fn enable(&mut self, database: &str) {
+        self.disabled.remove(database);
+    }
+
+    /// Whether a database is under DISABLE.
+    pub(crate) fn is_disabled(&self, database: &str) -> bool {
+        self.disabled.contains(database)
+    }
+
+    /// Forgets operators' commands for databases that are no longer in the configuration.
+    pub(crate) fn keep(&mut self, is_database: impl Fn(&str) -> bool) {
+        self.paused.retain(|name| is_database(name));
+        self.disabled.retain(|name| is_database(name));
+    }
+
     /// Connections of a database.
     pub(crate) fn of_database(&self, name: &str) -> Counts {
         self.by_name.get(name).copied().unwrap_or_default()
@@ -42,7 +106,7 @@ impl Databases {
     }
 
     /// Changes the counts of a database and of a user.
-    pub(crate) fn change(&mut self, database: &Arc<str>, user: &Arc<str>, change: impl Fn(&mut Counts)) {
+    fn change(&mut self, database: &Arc<str>, user: &Arc<str>, change: impl Fn(&mut Counts)) {
         for (table, name) in [(&mut self.by_name, database), (&mut self.by_user, user)] {
             let counts = table.entry(name.clone()).or_default();
             change(counts);

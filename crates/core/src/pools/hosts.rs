@@ -54,9 +54,9 @@ impl Host {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Choice {
     /// Its place in the list.
-    pub(crate) host: usize,
+    pub(super) host: usize,
     /// It has failed before.
-    pub(crate) in_doubt: bool,
+    pub(super) in_doubt: bool,
 }
 
 /// All hosts of a pool, in the order of its settings.

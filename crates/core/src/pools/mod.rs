@@ -6,6 +6,8 @@ pub(crate) mod databases;
 pub(crate) mod fair;
 pub(crate) mod hosts;
 pub(crate) mod idle_list;
+pub(crate) mod known_of_servers;
+pub(crate) mod members;
 pub(crate) mod overload;
 pub(crate) mod peers;
 pub(crate) mod pool;

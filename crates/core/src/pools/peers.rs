@@ -8,11 +8,23 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct PeerPool {
     /// Requests that the driver is passing on. It ends each of them within 10 seconds.
-    pub(crate) under_way: u32,
+    under_way: u32,
     /// The connections that asked, in order, with their keys. Each connection is here at most once, so
     /// `max_client_conn` limits their number. They are removed when `cancel_wait_timeout` has passed or when they
     /// leave.
-    pub(crate) waiting: VecDeque<(ClientId, CancelKey)>,
+    waiting: VecDeque<(ClientId, CancelKey)>,
+}
+
+impl PeerPool {
+    /// The number of requests that the driver is passing on.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.under_way
+    }
+
+    /// The number of requests that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
 }
 
 /// All peers that requests have been passed on to.

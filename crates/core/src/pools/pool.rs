@@ -21,10 +21,6 @@ use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// The most values of startup parameters that a pool remembers. When there are more, it forgets all of them.
-const KNOWN_STARTUP_VALUES_MAX: usize = 4096;
 
 /// Settings that a server reports: names and values.
 pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
@@ -32,58 +28,58 @@ pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
 /// One pool.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Pool {
-    pub(crate) key: PoolKey,
-    pub(crate) settings: PoolSettings,
-    pub(crate) credential: pgweir_auth::Credential,
+    pub(super) key: PoolKey,
+    pub(super) settings: PoolSettings,
+    pub(super) credential: pgweir_auth::Credential,
     /// How its clients use sequences.
-    pub(crate) sequences: Sequences,
+    pub(super) sequences: Sequences,
     /// Its servers may hold client-named statements: see [`crate::preparing::client_named`].
-    pub(crate) lends: bool,
+    pub(super) lends: bool,
     /// Idle servers, longest idle first.
-    pub(crate) idle: IdleList,
-    pub(crate) waiting: WaitQueue,
+    pub(super) idle: IdleList,
+    pub(super) waiting: WaitQueue,
     /// Its part in the limit on servers at work of its host, if its size is `auto`.
-    pub(crate) share: Option<Share>,
+    pub(super) share: Option<Share>,
     /// Whether its queue stays too long.
-    pub(crate) pressure: Pressure,
+    pub(super) pressure: Pressure,
     /// How short the flights of its clients are, by class; `None` until a flight has been answered.
-    pub(crate) classes: Option<Box<Classes>>,
+    pub(super) classes: Option<Box<Classes>>,
     /// Servers that had room for another flight when they were last looked at.
-    pub(crate) roomy: VecDeque<ServerId>,
+    pub(super) roomy: VecDeque<ServerId>,
     /// All its server connections, whatever their phase.
-    pub(crate) servers: u32,
+    pub(super) servers: u32,
     /// The servers among them that are connecting or logging in.
-    pub(crate) connecting: u32,
+    pub(super) connecting: u32,
     /// Servers that were being tested for a waiting client, or read the catalog. Some may have finished since: see
     /// [`crate::server::Server::is_soon_free`].
-    pub(crate) soon_free: Vec<ServerId>,
+    pub(super) soon_free: Vec<ServerId>,
     /// Logged-in clients.
-    pub(crate) clients: u32,
+    pub(super) clients: u32,
     /// The settings of its servers after login; `None` until the first one has logged in.
-    pub(crate) welcome: Option<Arc<Shape>>,
+    pub(super) welcome: Option<Arc<Shape>>,
     /// Startup parameter values that a server has accepted, and the reported values.
-    pub(crate) known_startup_values: HashMap<StartupValue, Reported, RandomState>,
+    pub(super) known_startup_values: HashMap<StartupValue, Reported, RandomState>,
     /// What the functions of its database do; `None` while no name in a statement can matter.
-    pub(crate) catalog: Option<Box<Known>>,
+    pub(super) catalog: Option<Box<Known>>,
     /// When names in statements last came to mean other objects of its database, as far as texts have shown.
-    pub(crate) names_moved: Moment,
+    pub(super) names_moved: Moment,
     /// When one of its servers must read the catalog.
-    pub(crate) reading_due: Option<Time>,
-    pub(crate) failure: Option<LoginFailure>,
+    pub(super) reading_due: Option<Time>,
+    pub(super) failure: Option<LoginFailure>,
     /// No connection is attempted before this time.
-    pub(crate) retry_at: Option<Time>,
+    pub(super) retry_at: Option<Time>,
     /// When one of its servers last ended early: see [`Pool::ends_early_again`].
-    early_end: Option<Time>,
-    pub(crate) hosts: Hosts,
+    pub(super) early_end: Option<Time>,
+    pub(super) hosts: Hosts,
     /// Servers that are being opened in doubt: see [`Hosts`].
-    pub(crate) in_doubt: u32,
+    pub(super) in_doubt: u32,
     /// Its database is made from `*`.
-    pub(crate) auto: bool,
+    pub(super) auto: bool,
     /// When it last had a client or a server.
-    pub(crate) last_used: Time,
-    pub(crate) stats: Stats,
+    pub(super) last_used: Time,
+    pub(super) stats: Stats,
     /// The worst nature among its servers.
-    pub(crate) nature: Nature,
+    pub(super) nature: Nature,
 }
 
 impl Pool {
@@ -100,7 +96,7 @@ impl Pool {
 
     /// Whether its servers count for this limit on servers at work.
     pub(crate) fn shares(&self, sizing: SizingId) -> bool {
-        self.share.is_some_and(|share| share.sizing == sizing)
+        self.share.is_some_and(|share| share.sizing() == sizing)
     }
 
     /// Whether its servers serve the sessions of several clients in turn.
@@ -174,39 +170,9 @@ impl Pool {
         self.settings.endpoints.iter().position(|other| other == endpoint)
     }
 
-    pub(crate) fn remember_startup_value(&mut self, name: &str, value: &str, reported: Vec<(Arc<str>, Arc<str>)>) {
-        if self.known_startup_values.len() >= KNOWN_STARTUP_VALUES_MAX {
-            self.known_startup_values.clear();
-        }
-        self.known_startup_values
-            .insert((name.into(), value.into()), reported.into());
-    }
-
     /// Takes a server out of the idle list, if it is there.
     pub(crate) fn forget_idle(&mut self, id: ServerId) {
         self.idle.forget(id);
-    }
-
-    /// A server takes long to open, and is in doubt from now on: its host may swallow packets.
-    pub(crate) fn opens_slowly(&mut self, endpoint: &Endpoint) {
-        self.in_doubt += 1;
-        if let Some(place) = self.host_of(endpoint) {
-            self.hosts.is_slow(place);
-        }
-    }
-
-    /// A server has ended by itself soon after it was ready, and has not served a client. Returns whether another one
-    /// did the same less than `within` ago: then something ends them all.
-    pub(crate) fn ends_early_again(&mut self, now: Time, within: Duration) -> bool {
-        let before = self.early_end.replace(now);
-        before.is_some_and(|before| now - before < within)
-    }
-
-    /// The next attempt to open a server is made at once, at every host.
-    pub(crate) fn forget_failures(&mut self) {
-        self.failure = None;
-        self.hosts.forget_failures();
-        self.retry_at = None;
     }
 
     /// The client that has waited longest, and since when it waits.

@@ -52,9 +52,9 @@ struct Entry {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Traffic {
     /// Clients that have got a server.
-    pub(crate) served: u64,
+    pub(super) served: u64,
     /// The fewest clients that waited at any time.
-    pub(crate) fewest: usize,
+    pub(super) fewest: usize,
 }
 
 /// Waiting clients.

@@ -76,7 +76,7 @@ impl ServerSide<'_> {
     pub(crate) fn lends(&mut self, name: &[u8]) {
         let server = &mut *self.server;
         server.held.lends_to = server.link;
-        self.pool.lends = true;
+        self.pool.begins_to_lend();
         if !name.is_ascii() {
             server.session.needs(Cleanup::Discard);
         }
@@ -329,7 +329,11 @@ impl Exchange<'_> {
             .shared
             .statements
             .intern_client_named(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
-        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick(), self.pool.names_moved);
+        let meaning = Meaning::new(
+            statement.clone(),
+            self.shared.statements.tick(),
+            self.pool.names_moved(),
+        );
         client.statements.names_mut().set(name, Some(meaning));
         self.to().client_name_comes(name);
         let now = self.shared.statements.now();

@@ -63,9 +63,9 @@ impl ServerSide<'_> {
     fn sees_all_of(&self) -> bool {
         self.shared.settings.keeps_sessions
             && self.server.nature.is_postgresql()
-            && self.pool.nature.is_postgresql()
+            && self.pool.nature().is_postgresql()
             && self.shared.settings.max_prepared_statements > 0
-            && self.pool.settings.mode != PoolMode::Session
+            && self.pool.settings().mode != PoolMode::Session
     }
 
     /// Before a Parse of a statement that the server does not hold: closes the statement that a client may have
@@ -107,7 +107,7 @@ impl ServerSide<'_> {
             server.held.give_types(statement.id, types);
         }
         let counts = u64::from(statement.id > INTERNAL_ID_MAX);
-        self.pool.stats.server_parse_count += counts;
+        self.pool.stats_mut().server_parse_count += counts;
         self.shared.state_stats.parses_injected += counts;
         let effect = Effect {
             server_gains: Some(statement.clone()),

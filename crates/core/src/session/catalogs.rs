@@ -51,7 +51,7 @@ const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
 /// Whether a reading is due and a free server of this pool may do it; `claimed`: the client that had the server last
 /// claims it.
 pub(crate) fn may_read_now(pool: &Pool, now: Time, claimed: bool) -> bool {
-    let due = pool.reading_due;
+    let due = pool.reading_due();
     due.is_some_and(|due| !claimed || now >= due + CLAIMS_RESPECTED)
 }
 
@@ -113,7 +113,7 @@ impl CatalogNews<'_> {
         let now = self.shared.statements.tick();
         let of_database = self.pools_of(&databases);
         for &id in &of_database {
-            self.pools[id as usize].as_mut().expect("just listed").names_moved = now;
+            self.pools[id as usize].as_mut().expect("just listed").names_move(now);
         }
         of_database
     }
@@ -131,7 +131,7 @@ impl CatalogNews<'_> {
         let states = &self.shared.catalogs.by_database;
         let identity = states.get(&database).and_then(|state| state.read.identity.as_ref());
         // A pool in session pooling reads no catalog, so only the name of its database is known.
-        let name = &*pool::of(self.pools, pool_id).settings.server_database;
+        let name = &*pool::of(self.pools, pool_id).settings().server_database;
         let is_same = |other: &Arc<str>, state: &State| match (identity, &state.read.identity) {
             _ if *other == database => true,
             (Some(one), Some(two)) => one == two,
@@ -153,7 +153,7 @@ impl CatalogNews<'_> {
     /// reads.
     pub(crate) fn begin_reading(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> Option<u64> {
         let pool = pool::of(self.pools, pool_id);
-        let (database, anyone_waits) = (pool.catalog_key(), !pool.waiting.is_empty());
+        let (database, anyone_waits) = (pool.catalog_key(), !pool.waiting().is_empty());
         let is_being_changed = self.is_being_changed(&database);
         let state = self.shared.catalogs.by_database.get_mut(&database)?;
         if state.reader.is_some() || state.due.is_none_or(|due| due > now) {
@@ -261,10 +261,7 @@ impl CatalogNews<'_> {
     fn tell_pool(&mut self, pool_id: PoolId) {
         self.tell_one_pool(pool_id);
         let told = |tells: fn(&Pool) -> bool| self.pools.iter().flatten().any(tells);
-        let (any_known, any_due) = (
-            told(|p| p.catalog.as_ref().is_some_and(|known| known.matters())),
-            told(|p| p.reading_due.is_some()),
-        );
+        let (any_known, any_due) = (told(|p| p.catalog_matters()), told(|p| p.reading_due().is_some()));
         let any_defines = self.shared.catalogs.any_prepared
             || self.servers.iter().any(|(_, server)| server.session.has_definitions());
         (self.shared.catalogs.any_known, self.shared.catalogs.any_due) = (any_known || any_defines, any_due);
@@ -279,17 +276,13 @@ impl CatalogNews<'_> {
             .by_database
             .get(&pool.catalog_key())
             .filter(|_| reads);
-        pool.reading_due = state.and_then(|state| state.due.filter(|_| state.reader.is_none()));
+        pool.must_read_catalog(state.and_then(|state| state.due.filter(|_| state.reader.is_none())));
         let Some(state) = state else {
-            pool.catalog = None;
+            pool.learn_catalog(None);
             return;
         };
-        if !pool
-            .catalog
-            .as_ref()
-            .is_some_and(|known| known.is(&state.read, state.holds))
-        {
-            pool.catalog = Some(Box::new(Known::new(state.read.clone(), state.holds)));
+        if !pool.catalog().is_some_and(|known| known.is(&state.read, state.holds)) {
+            pool.learn_catalog(Some(Known::new(state.read.clone(), state.holds)));
         }
     }
 }

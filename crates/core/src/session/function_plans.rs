@@ -40,7 +40,7 @@ impl ServerSide<'_> {
             && self.server.nature.is_postgresql()
             && self
                 .pool
-                .catalog
+                .catalog()
                 .as_ref()
                 .is_none_or(|known| known.may_read_constants())
     }

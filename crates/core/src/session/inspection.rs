@@ -51,7 +51,7 @@ impl ServerSide<'_> {
                 self.close_held(&statement);
             }
         }
-        if self.pool.lends {
+        if self.pool.lends() {
             // A failed internal PREPARE may have left this statement.
             let preparing = self.shared.internal.names.preparing.clone();
             self.close_name(&preparing);
@@ -68,7 +68,7 @@ impl Exchange<'_> {
     /// Whether texts are read for what they do to sessions, in session pooling too.
     #[inline]
     pub(crate) fn looks_at_texts(&self) -> bool {
-        self.shared.settings.keeps_sessions && self.pool.nature.is_postgresql()
+        self.shared.settings.keeps_sessions && self.pool.nature().is_postgresql()
     }
 
     /// Inspects a text that is about to be passed on. Returns its effects, or the step if its message is not passed on

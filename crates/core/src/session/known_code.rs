@@ -19,7 +19,7 @@ impl ServerSide<'_> {
         self.shared.shapes.any_hides_ascii()
             || self.server.session.has_definitions()
             || self.shared.catalogs.any_prepared
-            || self.pool.catalog.as_ref().is_some_and(|known| known.matters())
+            || self.pool.catalog_matters()
     }
 
     /// Whether a text mentions a function that calls LISTEN or UNLISTEN.
@@ -78,7 +78,7 @@ impl ServerSide<'_> {
     }
 
     fn known_by(&mut self) -> Option<&mut Known> {
-        self.pool.catalog.as_deref_mut()
+        self.pool.catalog_mut()
     }
 }
 
@@ -87,7 +87,7 @@ impl Exchange<'_> {
     /// of the text itself.
     pub(crate) fn effects_of_names(&mut self, text: &[u8], effects: Effects) -> Effects {
         let own = effects.without(Effects::ROUTINES);
-        let Some(known) = self.to().pool.catalog.as_deref_mut() else {
+        let Some(known) = self.to().pool.catalog_mut() else {
             return own;
         };
         if !known.matters() && !effects.intersects(Effects::ROUTINES) {
@@ -120,7 +120,7 @@ impl Exchange<'_> {
     /// verdict is kept.
     pub(crate) fn effects_of_names_in(&mut self, statement: &Statement) -> Effects {
         let own = statement.effects.without(Effects::ROUTINES);
-        let Some(known) = self.to().pool.catalog.as_deref_mut() else {
+        let Some(known) = self.to().pool.catalog_mut() else {
             return own;
         };
         if !known.matters() && !statement.effects.intersects(Effects::ROUTINES) {
@@ -134,7 +134,7 @@ impl Exchange<'_> {
 
     /// Settings that functions of this client's database set and `pg_settings` does not show.
     pub(crate) fn settings_of_functions(&self) -> Vec<Box<str>> {
-        let known = self.pool.catalog.as_ref();
+        let known = self.pool.catalog();
         known.map_or_else(Vec::new, |k| k.catalog.hidden.clone())
     }
 }

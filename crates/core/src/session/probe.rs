@@ -105,7 +105,7 @@ impl ServerSide<'_> {
     /// not report. The view does not show custom ones: those that connect_query names are asked for by name.
     pub(crate) fn ask_new_server(&mut self) {
         let mut names: Vec<Box<str>> = vec![ROLE.into()];
-        if let Some(query) = self.pool.settings.connect_query.as_deref() {
+        if let Some(query) = self.pool.settings().connect_query.as_deref() {
             let hidden = pgweir_sql::hidden_settings(query.as_bytes()).into_iter();
             let is_asked =
                 |name: &str| name != ROLE && name.as_bytes() != pgweir_sql::SEED && pgweir_sql::is_askable(name);

@@ -64,7 +64,7 @@ impl ServerSide<'_> {
     pub(crate) fn sequences_on_link(&mut self) {
         let server = &mut *self.server;
         let pool = &*self.pool;
-        let asked = pool.sequences == Sequences::Asked;
+        let asked = pool.sequences() == Sequences::Asked;
         // With `link = adversarial`, only clients that name a sequence claim a server.
         server
             .session
@@ -110,9 +110,7 @@ impl Exchange<'_> {
         let asks = effects.intersects(ASKS_LAST);
         if asks || effects.intersects(Effects::DRAWS) {
             server.session.claim();
-            pool.sequences = pool
-                .sequences
-                .max(if asks { Sequences::Asked } else { Sequences::Drawn });
+            pool.uses_sequences(if asks { Sequences::Asked } else { Sequences::Drawn });
         }
         // In a pool whose clients have called currval() before, this was done at the link.
         let tells = self.shared.is_weak(Weakness::TellsOthersValues);
@@ -167,7 +165,7 @@ impl Exchange<'_> {
             if ends {
                 let status = self.server.conversation.status();
                 self.tell(|w| w.ready_for_query(status));
-                self.pool.stats.query_count += 1;
+                self.pool.stats_mut().query_count += 1;
             }
             return Some(step);
         }

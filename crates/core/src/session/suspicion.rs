@@ -202,7 +202,7 @@ impl Exchange<'_> {
         let in_doubt = in_doubt && !self.shared.is_weak(Weakness::TrustsUnanswered);
         // Session pooling sends server_reset_query, but a RELOAD may have changed the mode since.
         let was_alone = self.client.session.pins().contains(PinReason::SessionPooling);
-        let in_doubt = in_doubt || was_alone && self.pool.settings.mode != PoolMode::Session;
+        let in_doubt = in_doubt || was_alone && self.pool.settings().mode != PoolMode::Session;
         let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
         let suspected = self
             .client

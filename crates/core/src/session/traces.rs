@@ -20,7 +20,7 @@ impl ServerSide<'_> {
         }
         let server = &mut *self.server;
         let pool = &*self.pool;
-        if pool.settings.mode == PoolMode::Session && pool.key.kind == PoolKind::Clients {
+        if pool.settings().mode == PoolMode::Session && pool.key().kind == PoolKind::Clients {
             server.session.will_keep_traces();
         }
     }

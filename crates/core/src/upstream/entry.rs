@@ -340,7 +340,7 @@ impl Entry {
         self.rare.as_ref()?.effect.as_ref()
     }
 
-    pub(crate) fn effect_mut(&mut self) -> Option<&mut Effect> {
+    pub(super) fn effect_mut(&mut self) -> Option<&mut Effect> {
         self.rare.as_mut()?.effect.as_mut()
     }
 

@@ -9,6 +9,7 @@
 //! recordings E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no
 //! reply).
 
+use crate::statements::client_names::StatementName;
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
 use crate::upstream::ended::{Ended, GainedLater};
 use crate::upstream::entry::{AnswerRows, Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
@@ -214,6 +215,12 @@ impl ReplyQueue {
             later.statements.extend(effect.server_gains.as_ref().map(|s| s.id));
         }
         Some(later)
+    }
+
+    /// The command tag DEALLOCATE has come for the request at the front. Returns the next name that the request
+    /// deallocates.
+    pub(crate) fn next_deallocated(&mut self) -> Option<StatementName> {
+        self.entries.front_mut()?.effect_mut()?.deallocates.pop_front()
     }
 
     /// The server has not lost these statements after all: a Parse of one of them fails and takes nothing from the

@@ -63,11 +63,7 @@ impl Server {
 
 /// Whether a flight is known to be short. With `link = adversarial`, for tests, all flights count as short.
 fn is_short(settings: &Settings, pool: &Pool, flight: &Flight) -> bool {
-    let is_known = || {
-        pool.classes
-            .as_ref()
-            .is_some_and(|classes| classes.is_short(flight.class()))
-    };
+    let is_known = || pool.knows_to_be_short(flight.class());
     settings.link_adversarial || is_known()
 }
 
@@ -80,7 +76,7 @@ impl Exchange<'_> {
             Form::Parse(statement) => self.boards_parse(flight, statement),
         };
         if sent {
-            self.pool.stats.bytes_received += flight.bytes().len() as u64;
+            self.pool.stats_mut().bytes_received += flight.bytes().len() as u64;
             self.shared.state_stats.flights_shared += 1;
         }
         sent
@@ -185,7 +181,7 @@ impl Exchange<'_> {
         queue.push_part(Expect::Execute, 0);
         queue.push_end(Expect::Sync);
         self.client.statements.bound = None;
-        self.pool.stats.bind_count += 1;
+        self.pool.stats_mut().bind_count += 1;
     }
 }
 
@@ -203,11 +199,11 @@ impl Pooler {
         flights
             .front()
             .is_some_and(|front| is_short(settings, pool, front.flight()))
-            && flights.are_below(settings, pool.waiting.len())
+            && flights.are_below(settings, pool.waiting().len())
             && (flights.at_work_us(now) <= LATE_US || settings.link_adversarial)
             && !flights.has_exposed()
             && server.takes_flights(now)
-            && pool.reading_due.is_none_or(|at| at > now)
+            && pool.reading_due().is_none_or(|at| at > now)
             && may_fly(settings, pool)
             && !self.pool_takes_no_clients_now(server.pool)
     }
@@ -215,7 +211,7 @@ impl Pooler {
     /// Sends the flight of the first waiting client to this server. `false`: that client needs a server for itself.
     fn boards_next(&mut self, now: Time, pool_id: PoolId, id: ServerId) -> bool {
         let pool = self.pool(pool_id);
-        let Some((client_id, since)) = pool.waiting.front() else {
+        let Some((client_id, since)) = pool.waiting().front() else {
             return false;
         };
         let (Some(client), Some(server)) = (self.clients.get_mut(client_id.0), self.servers.get(id.0)) else {
@@ -234,7 +230,7 @@ impl Pooler {
             exchange.client.flight = Some(flight);
             return false;
         }
-        exchange.pool.waiting.pop();
+        exchange.pool.waiting_mut().pop();
         exchange.client.waiting = Waiting::Flying { server: id };
         if let Some(flights) = &mut exchange.server.flights {
             flights.push(now, client_id, flight, since);
@@ -253,7 +249,7 @@ impl Pooler {
 
     fn list_with_room(&mut self, pool_id: PoolId, id: ServerId) {
         if self.flights_of(id).is_some_and(Flights::enter_list) {
-            self.pool_mut(pool_id).roomy.push_back(id);
+            self.pool_mut(pool_id).list_with_room(id);
         }
     }
 
@@ -270,7 +266,7 @@ impl Pooler {
 
     /// Clients have begun to wait: sends their flights to servers that have room, one to each in turn.
     pub(super) fn board_waiters(&mut self, now: Time, pool_id: PoolId) {
-        while let Some(id) = self.pool_mut(pool_id).roomy.pop_front() {
+        while let Some(id) = self.pool_mut(pool_id).next_with_room() {
             if let Some(flights) = self.flights_of(id) {
                 flights.leave_list();
             }

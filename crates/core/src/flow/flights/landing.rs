@@ -51,8 +51,8 @@ impl Exchange<'_> {
             client.statements.unnamed = Some(statement.clone());
         }
         self.counts_visit();
-        self.pool.stats.wait_time += self.now.us_since(since);
-        self.pool.stats.server_assignment_count += 1;
+        self.pool.stats_mut().wait_time += self.now.us_since(since);
+        self.pool.stats_mut().server_assignment_count += 1;
     }
 }
 
@@ -112,7 +112,7 @@ impl Pooler {
     }
 
     fn learn(&mut self, pool_id: PoolId, landed: &Landed, has_next: bool) {
-        let classes = self.pool_mut(pool_id).classes.get_or_insert_default();
+        let classes = self.pool_mut(pool_id).classes_mut();
         let (class, took_us) = (landed.flight().class(), landed.took_us());
         let is_late = has_next && took_us > LATE_US && classes.is_short(class);
         // The time of a flight that a cancel has hit says nothing about its class.

@@ -99,7 +99,7 @@ impl Pooler {
         };
         let Some(pool_id) = client.pool else { return };
         client.flight = Some(again.flight);
-        let ticket = self.pool_mut(pool_id).waiting.push_front(id, again.since);
+        let ticket = self.pool_mut(pool_id).waiting_mut().push_front(id, again.since);
         self.client_mut(id).waiting = Waiting::ForServer {
             ticket,
             since: again.since + (now - again.sent),

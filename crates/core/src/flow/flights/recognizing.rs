@@ -90,9 +90,9 @@ pub(super) fn may_fly(settings: &Settings, pool: &Pool) -> bool {
         && !settings.probe_always
         && !settings.server_reset_query_always
         && settings.max_prepared_statements > 0
-        && pool.key.kind == PoolKind::Clients
-        && pool.settings.mode != PoolMode::Session
-        && pool.nature.is_postgresql()
+        && pool.key().kind == PoolKind::Clients
+        && pool.settings().mode != PoolMode::Session
+        && pool.nature().is_postgresql()
         && !pool.ties_clients()
 }
 
@@ -174,7 +174,7 @@ impl Pooler {
             return;
         }
         client.flight = flight_of(client, &mut self.shared, &segment).map(Box::new);
-        if client.flight.is_some() && !pool.roomy.is_empty() && self.boarding.last() != Some(&pool_id) {
+        if client.flight.is_some() && pool.may_have_room() && self.boarding.last() != Some(&pool_id) {
             self.boarding.push(pool_id);
         }
     }

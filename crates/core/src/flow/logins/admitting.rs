@@ -62,7 +62,7 @@ impl Pooler {
         let pool = self.pools[pool_id as usize].as_mut().expect("looked up above");
         let counted = self.databases.client_in(&self.shared.config, pool, user);
         counted.map_err(|(trouble, limit)| Rejection::limit_reached(trouble, limit))?;
-        let is_forced = *self.pool(pool_id).key.user != *user;
+        let is_forced = *self.pool(pool_id).key().user != *user;
         let client = self.client_mut(id);
         client.pool = Some(pool_id);
         client.login_user = is_forced.then(|| user.into());
@@ -76,9 +76,9 @@ fn learn_credential(config: &Config, pool: &mut Pool, login: &Login, learned: Le
     let Some(credential) = admission::credential_learned(learned, login.found()) else {
         return;
     };
-    let configured = admission::stored_credential(config, &pool.key.database, login.user());
-    if *pool.key.user == *login.user() && !matches!(configured, Credential::Password(_)) {
-        pool.credential = credential;
+    let configured = admission::stored_credential(config, &pool.key().database, login.user());
+    if *pool.key().user == *login.user() && !matches!(configured, Credential::Password(_)) {
+        pool.logs_in_with(credential);
     }
 }
 

@@ -55,7 +55,7 @@ impl Pooler {
             }
             Introduction::LimitAsked => {
                 server.introduction = Introduction::Queried;
-                let query = self.pool(pool_id).settings.connect_query.clone();
+                let query = self.pool(pool_id).settings().connect_query.clone();
                 match query.filter(|_| self.server_mut(id).nature != Nature::Console) {
                     Some(query) => self.at(id).internal_query(now, ServerPhase::ConnectQuery, &query),
                     None => self.introduce(now, id),
@@ -86,18 +86,18 @@ impl Pooler {
         pool.note_success(&endpoint);
         let is_wanted = !pool
             .host_of(&endpoint)
-            .is_some_and(|at| pool.hosts.is_known_unwanted(at));
-        let is_first = pool.welcome.replace(base).is_none();
+            .is_some_and(|at| pool.hosts().is_known_unwanted(at));
+        let is_first = pool.learn_welcome(base);
         if is_wanted {
             self.retire_second_choices(now, pool_id);
         }
-        if is_first && self.pool(pool_id).key.kind == PoolKind::AuthQuery {
+        if is_first && self.pool(pool_id).key().kind == PoolKind::AuthQuery {
             self.open_where_waited_longest(now, pool_id);
         }
-        if is_first && !self.pool(pool_id).key.kind.is_replication() {
+        if is_first && !self.pool(pool_id).key().kind.is_replication() {
             self.welcome_known(pool_id);
         }
-        if self.pool(pool_id).key.kind == PoolKind::Listener {
+        if self.pool(pool_id).key().kind == PoolKind::Listener {
             return self.listen(now, |listening| listening.listener_logged_in(id));
         }
         self.catalogs().look_after(now, pool_id);
@@ -123,7 +123,7 @@ impl Pooler {
             .filter(|(_, s)| s.pool == pool_id)
             .map(|(_, s)| s.nature);
         let worst = of_pool.max().unwrap_or_default();
-        if self.pool(pool_id).nature != worst {
+        if self.pool(pool_id).nature() != worst {
             self.pool_changes_nature(now, pool_id, id, worst);
         }
     }
@@ -132,9 +132,7 @@ impl Pooler {
     /// PostgreSQL again, those opened before are replaced, because it is not known what clients have done there.
     fn pool_changes_nature(&mut self, now: Time, pool_id: PoolId, new: ServerId, nature: Nature) {
         let pool = self.pool_mut(pool_id);
-        pool.nature = nature;
-        pool.welcome = None;
-        pool.known_startup_values.clear();
+        pool.changes_nature(nature);
         if nature.is_postgresql() {
             self.replace_servers(now, CloseReason::WasBehindPooler, Choice::One(pool_id));
             self.server_mut(new).close_reason = None;
@@ -148,7 +146,7 @@ impl ServerSide<'_> {
     /// client restores the role's defaults, but not what connect_query has set.
     fn must_ask_new_server(&self) -> bool {
         let (pool, settings) = (&self.pool, &self.shared.settings);
-        let has_query = pool.settings.connect_query.is_some() && pool.key.kind == PoolKind::Clients;
+        let has_query = pool.settings().connect_query.is_some() && pool.key().kind == PoolKind::Clients;
         let forgets = self.shared.is_weak(Weakness::ForgetsConnectQuery);
         !forgets
             && settings.keeps_sessions
@@ -159,14 +157,14 @@ impl ServerSide<'_> {
     /// look like PostgreSQL. `is_known_otherwise`: an earlier server at its address was not PostgreSQL.
     fn must_ask_nature(&self, is_known_otherwise: bool) -> bool {
         let is_suspicious = !could_be_postgresql(self.server.cancels.key());
-        let keeps = self.shared.settings.keeps_sessions && self.pool.settings.shares_servers();
-        self.pool.key.kind == PoolKind::Clients && (keeps || is_suspicious || is_known_otherwise)
+        let keeps = self.shared.settings.keeps_sessions && self.pool.settings().shares_servers();
+        self.pool.key().kind == PoolKind::Clients && (keeps || is_suspicious || is_known_otherwise)
     }
 
     /// Whether it must be known how many connections a new server's PostgreSQL allows.
     fn must_ask_limit(&self) -> bool {
         let sizings = &self.shared.sizings;
-        let sizing = self.pool.share.and_then(|share| sizings.get(share.sizing));
+        let sizing = self.pool.share().and_then(|share| sizings.get(share.sizing()));
         self.server.nature.is_postgresql() && sizing.is_some_and(|sizing| !sizing.knows_allowed())
     }
 
@@ -187,8 +185,8 @@ impl ServerSide<'_> {
         let servers_max = self.shared.settings.pool_size_max;
         let sizing = self
             .pool
-            .share
-            .and_then(|share| self.shared.sizings.get_mut(share.sizing));
+            .share()
+            .and_then(|share| self.shared.sizings.get_mut(share.sizing()));
         if let (Some(allowed), Some(sizing)) = (told, sizing) {
             sizing.learn_allowed(self.server.connect_time, allowed, servers_max);
         }

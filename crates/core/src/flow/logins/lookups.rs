@@ -28,7 +28,7 @@ impl Pooler {
     /// The pool that auth_query runs in for a user who is not in auth_file.
     pub(super) fn auth_query_pool(&mut self, now: Time, database: &str, user: &str) -> Result<PoolId, NoLookup> {
         let asked_at = AskedAt::new(&self.shared.config, database, user).ok_or(NoLookup::Nowhere)?;
-        let is_disabled = self.databases.disabled.contains(asked_at.database.as_str());
+        let is_disabled = self.databases.is_disabled(asked_at.database.as_str());
         if let Some(fault) = asked_at.fault(&self.shared.config, is_disabled, database) {
             return Err(NoLookup::Misconfigured(fault));
         }

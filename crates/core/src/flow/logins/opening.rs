@@ -26,13 +26,13 @@ impl Pooler {
         loop {
             let pool = self.pool(pool_id);
             // A full pool has nothing to ask the limits that pools share.
-            if pool.share.is_none() && pool.is_full(0, false) {
+            if pool.share().is_none() && pool.is_full(0, false) {
                 return;
             }
             let wanted = self.room_to_work(pool_id).map_or(usize::MAX, |room| room as usize);
-            let relied_on = pool.connecting.saturating_sub(pool.in_doubt) as usize;
+            let relied_on = pool.surely_connecting() as usize;
             let opening = relied_on + servers_soon_free(&self.servers, pool);
-            if pool.waiting.len().min(wanted) <= opening || pool.connecting >= OPENING_AT_ONCE_MAX {
+            if pool.waiting().len().min(wanted) <= opening || pool.connecting() >= OPENING_AT_ONCE_MAX {
                 return;
             }
             if self.pool_takes_no_clients_now(pool_id) || !self.open_server(now, pool_id, false) {
@@ -48,9 +48,7 @@ impl Pooler {
         let Some(pool) = self.pools[server.pool as usize].as_mut() else {
             return;
         };
-        let stays = |other: &ServerId| *other != id && servers.get(other.0).is_some_and(Server::is_soon_free);
-        pool.soon_free.retain(stays);
-        pool.soon_free.push(id);
+        pool.note_soon_free(id, |other| servers.get(other.0).is_some_and(Server::is_soon_free));
     }
 
     /// Opens one more server, if the limits allow it. `reserve`: the reserve pool may be used.
@@ -80,8 +78,8 @@ impl Pooler {
             MayOpen::Yes => return true,
             MayOpen::No => {}
             MayOpen::Instead(limit) => {
-                let key = &self.pool(pool_id).key;
-                let shares = |pool: &Pool| limit.is_shared(&pool.key, key);
+                let key = self.pool(pool_id).key();
+                let shares = |pool: &Pool| limit.is_shared(pool.key(), key);
                 if let Some(id) = self.evicted(pool_id, shares, |_| true) {
                     self.close_and_wait(now, id);
                 }
@@ -94,9 +92,9 @@ impl Pooler {
     /// see [`UNPROVEN_DATABASES_MAX`].
     fn waits_for_other_names(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
-        let is_being_tried = |pool: &Pool| pool.is_unproven() && pool.servers > 0;
+        let is_being_tried = |pool: &Pool| pool.is_unproven() && pool.servers() > 0;
         let tried = || pool::live(&self.pools).filter(|(_, pool)| is_being_tried(pool)).count();
-        pool.is_unproven() && pool.servers == 0 && tried() >= UNPROVEN_DATABASES_MAX
+        pool.is_unproven() && pool.servers() == 0 && tried() >= UNPROVEN_DATABASES_MAX
     }
 
     /// The limit that pools share and that keeps a pool from opening a server, if that is what keeps it.
@@ -129,8 +127,8 @@ impl Pooler {
         }
         let idle = pool::live(&self.pools)
             .filter(|(id, pool)| *id != for_pool && shares(pool))
-            .filter(|(_, pool)| pool.servers > pool.settings.min_size)
-            .filter_map(|(_, pool)| pool.idle.front());
+            .filter(|(_, pool)| pool.servers() > pool.settings().min_size)
+            .filter_map(|(_, pool)| pool.idle().front());
         let known = idle.filter_map(|id| Some((self.servers.get(id.0)?, id)));
         let found = known
             .filter(|(server, _)| may_end(server))
@@ -155,7 +153,7 @@ impl Pooler {
         let shape = self.shared.shapes.empty();
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let (endpoint, in_doubt) = pool.take_endpoint(now);
-        pool.last_used = now;
+        pool.is_used(now);
         let expires = now + pool.lifetime(|| self.random.next_u64());
         let mut server = Server::new(now, pool_id, endpoint.clone(), shape, expires);
         server.in_doubt = in_doubt;
@@ -171,9 +169,9 @@ impl Pooler {
     /// Pools that share the limit of the same host are left out: [`Pooler::host_has_place`] has asked them.
     pub(crate) fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pool(pool_id);
-        let (key, sizing) = (&pool.key, pool.share.map(|share| share.sizing));
+        let (key, sizing) = (pool.key(), pool.share().map(|share| share.sizing()));
         let mut waited: Vec<(Time, PoolId)> = pool::live(&self.pools)
-            .filter(|(_, pool)| share_a_limit(&pool.key, key))
+            .filter(|(_, pool)| share_a_limit(pool.key(), key))
             .filter(|(_, pool)| !sizing.is_some_and(|sizing| pool.shares(sizing)))
             .filter_map(|(id, pool)| Some((pool.first_waiter()?.1, id)))
             .collect();
@@ -187,15 +185,15 @@ impl Pooler {
 /// The number of servers of a pool that will soon be free: see [`Server::is_soon_free`].
 pub(crate) fn servers_soon_free(servers: &Slab<Server>, pool: &Pool) -> usize {
     let soon = |id: &&ServerId| servers.get(id.0).is_some_and(Server::is_soon_free);
-    pool.soon_free.iter().filter(soon).count()
+    pool.soon_free().iter().filter(soon).count()
 }
 
 /// The servers of other pools under the same limits.
 fn servers_beside(pools: &[Option<Pool>], databases: &Databases, pool_id: PoolId) -> u32 {
-    let key = &pool::of(pools, pool_id).key;
-    if databases.replication_servers == 0 && !key.kind.is_replication() {
+    let key = pool::of(pools, pool_id).key();
+    if !databases.has_replication() && !key.kind.is_replication() {
         return 0;
     }
-    let beside = pool::live(pools).filter(|(id, pool)| *id != pool_id && counts_together(&pool.key, key));
-    beside.map(|(_, pool)| pool.servers).sum()
+    let beside = pool::live(pools).filter(|(id, pool)| *id != pool_id && counts_together(pool.key(), key));
+    beside.map(|(_, pool)| pool.servers()).sum()
 }

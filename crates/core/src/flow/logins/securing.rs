@@ -78,7 +78,7 @@ impl ServerSide<'_> {
     /// Sends an SSLRequest, if the server is to be asked for TLS. Returns whether it is.
     pub(super) fn asks_for_tls(&mut self) -> bool {
         let is_possible = matches!(self.server.endpoint, Endpoint::Tcp { .. });
-        let asks = is_possible && self.pool.settings.server_tls.mode != SslMode::Disable;
+        let asks = is_possible && self.pool.settings().server_tls.mode != SslMode::Disable;
         if asks {
             self.server.phase = ServerPhase::Securing;
             let outbox = &mut self.shared.outbox;
@@ -109,7 +109,7 @@ impl Pooler {
     /// The answer to an SSLRequest.
     pub(crate) fn ssl_answer(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
         let mut side = self.at(id);
-        match SslAnswer::read(input, side.pool.settings.server_tls.mode) {
+        match SslAnswer::read(input, side.pool.settings().server_tls.mode) {
             SslAnswer::NeedBytes => {}
             SslAnswer::Granted => side.begin_handshake(),
             SslAnswer::Declined => self.begin_server_login(now, id),

@@ -131,7 +131,7 @@ impl Pooler {
         let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
         let was_in_doubt = std::mem::take(&mut server.in_doubt);
         let pool = self.pool_mut(pool_id);
-        pool.in_doubt -= u32::from(was_in_doubt);
+        pool.doubt_ends(was_in_doubt);
         pool.note_login(&endpoint, is_wanted);
         self.note_soon_free(id);
         self.introduce(now, id);
@@ -141,8 +141,8 @@ impl Pooler {
 impl ServerSide<'_> {
     /// Sends the startup packet.
     fn begin_login(&mut self, now: Time, nonce: [u8; 18]) {
-        let settings = &self.pool.settings;
-        let mut auth = ServerAuth::new(settings.server_user.as_bytes(), self.pool.credential.clone(), nonce);
+        let settings = self.pool.settings();
+        let mut auth = ServerAuth::new(settings.server_user.as_bytes(), self.pool.credential().clone(), nonce);
         if let Some(end_point) = self.server.tls.as_ref().and_then(|tls| tls.end_point.clone()) {
             auth = auth.bind_to(end_point);
         }
@@ -153,7 +153,7 @@ impl ServerSide<'_> {
             .outbox
             .insert(self.id.into(), |to| to.extend_from_slice(&packet));
         if self.shared.settings.log_connections {
-            let label = self.server.label(self.id, &self.pool.key);
+            let label = self.server.label(self.id, self.pool.key());
             let local = self.server.connected.map_or(String::new(), |c| c.local.to_string());
             let tls = self.server.tls.as_ref();
             let secured = tls.map_or(String::new(), |tls| format!(" tls={tls}"));

@@ -70,7 +70,7 @@ impl Pooler {
 
     /// The pool's first server has logged in: clients that waited only for its settings are welcomed.
     pub(crate) fn welcome_known(&mut self, pool_id: PoolId) {
-        let waiting: Vec<ClientId> = self.pool(pool_id).waiting.iter().map(|(id, _)| id).collect();
+        let waiting: Vec<ClientId> = self.pool(pool_id).waiting().iter().map(|(id, _)| id).collect();
         for id in waiting {
             let trial = self.clients.get(id.0).and_then(|client| client.login()?.trial());
             if trial.is_some_and(|trial| trial.values.is_empty()) {
@@ -138,8 +138,8 @@ impl Pooler {
         };
         let pool = client.pool.and_then(|id| self.pools[id as usize].as_mut());
         let pool = pool.expect("a client that is let in has a pool");
-        pool.stats.client_login_count += 1;
-        let welcome = pool.welcome.clone().expect("the caller checked");
+        pool.stats_mut().client_login_count += 1;
+        let welcome = pool.welcome().cloned().expect("the caller checked");
         let shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
         client.session.starts_with(shape.clone());
         let status = client.session.idle_status();
@@ -165,7 +165,7 @@ impl Exchange<'_> {
     /// Its login has been linked to a server.
     fn login_begins(&mut self) -> Tried {
         self.server.conversation.query_begins(self.now);
-        let is_replication = self.pool.key.kind.is_replication();
+        let is_replication = self.pool.key().kind.is_replication();
         let Some(login) = self.client.login_mut() else {
             return Tried::Asked;
         };

@@ -10,7 +10,6 @@ use crate::operator::numbers;
 use crate::pooler::Pooler;
 use crate::pools::choice::Choice;
 use crate::pools::pool;
-use std::sync::Arc;
 
 /// The message to a client after KILL_CLIENT.
 const FORCED: &str = CloseReason::Killed.text();
@@ -51,12 +50,13 @@ impl Pooler {
             return Err(Refusal::not_in_state("already paused"));
         }
         match database {
-            Some(database) => drop(self.databases.paused.insert(database.into())),
+            Some(database) => self.databases.pause(database),
             None => {
-                let configured: Vec<Arc<str>> =
-                    self.shared.config.databases.keys().map(|d| d.as_str().into()).collect();
-                let made: Vec<Arc<str>> = pool::live(&self.pools).map(|(_, p)| p.key.database.clone()).collect();
-                self.databases.paused.extend(configured.into_iter().chain(made));
+                let configured = self.shared.config.databases.keys().map(String::as_str);
+                let made = pool::live(&self.pools).map(|(_, pool)| &*pool.key().database);
+                for database in configured.chain(made) {
+                    self.databases.pause(database);
+                }
             }
         }
         self.drop_connections(now, Trouble::Killed, KILLED, Choice::Within(database));

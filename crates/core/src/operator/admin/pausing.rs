@@ -51,7 +51,7 @@ impl Pooler {
     /// Whether no PAUSE is in force, and no command waits for its end.
     #[inline]
     pub(crate) fn has_no_orders(&self) -> bool {
-        !self.admin.paused_all() && self.databases.paused.is_empty() && self.admin.waiters.is_empty()
+        !self.admin.paused_all() && !self.databases.some_are_paused() && self.admin.waiters.is_empty()
     }
 
     /// A server has become free or was closed, or a command was given. Closes free servers that are paused, and answers
@@ -70,7 +70,7 @@ impl Pooler {
     fn close_paused_servers(&mut self, now: Time) {
         for pool_id in pool::ids(&self.pools) {
             if self.pool_takes_no_clients_now(pool_id) {
-                for server in self.pool(pool_id).idle.iter().copied().collect::<Vec<_>>() {
+                for server in self.pool(pool_id).idle().iter().copied().collect::<Vec<_>>() {
                     self.close_server(now, server, PAUSE_MODE);
                 }
                 self.close_listeners(now, pool_id, PAUSE_MODE);

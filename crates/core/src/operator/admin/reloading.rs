@@ -13,7 +13,6 @@ use crate::console::waiting::Waits;
 use crate::login::admission;
 use crate::pooler::{Pooler, scram_keys_kept_max};
 use crate::pools::choice::Choice;
-use crate::pools::hosts::Hosts;
 use crate::pools::pool;
 use crate::shared::Shared;
 use pgweir_auth::Credential;
@@ -65,7 +64,7 @@ impl Pooler {
             .map(|(id, pool)| {
                 (
                     id,
-                    admission::stored_credential(&self.shared.config, &pool.key.database, &pool.key.user),
+                    admission::stored_credential(&self.shared.config, &pool.key().database, &pool.key().user),
                 )
             })
             .collect()
@@ -95,8 +94,7 @@ impl Pooler {
             self.replace_servers(now, CloseReason::PoolingChanged, Choice::Within(None));
         }
         let (config, databases) = (&self.shared.config, &mut self.databases);
-        databases.paused.retain(|name| config.database(name).is_some());
-        databases.disabled.retain(|name| config.database(name).is_some());
+        databases.keep(|name| config.database(name).is_some());
         self.use_peers(now);
         self.make_pools_to_keep_warm(now);
         for pool_id in pool::ids(&self.pools) {
@@ -108,7 +106,7 @@ impl Pooler {
     /// What a new configuration changes for one pool. `before` is the credential in the old one. A credential that a
     /// client's login has revealed is kept, unless the new file has another one.
     fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &Credential, changes: &Changes) {
-        let key = self.pool(pool_id).key.clone();
+        let key = self.pool(pool_id).key().clone();
         let Some(entry) = self.shared.config.database(&key.database) else {
             let message = "database removed";
             let text = format!("dropping database '{}' as it does not exist anymore", key.database);
@@ -135,20 +133,16 @@ impl Pooler {
         let credential = admission::stored_credential(&self.shared.config, &key.database, &key.user);
         let secret_changed = credential != *before || changes.auth_users.contains(&*key.user);
         let pool = self.pool_mut(pool_id);
-        let other_servers = pool.settings.needs_new_servers(&settings);
-        let were_alone = pool.settings.mode == PoolMode::Session && settings.mode != PoolMode::Session;
-        pool.settings = settings;
-        pool.auto = auto;
+        let were_alone = pool.settings().mode == PoolMode::Session && settings.mode != PoolMode::Session;
+        let other_servers = pool.configure(settings, auto);
         if secret_changed {
-            pool.credential = credential;
+            pool.logs_in_with(credential);
         }
-        let other_order = pool.waiting.fair_by() != pool.settings.fair_by || !changes.users.is_empty();
+        let other_order = pool.waiting().fair_by() != pool.settings().fair_by || !changes.users.is_empty();
         self.share_limit(now, pool_id);
         let pool = self.pool_mut(pool_id);
         if other_servers {
-            pool.welcome = None;
-            pool.known_startup_values.clear();
-            pool.hosts = Hosts::new(pool.settings.endpoints.len());
+            pool.has_other_servers();
             self.replace_servers(now, CloseReason::DatabaseChanged, Choice::One(pool_id));
         }
         if were_alone {

@@ -85,8 +85,8 @@ impl Pooler {
             (Command::Resume(_), _) => self.resume(now, database)?,
             (Command::Reconnect(_), _) => self.reconnect(now, Choice::Within(database)),
             (Command::Kill(_), _) => self.kill(now, database)?,
-            (Command::Disable(_), Some(database)) => drop(self.databases.disabled.insert(database.into())),
-            (Command::Enable(_), Some(database)) => drop(self.databases.disabled.remove(database)),
+            (Command::Disable(_), Some(database)) => self.databases.disable(database),
+            (Command::Enable(_), Some(database)) => self.databases.enable(database),
             _ => {}
         }
         Ok(Done::tag(verb))

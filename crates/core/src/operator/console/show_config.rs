@@ -27,7 +27,7 @@ impl View<'_> {
 
     /// Names of the databases: those of the file, those made from `*` that have a pool, and the console's.
     pub(super) fn database_names(&self) -> BTreeSet<String> {
-        let made = self.live_pools().map(|(_, pool)| pool.key.database.to_string());
+        let made = self.live_pools().map(|(_, pool)| pool.key().database.to_string());
         let configured = self.config.databases.keys().cloned();
         configured.chain(made).chain([CONSOLE_DATABASE.to_string()]).collect()
     }
@@ -57,11 +57,11 @@ impl View<'_> {
                 d.pool_mode.map(|mode| mode.word()).into(),
                 load_balance_hosts(self.config, &name).into(),
                 self.config.max_db_connections(&d).unwrap_or(0).into(),
-                counts.servers.into(),
+                counts.servers().into(),
                 self.config.max_db_client_connections(&d).unwrap_or(0).into(),
-                counts.clients.into(),
-                self.databases.paused.contains(&*name).into(),
-                self.databases.disabled.contains(&*name).into(),
+                counts.clients().into(),
+                self.databases.is_paused(&name).into(),
+                self.databases.is_disabled(&name).into(),
             ]);
         }
     }
@@ -105,8 +105,8 @@ impl View<'_> {
     /// yet.
     fn size_of(&self, database: &str, size: PoolSize) -> u32 {
         size.fixed().unwrap_or_else(|| {
-            let mut pools = self.live_pools().filter(|(_, pool)| &*pool.key.database == database);
-            let sizing = pools.find_map(|(_, pool)| self.sizings.get(pool.share?.sizing));
+            let mut pools = self.live_pools().filter(|(_, pool)| &*pool.key().database == database);
+            let sizing = pools.find_map(|(_, pool)| self.sizings.get(pool.share()?.sizing()));
             sizing.map_or(self.config.global.pool_size_max, |sizing| sizing.controller().settled())
         })
     }
@@ -123,7 +123,7 @@ impl View<'_> {
                 number(user.reserve_pool_size).into(),
                 user.pool_mode.map(|mode| mode.word()).into(),
                 self.config.max_user_connections(&name).unwrap_or(0).into(),
-                self.databases.of_user(&name).servers.into(),
+                self.databases.of_user(&name).servers().into(),
                 self.config.max_user_client_connections(&name).unwrap_or(0).into(),
                 clients.get(&*name).copied().unwrap_or(0).into(),
             ]);
@@ -136,7 +136,9 @@ impl View<'_> {
         for (_, client) in self.clients.iter() {
             let user = match (&client.phase, client.pool) {
                 (crate::client::ClientPhase::Console(console), _) => console.user(),
-                (_, Some(pool)) if client.counted => client.login_user.as_deref().unwrap_or(&self.pool(pool).key.user),
+                (_, Some(pool)) if client.counted => {
+                    client.login_user.as_deref().unwrap_or(&self.pool(pool).key().user)
+                }
                 _ => continue,
             };
             *counts.entry(user).or_default() += 1;
@@ -160,9 +162,9 @@ impl View<'_> {
         for (peer, pool) in self.peers.iter() {
             rows.push(&[
                 peer.into(),
-                pool.under_way.into(),
-                pool.waiting.len().into(),
-                pool.under_way.into(),
+                pool.under_way().into(),
+                pool.waiting().into(),
+                pool.under_way().into(),
                 0u32.into(),
             ]);
         }

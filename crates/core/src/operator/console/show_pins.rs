@@ -12,7 +12,7 @@ impl View<'_> {
             let (Some(pinned), Some(server), Some(pool)) = (client.session.pinned(), client.link, client.pool) else {
                 continue;
             };
-            let key = &self.pool(pool).key;
+            let key = self.pool(pool).key();
             rows.push(&[
                 crate::base::ids::ClientId(slot).to_string().into(),
                 server.to_string().into(),

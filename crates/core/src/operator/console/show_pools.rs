@@ -61,15 +61,15 @@ impl View<'_> {
         let mut counts: BTreeMap<(Arc<str>, Arc<str>), Counts> = BTreeMap::new();
         for ((_, pool), counted) in self.live_pools().zip(self.count_by_pool()) {
             // Listeners are in SHOW LISTENERS.
-            if pool.key.kind == PoolKind::Listener {
+            if pool.key().kind == PoolKind::Listener {
                 continue;
             }
             let row = counts.entry(row_key(pool)).or_default();
             row.add(&counted);
-            if row.mode.is_empty() || pool.key.kind == PoolKind::Clients {
-                row.mode = pool.settings.mode.word();
+            if row.mode.is_empty() || pool.key().kind == PoolKind::Clients {
+                row.mode = pool.settings().mode.word();
             }
-            row.load_balance_hosts = load_balance_hosts(self.config, &pool.key.database);
+            row.load_balance_hosts = load_balance_hosts(self.config, &pool.key().database);
             let waited = pool.first_waiter().map_or(0, |(_, since)| self.now.us_since(since));
             row.longest_wait_us = row.longest_wait_us.max(waited);
         }
@@ -188,5 +188,5 @@ pub(super) fn load_balance_hosts(config: &Config, database: &str) -> Option<&'st
 }
 
 fn row_key(pool: &Pool) -> (Arc<str>, Arc<str>) {
-    (pool.key.database.clone(), pool.key.user.clone())
+    (pool.key().database.clone(), pool.key().user.clone())
 }

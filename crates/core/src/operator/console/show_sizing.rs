@@ -26,7 +26,7 @@ impl View<'_> {
         let idle = servers().filter(|s| s.is_idle()).count();
         let opening = servers().filter(|s| s.is_opening()).count();
         let pools = sizing.pools().iter().map(|pool| self.pool(*pool));
-        let waiting: usize = pools.map(|pool| pool.waiting.len()).sum();
+        let waiting: usize = pools.map(|pool| pool.waiting().len()).sum();
         let (step, reason) = match controller.steps().next_back() {
             None => (String::new(), String::new()),
             Some(step) => {

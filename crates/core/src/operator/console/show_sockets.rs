@@ -118,8 +118,8 @@ impl View<'_> {
             (ClientPhase::Console(console), _) => (console.user(), CONSOLE_DATABASE),
             (ClientPhase::Login(login), _) => (login.user(), login.database()),
             (_, Some(pool)) => (
-                client.login_user.as_deref().unwrap_or(&pool.key.user),
-                &*pool.key.database,
+                client.login_user.as_deref().unwrap_or(&pool.key().user),
+                &*pool.key().database,
             ),
             (_, None) => ("(nouser)", "(nodb)"),
         };
@@ -139,7 +139,7 @@ impl View<'_> {
             kind: "C",
             user,
             database,
-            replication: replication(pool.map(|p| p.key.kind)),
+            replication: replication(pool.map(|p| p.key().kind)),
             state,
             addr: client.accepted.peer.host(),
             port: client.accepted.peer.port(),
@@ -160,7 +160,7 @@ impl View<'_> {
     }
 
     fn server_socket<'a>(&'a self, slot: Slot, server: &'a Server, state: &'static str) -> Socket<'a> {
-        let key = &self.pool(server.pool).key;
+        let key = self.pool(server.pool).key();
         let (addr, port) = match (&server.connected, &server.endpoint) {
             (Some(connected), _) => (connected.remote.host(), connected.remote.port()),
             (None, Endpoint::Tcp { host, port }) => (host.clone(), *port),

@@ -28,12 +28,12 @@ const AHEAD_US_MAX: u64 = 1_000_000;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arriving {
     /// Order of arrival.
-    pub(crate) number: u64,
-    pub(crate) weight: u32,
+    pub(in crate::pools) number: u64,
+    pub(in crate::pools) weight: u32,
     /// How long it has not used a server, microseconds.
-    pub(crate) paused_us: u64,
+    pub(in crate::pools) paused_us: u64,
     /// The servers that the flows of the level share.
-    pub(crate) servers: u32,
+    pub(in crate::pools) servers: u32,
 }
 
 /// Flows that wait. Each has a number that the caller chooses.

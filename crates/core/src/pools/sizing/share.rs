@@ -23,18 +23,35 @@ pub(crate) type SizingId = u32;
 /// What a server does that counts for the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Work {
-    pub(crate) since: Time,
+    pub(super) since: Time,
     /// Requests of one class cost about the same; [`UNKNOWN`] before the first request, and for flights, which count
     /// one by one.
-    pub(crate) class: u32,
+    pub(super) class: u32,
     /// What its pool has been charged for it in advance, microseconds.
     pub(super) charged_us: u64,
     /// The work takes far longer than other work, and no longer counts for the limit.
     pub(super) is_long: bool,
 }
 
-#[cfg(any(test, feature = "weaknesses"))]
 impl Work {
+    /// When it began.
+    pub(crate) fn since(&self) -> Time {
+        self.since
+    }
+
+    /// Whether it has just begun, so that its class is not known.
+    #[inline]
+    pub(crate) fn has_no_class(&self) -> bool {
+        self.class == UNKNOWN
+    }
+
+    /// It is work for a request of this class.
+    #[inline]
+    pub(crate) fn is_of(&mut self, class: u32) {
+        self.class = class;
+    }
+
+    #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn is_long(&self) -> bool {
         self.is_long
     }
@@ -43,7 +60,7 @@ impl Work {
 /// A pool's part in the limit of its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Share {
-    pub(crate) sizing: SizingId,
+    pub(super) sizing: SizingId,
     /// Its turn among the pools of the host: service time that it has had, divided by its weight.
     pub(super) turn: u64,
     /// Mean service time of its requests, microseconds times [`MEAN_WEIGHT`].
@@ -54,6 +71,12 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// The limit of which it is a part.
+    #[inline]
+    pub(crate) fn sizing(&self) -> SizingId {
+        self.sizing
+    }
+
     pub(super) fn new(sizing: SizingId, turn: u64, weight: u32) -> Self {
         Share {
             sizing,
