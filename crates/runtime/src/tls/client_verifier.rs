@@ -1,7 +1,8 @@
 //! Verifying clients' certificates: `client_tls_sslmode = verify-ca` and `verify-full`.
 
+use super::chain::between;
 use super::server_verifier::verify_signature;
-use super::trust::Trust;
+use super::trust::{Role, Trust};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -47,12 +48,14 @@ impl ClientCertVerifier for ClientVerifier {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        let others = &between(certificate, others)?;
         let verdict = match &self.inner {
             Some(inner) => inner.verify_client_cert(certificate, others, now),
             None => Err(CertificateError::UnknownIssuer.into()),
         };
         verdict.or_else(|refusal| {
-            self.trust.accepts_though(refusal, certificate, others, now)?;
+            let trust = &self.trust;
+            trust.accepts_though(refusal, certificate, others, now, Role::Client)?;
             Ok(ClientCertVerified::assertion())
         })
     }

@@ -7,10 +7,12 @@
 //! | `contexts` | the settings `client_tls_*` and `server_tls_*`, with the files that they name |
 //! | `names` | OpenSSL's names for rustls's suites, groups and versions |
 //! | `certificate` | reading certificates: names, the hash for channel binding |
+//! | `chain` | which certificates may be between the other side's own and an authority |
 //! | `trust` | whether a certificate comes from a file of authorities |
 //! | `server_verifier`, `client_verifier` | how the other side's certificate is verified |
 
 mod certificate;
+mod chain;
 mod client_verifier;
 mod contexts;
 mod names;

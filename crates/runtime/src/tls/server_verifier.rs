@@ -1,7 +1,8 @@
 //! Verifying servers' certificates: `server_tls_sslmode`.
 
 use super::certificate::{common_name, has_dns_name, is_name_of, parse};
-use super::trust::Trust;
+use super::chain::between;
+use super::trust::{Role, Trust};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{
@@ -29,11 +30,12 @@ impl ServerVerifier {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {
+        let others = &between(certificate, others)?;
         let verdict = ParsedCertificate::try_from(certificate).and_then(|parsed| {
             let algorithms = self.algorithms.all;
             verify_server_cert_signed_by_trust_anchor(&parsed, &trust.roots, others, now, algorithms)
         });
-        verdict.or_else(|refusal| trust.accepts_though(refusal, certificate, others, now))
+        verdict.or_else(|refusal| trust.accepts_though(refusal, certificate, others, now, Role::Server))
     }
 }
 

@@ -1,15 +1,25 @@
 //! Whether a certificate comes from a file of authorities.
 
 use super::certificate::parse;
+use super::chain::{CHECKS_MAX, Costly};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{CertificateError, DistinguishedName, Error, RootCertStore};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::oid_registry::{OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_KEY_USAGE, Oid};
+use x509_parser::oid_registry::{
+    OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_EXTENDED_KEY_USAGE, OID_X509_EXT_KEY_USAGE, Oid,
+};
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Version;
 
 /// The most certificates between a certificate of version 1 and the authority.
 const CHAIN_MAX: usize = 4;
+
+/// What a certificate is shown for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Client,
+    Server,
+}
 
 /// A file of trusted certificates.
 #[derive(Debug, Clone)]
@@ -53,55 +63,97 @@ impl Trust {
 
     /// Whether to accept a certificate that rustls refuses and OpenSSL accepts, if that is safe: a certificate that is
     /// in the file itself (a self-signed one), or one of version 1, which `openssl x509 -req` makes by default, as in
-    /// PostgreSQL's manual. `refusal` is rustls's reason.
+    /// PostgreSQL's manual. `refusal` is rustls's reason; `others` come from [`super::chain::between`].
     pub(super) fn accepts_though(
         &self,
         refusal: Error,
         certificate: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         now: UnixTime,
+        role: Role,
     ) -> Result<(), Error> {
         let Some(read) = parse(certificate) else {
             return Err(refusal);
         };
         let is_ours = self.certificates.iter().any(|known| known == certificate);
-        if is_ours || read.version() == X509Version::V1 && self.has_signed(&read, others, now, CHAIN_MAX) {
-            return in_time(&read, now)
-                .then_some(())
-                .ok_or(CertificateError::Expired.into());
+        if !is_ours && (read.version() != X509Version::V1 || !self.has_signed(&read, others, now, role)?) {
+            return Err(refusal);
         }
-        Err(refusal)
+        in_time(&read, now)
+            .then_some(())
+            .ok_or(CertificateError::Expired.into())
     }
 
-    /// Whether an authority of the file has signed a certificate, directly or through others. Each of these must be an
-    /// authority and valid at this time.
+    /// Whether an authority of the file has signed a certificate of version 1, directly or through others.
     fn has_signed(
         &self,
         read: &X509Certificate<'_>,
         others: &[CertificateDer<'_>],
         now: UnixTime,
-        more: usize,
-    ) -> bool {
-        let signs = |issuer: &X509Certificate<'_>| {
-            is_authority(issuer)
-                && has_no_other_conditions(issuer, CHAIN_MAX - more)
-                && issuer.subject().as_raw() == read.issuer().as_raw()
-                && in_time(issuer, now)
-                && read.verify_signature(Some(issuer.public_key())).is_ok()
+        role: Role,
+    ) -> Result<bool, Costly> {
+        let authorities: Vec<_> = self.certificates.iter().filter_map(|c| parse(c)).collect();
+        let between: Vec<_> = others.iter().filter_map(|c| parse(c)).collect();
+        let mut search = Search {
+            authorities: &authorities,
+            between: &between,
+            way: Vec::new(),
+            now,
+            role,
+            checks: 0,
         };
-        if self
-            .certificates
-            .iter()
-            .filter_map(|c| parse(c))
-            .any(|root| signs(&root))
-        {
-            return true;
+        search.finds_authority(read)
+    }
+}
+
+/// The search for a way from a certificate of version 1 to an authority of the file.
+struct Search<'a, 'der> {
+    authorities: &'a [X509Certificate<'der>],
+    between: &'a [X509Certificate<'der>],
+    /// The indices in `between` of those on the way so far; none is there twice.
+    way: Vec<usize>,
+    now: UnixTime,
+    role: Role,
+    /// The signatures that were checked.
+    checks: usize,
+}
+
+impl Search<'_, '_> {
+    /// Whether an authority of the file has signed a certificate, directly or through others. Each of these must be an
+    /// authority and valid at this time.
+    fn finds_authority(&mut self, read: &X509Certificate<'_>) -> Result<bool, Costly> {
+        for authority in self.authorities {
+            if self.signs(authority, read)? {
+                return Ok(true);
+            }
         }
-        let between = others.iter().take(CHAIN_MAX).filter_map(|c| parse(c));
-        more > 0
-            && between
-                .filter(|issuer| !is_old_root(issuer) && signs(issuer))
-                .any(|issuer| self.has_signed(&issuer, others, now, more - 1))
+        for (index, issuer) in self.between.iter().enumerate() {
+            let is_new = self.way.len() < CHAIN_MAX && !self.way.contains(&index) && !is_old_root(issuer);
+            if is_new && self.signs(issuer, read)? {
+                self.way.push(index);
+                if self.finds_authority(issuer)? {
+                    return Ok(true);
+                }
+                self.way.pop();
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a certificate has signed another one, and might.
+    fn signs(&mut self, issuer: &X509Certificate<'_>, read: &X509Certificate<'_>) -> Result<bool, Costly> {
+        let may_sign = issuer.subject().as_raw() == read.issuer().as_raw()
+            && is_authority(issuer)
+            && has_no_other_conditions(issuer, self.way.len(), self.role)
+            && in_time(issuer, self.now);
+        if !may_sign {
+            return Ok(false);
+        }
+        self.checks += 1;
+        if self.checks > CHECKS_MAX {
+            return Err(Costly::Signatures);
+        }
+        Ok(read.verify_signature(Some(issuer.public_key())).is_ok())
     }
 }
 
@@ -128,15 +180,28 @@ fn is_old_root(certificate: &X509Certificate<'_>) -> bool {
 }
 
 /// Whether the certificate of an authority has no further conditions that only rustls can check. `below` is the number
-/// of authorities between it and the certificate.
-fn has_no_other_conditions(certificate: &X509Certificate<'_>, below: usize) -> bool {
+/// of authorities between it and the certificate. Its extended key usage, if it has one, must contain the role, also if
+/// that extension is not critical, as OpenSSL has it (`check_purpose_ssl_client`).
+fn has_no_other_conditions(certificate: &X509Certificate<'_>, below: usize, role: Role) -> bool {
     let is_short_enough = certificate.basic_constraints().is_ok_and(|found| {
         let length = found.and_then(|constraints| constraints.value.path_len_constraint);
         length.is_none_or(|length| length as usize >= below)
     });
-    let is_read = |oid: &Oid<'_>| *oid == OID_X509_EXT_BASIC_CONSTRAINTS || *oid == OID_X509_EXT_KEY_USAGE;
+    let is_for_role = certificate.extended_key_usage().is_ok_and(|found| {
+        found.is_none_or(|usage| match role {
+            Role::Client => usage.value.client_auth,
+            Role::Server => usage.value.server_auth,
+        })
+    });
+    let read = [
+        OID_X509_EXT_BASIC_CONSTRAINTS,
+        OID_X509_EXT_KEY_USAGE,
+        OID_X509_EXT_EXTENDED_KEY_USAGE,
+    ];
+    let is_read = |oid: &Oid<'_>| read.contains(oid);
     let mut conditions = certificate.extensions().iter().filter(|extension| extension.critical);
     is_short_enough
+        && is_for_role
         && conditions.all(|extension| is_read(&extension.oid))
         && certificate.name_constraints().is_ok_and(|found| found.is_none())
 }

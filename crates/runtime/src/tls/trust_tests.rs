@@ -1,3 +1,4 @@
+use super::super::chain::{ALIKE_MAX, CHECKS_MAX, OTHERS_MAX};
 use super::super::client_verifier::ClientVerifier;
 use super::super::server_verifier::ServerVerifier;
 use super::*;
@@ -13,9 +14,16 @@ fn certificate(name: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(file).unwrap()
 }
 
-/// Whether the certificate `name` is accepted, with `others` behind it, if the file has the certificate `known`: of a
-/// client and of a server alike.
-fn accepts(known: &str, name: &str, others: &[&str]) -> bool {
+/// All certificates of a file.
+fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
+    let file = format!("{}/src/tls/trust_tests/{name}.pem", env!("CARGO_MANIFEST_DIR"));
+    let found = CertificateDer::pem_file_iter(file).unwrap();
+    found.map(Result::unwrap).collect()
+}
+
+/// The verdicts on the certificate `name` of a client and of a server, with `others` behind it, if the file has the
+/// certificate `known`.
+fn verdicts(known: &str, name: &str, others: &[&str]) -> [Result<(), String>; 2] {
     let trust = Trust::new(vec![certificate(known)]).unwrap();
     let provider = Arc::new(ring::default_provider());
     let of_clients = ClientVerifier::new(trust.clone(), &provider).unwrap();
@@ -25,12 +33,25 @@ fn accepts(known: &str, name: &str, others: &[&str]) -> bool {
         algorithms: provider.signature_verification_algorithms,
     };
     let (shown, now) = (certificate(name), UnixTime::now());
-    let others: Vec<_> = others.iter().map(|name| certificate(name)).collect();
+    let others: Vec<_> = others.iter().flat_map(|name| certificates(name)).collect();
     let host = ServerName::try_from("localhost").unwrap();
-    let of_client = of_clients.verify_client_cert(&shown, &others, now).is_ok();
-    let of_server = of_servers.verify_server_cert(&shown, &others, &host, &[], now).is_ok();
-    assert_eq!(of_client, of_server, "{known} {name}");
-    of_client
+    let of_client = of_clients.verify_client_cert(&shown, &others, now).map(drop);
+    let of_server = of_servers.verify_server_cert(&shown, &others, &host, &[], now);
+    [of_client, of_server.map(drop)].map(|verdict| verdict.map_err(|e| e.to_string()))
+}
+
+/// Whether it is accepted: of a client and of a server alike.
+fn accepts(known: &str, name: &str, others: &[&str]) -> bool {
+    let [of_client, of_server] = verdicts(known, name, others);
+    assert_eq!(of_client.is_ok(), of_server.is_ok(), "{known} {name}");
+    of_client.is_ok()
+}
+
+/// Why it is refused, if it is for its costs: of a client and of a server alike.
+fn costs(known: &str, name: &str, others: &[&str]) -> Option<String> {
+    let [of_client, of_server] = verdicts(known, name, others).map(Result::unwrap_err);
+    assert_eq!(of_client, of_server);
+    of_client.strip_prefix("other error: ").map(str::to_string)
 }
 
 #[test]
@@ -66,6 +87,44 @@ fn a_certificate_of_version_1_is_no_authority_between_others() {
             !accepts("ca", &format!("{kind}-by-old-middle"), &["old-middle"]),
             "{kind}"
         );
+    }
+}
+
+#[test]
+fn a_chain_may_have_four_authorities_in_between() {
+    for kind in ["new", "old"] {
+        let leaf = format!("{kind}-by-middles");
+        assert!(accepts("top", &leaf, &["middles"]), "{kind}");
+        // Others that have nothing to do with it, and the same ones twice, count for nothing.
+        let many = ["maze", "maze-longer", "maze-wider", "middles", "middles"];
+        assert!(accepts("top", &leaf, &many), "{kind}");
+        assert!(!accepts("ca", &leaf, &["middles"]), "{kind}");
+    }
+}
+
+/// A stranger's certificates are judged before its signature, in the midst of the event loop: one handshake could cost
+/// hundreds of signature checks, or hundreds of thousands of attempts.
+#[test]
+fn a_chain_that_costs_much_is_refused() {
+    let old = costs("top", "old-by-maze", &["maze"]);
+    assert!(old.is_some_and(|why| why.contains(&format!("more than {CHECKS_MAX} signatures"))));
+    // rustls checks the signatures of a way from the authority on.
+    assert_eq!(costs("top", "new-by-maze", &["maze"]), None);
+    for kind in ["new", "old"] {
+        let leaf = format!("{kind}-by-maze");
+        let long = costs("top", &leaf, &["maze", "maze-longer"]);
+        assert!(long.is_some_and(|why| why.contains(&format!("more than {OTHERS_MAX} certificates"))));
+        let wide = costs("top", &leaf, &["maze", "maze-wider"]);
+        assert!(wide.is_some_and(|why| why.contains(&format!("more than {ALIKE_MAX} certificates"))));
+    }
+}
+
+/// OpenSSL refuses them too, whether the extension is critical or not.
+#[test]
+fn an_authority_for_servers_does_not_sign_for_clients() {
+    for kind in ["new", "old"] {
+        let [of_client, of_server] = verdicts("top", &format!("{kind}-by-servers"), &["servers"]);
+        assert!(of_client.is_err() && of_server.is_ok(), "{kind} {of_server:?}");
     }
 }
 
