@@ -1,15 +1,16 @@
 //! Sending cancel requests to servers and to peers, each on its own connection.
 
+mod talk;
+
+use crate::connection::Facts;
 use crate::event_loop::EventLoop;
-use crate::handshakes::{Handshakes, Turn};
-use crate::reading::READ_BYTES;
-use crate::securing::peer_address;
-use crate::settings::TcpSettings;
+use crate::handshakes::Turn;
+use crate::relayed;
 use crate::socket::{self, SocketAddress};
 use crate::timers::Timer;
-use crate::tls::{TlsContexts, TlsSession};
+use crate::tls::TlsSession;
 use crate::token::Subject;
-use crate::transport::{Received, Sent, Transport};
+use crate::transport::Transport;
 use mio::Interest;
 use mio::unix::SourceFd;
 use pgweir_core::ids::Slot;
@@ -18,6 +19,7 @@ use pgweir_wire::{CancelKey, StartupPacket};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
+use talk::{Progress, Stage, Surroundings, Talk};
 
 /// The receiver of a CancelRequest.
 #[derive(Debug, Clone, Copy)]
@@ -49,162 +51,8 @@ pub(crate) struct Cancel {
     others: VecDeque<SocketAddress>,
     /// `None` while there is no socket: the name of the peer is being looked up.
     talk: Option<Talk>,
-}
-
-/// The connection of a CancelRequest.
-#[derive(Debug)]
-struct Talk {
-    transport: Transport,
-    /// Bytes for the socket.
-    out: Vec<u8>,
-    stage: Stage,
-}
-
-/// The state of a CancelRequest. It uses TLS if the server's connection does.
-#[derive(Debug)]
-enum Stage {
-    /// An SSLRequest has been sent and not been answered.
-    AwaitsAnswer,
-    /// A handshake is under way.
-    Securing(Box<TlsSession>),
-    /// The packet has been sent; the other side has not closed the connection.
-    Sent,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Progress {
-    Waits,
-    Goes,
-    /// The connection could not be opened.
-    NotOpen,
-    Done,
-}
-
-/// What a step of a request needs.
-struct Surroundings<'l> {
-    slot: Slot,
-    tls: &'l TlsContexts,
-    records: &'l mut Vec<u8>,
-    handshakes: &'l mut Handshakes,
-}
-
-impl Talk {
-    /// Begins to open a connection.
-    fn begin(address: &SocketAddress, speech: &Speech, packet: &[u8]) -> io::Result<Talk> {
-        let socket = socket::open(address, &TcpSettings::default())?;
-        match socket::connect(&socket, address) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(e) => return Err(e.into()),
-        }
-        let mut out = Vec::new();
-        let stage = match speech {
-            Speech::Plain => {
-                out.extend_from_slice(packet);
-                Stage::Sent
-            }
-            Speech::Tls { .. } => {
-                StartupPacket::write_ssl_request(&mut out);
-                Stage::AwaitsAnswer
-            }
-        };
-        Ok(Talk {
-            transport: Transport::new(socket),
-            out,
-            stage,
-        })
-    }
-
-    fn step(&mut self, with: &mut Surroundings<'_>, packet: &[u8], speech: &Speech) -> Progress {
-        if !socket::is_connected(self.transport.socket()) {
-            return match socket::error(self.transport.socket()) {
-                None => Progress::Waits,
-                Some(_) => Progress::NotOpen,
-            };
-        }
-        loop {
-            while !self.out.is_empty() {
-                match self.transport.send(&self.out) {
-                    Sent::Bytes(0) => return Progress::Waits,
-                    Sent::Bytes(count) => drop(self.out.drain(..count)),
-                    Sent::Failed => return Progress::Done,
-                }
-            }
-            let progress = match &mut self.stage {
-                Stage::AwaitsAnswer => self.read_answer(packet, speech, with.tls),
-                Stage::Securing(session) => {
-                    let subject = Subject::Cancel(with.slot);
-                    if !with.handshakes.may_step(subject, &mut session.turn, &self.transport) {
-                        return Progress::Waits;
-                    }
-                    self.shake_hands(packet, with.records)
-                }
-                Stage::Sent => self.await_end(),
-            };
-            if progress != Progress::Goes {
-                return progress;
-            }
-        }
-    }
-
-    /// Reads the one byte that answers an SSLRequest. Bytes behind it are part of the handshake. If the other side must
-    /// use TLS and does not support it, nothing is sent, because everybody on the way could read the key.
-    fn read_answer(&mut self, packet: &[u8], speech: &Speech, tls: &TlsContexts) -> Progress {
-        let Speech::Tls { host, or_plain } = speech else {
-            return Progress::Done;
-        };
-        let mut answer = [0; 1];
-        match self.transport.receive(&mut answer) {
-            Received::WouldBlock => Progress::Waits,
-            Received::Bytes(_) if answer == *b"S" => {
-                let address = peer_address(&self.transport);
-                match TlsSession::connect(tls, host, address) {
-                    Some(Ok(session)) => {
-                        self.stage = Stage::Securing(Box::new(session));
-                        Progress::Goes
-                    }
-                    Some(Err(_)) | None => Progress::Done,
-                }
-            }
-            Received::Bytes(_) if answer == *b"N" && *or_plain => {
-                self.out.extend_from_slice(packet);
-                self.stage = Stage::Sent;
-                Progress::Goes
-            }
-            Received::Bytes(_) | Received::Closed => Progress::Done,
-        }
-    }
-
-    fn shake_hands(&mut self, packet: &[u8], records: &mut Vec<u8>) -> Progress {
-        let Stage::Securing(session) = &mut self.stage else {
-            return Progress::Done;
-        };
-        records.resize(READ_BYTES, 0);
-        let mut plain = vec![0; READ_BYTES];
-        let came = session.receive(&mut self.transport, records, &mut plain, &mut self.out);
-        if came.end.is_some() {
-            return Progress::Done;
-        }
-        if came.secured.is_some() {
-            if session.seal(packet, &mut self.out).is_err() {
-                return Progress::Done;
-            }
-            self.stage = Stage::Sent;
-        } else if came.is_blocked {
-            return Progress::Waits;
-        }
-        Progress::Goes
-    }
-
-    fn await_end(&mut self) -> Progress {
-        let mut answer = [0; 64];
-        loop {
-            match self.transport.receive(&mut answer) {
-                Received::Bytes(_) => {}
-                Received::WouldBlock => return Progress::Waits,
-                Received::Closed => return Progress::Done,
-            }
-        }
-    }
+    /// Another process is about to reset the server's connection, and then closes this. The packet is not sent before.
+    after: Option<Transport>,
 }
 
 impl Cancel {
@@ -218,10 +66,17 @@ impl Cancel {
             speech,
             others: VecDeque::new(),
             talk: None,
+            after: None,
         }
     }
 
     fn step(&mut self, with: &mut Surroundings<'_>) -> Progress {
+        if let Some(after) = &mut self.after {
+            if !relayed::has_ended(after) {
+                return Progress::Waits;
+            }
+            self.after = None;
+        }
         match &mut self.talk {
             None => Progress::Waits,
             Some(talk) => talk.step(with, &self.packet, &self.speech),
@@ -266,16 +121,41 @@ impl EventLoop {
         let Some(connection) = self.connections.get(ConnectionId::Server(server)) else {
             return self.tell_cancel_finished(Addressee::Server(server), CancelEnd::Over);
         };
-        let speech = match &connection.tls {
-            None => Speech::Plain,
-            Some(tls) => Speech::Tls {
-                host: tls.host().to_owned(),
-                or_plain: false,
-            },
+        let secured = |host: &str| Speech::Tls {
+            host: host.to_owned(),
+            or_plain: false,
         };
-        let address = SocketAddress::of_peer(connection.transport.socket());
+        let (address, speech) = match (&connection.tls, connection.facts.has(Facts::RELAYED)) {
+            (_, true) => match self.connections.relayed.get(&ConnectionId::Server(server)) {
+                Some(peer) => (Some(SocketAddress::Tcp(peer.address)), secured(&peer.host)),
+                None => (None, Speech::Plain),
+            },
+            (tls, false) => {
+                let address = SocketAddress::of_peer(connection.transport.socket()).ok();
+                (address, tls.as_ref().map_or(Speech::Plain, |tls| secured(tls.host())))
+            }
+        };
         let slot = self.add_cancel(Cancel::new(Addressee::Server(server), key, speech));
         self.begin_cancel(slot, address.into_iter().collect());
+    }
+
+    /// Cancel requests to `server` wait until the other side has closed `connection`.
+    pub(crate) fn delay_cancel(&mut self, server: ServerId, connection: Transport) {
+        let is_for = |cancel: &Cancel| matches!(cancel.addressee, Addressee::Server(id) if id == server);
+        let mut slots = self.cancels.ids().into_iter();
+        let Some(slot) = slots.find(|slot| self.cancels.get(*slot).is_some_and(|cancel| is_for(cancel))) else {
+            return;
+        };
+        let fd = connection.fd();
+        let token = Subject::Cancel(slot).token();
+        // A new registration reports the events that are already there.
+        let watched = self
+            .poll
+            .registry()
+            .reregister(&mut SourceFd(&fd), token, Interest::READABLE);
+        if let (Some(cancel), Ok(())) = (self.cancels.get(slot), watched) {
+            cancel.after = Some(connection);
+        }
     }
 
     /// Adds a request that is to be sent, and sets the timer that ends it.

@@ -7,6 +7,7 @@
 use crate::connection::{Connection, Facts};
 use crate::event_loop::EventLoop;
 use crate::pending::Pending;
+use crate::relayed::ask_for_reset;
 use crate::timers::Timer;
 use crate::token::Subject;
 use crate::transport::{Received, Sent, Transport};
@@ -132,7 +133,13 @@ impl EventLoop {
     /// The core has given up a server connection. The server must not run what it has not read yet.
     pub(crate) fn abort(&mut self, id: ServerId) {
         self.connecting.remove(&id);
-        if let Some(mut connection) = self.connections.remove(id.into()) {
+        let Some(mut connection) = self.connections.remove(id.into()) else {
+            return;
+        };
+        if connection.facts.has(Facts::RELAYED) {
+            ask_for_reset(&mut connection.transport);
+            self.delay_cancel(id, connection.transport);
+        } else {
             connection.transport.reset();
         }
     }

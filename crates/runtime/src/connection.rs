@@ -47,6 +47,8 @@ impl Facts {
     pub(crate) const UNIX: Facts = Facts(1 << 8);
     /// The connection has a [`TlsSession`].
     pub(crate) const TLS: Facts = Facts(1 << 9);
+    /// An earlier process carries the bytes of this TLS connection ([`crate::relayed`]).
+    pub(crate) const RELAYED: Facts = Facts(1 << 10);
     /// Output is not sent as it is: it is discarded or encrypted.
     pub(crate) const WRITES_OTHERWISE: Facts = Facts(Self::WRITE_FAILED.0 | Self::TLS.0);
 

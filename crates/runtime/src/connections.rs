@@ -5,6 +5,7 @@ mod watching;
 
 use crate::connection::{Connection, Facts};
 use crate::handshakes::Handshakes;
+use crate::relayed::RelayedPeers;
 use crate::slab::Places;
 use crate::tls::TlsSession;
 use crate::token::Subject;
@@ -42,6 +43,8 @@ pub(crate) struct Connections {
     pub(crate) handshakes: Handshakes,
     /// The number of connections with output that their socket has not taken.
     congested: usize,
+    /// The other sides of connections with [`Facts::RELAYED`].
+    pub(crate) relayed: RelayedPeers,
     /// Clients that have more output waiting than the core allows for a client that only listens.
     pub(crate) behind: Vec<ClientId>,
 }
@@ -57,6 +60,7 @@ impl Connections {
             ready: Vec::new(),
             handshakes: Handshakes::default(),
             congested: 0,
+            relayed: RelayedPeers::default(),
             behind: Vec::new(),
         }
     }
@@ -85,6 +89,9 @@ impl Connections {
             ConnectionId::Server(server) => self.servers.remove(server.0),
         };
         self.congested -= usize::from(connection.as_ref().is_some_and(|c| !c.pending.is_empty()));
+        if connection.as_ref().is_some_and(|c| c.facts.has(Facts::RELAYED)) {
+            self.relayed.remove(&id);
+        }
         if let Some(tls) = connection.as_ref().and_then(|c| c.tls.as_ref()) {
             self.handshakes.leave(Subject::Connection(id), tls.turn);
         }

@@ -35,6 +35,7 @@ mod pidfile;
 mod privileges;
 mod reading;
 mod refusal;
+mod relayed;
 mod requests;
 mod securing;
 mod service_manager;

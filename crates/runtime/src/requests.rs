@@ -2,7 +2,6 @@
 
 use crate::control::ControlRequest;
 use crate::event_loop::EventLoop;
-use crate::securing::origin;
 use crate::settings::Settings;
 use pgweir_core::Request;
 
@@ -26,8 +25,7 @@ impl EventLoop {
             Request::Abort(id) => self.abort(id),
             Request::Resume(id) => self.resume(id),
             Request::Verify { asker, question } => {
-                if let Some(connection) = self.connections.get(asker) {
-                    let origin = origin(&connection.transport);
+                if let Some(origin) = self.connections.origin(asker.into()) {
                     let connections = &mut self.connections;
                     self.verifier
                         .ask(asker, origin, *question, |asker| connections.get(asker).is_some());

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, Uid, geteuid};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ const END_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Predecessor {
     channel: Channel,
     pid: Option<Pid>,
+    /// Has a byte to read as soon as that process has gone on; came with [`Kind::End`].
+    goes_on: Option<UnixStream>,
 }
 
 /// What that process has handed over.
@@ -87,6 +89,7 @@ impl Predecessor {
         Ok(Some(Predecessor {
             channel: Channel::new(stream, wait_max).map_err(failed)?,
             pid: Some(peer.pid),
+            goes_on: None,
         }))
     }
 
@@ -118,7 +121,10 @@ impl Predecessor {
                     }
                     connections.extend(records.into_iter().zip(message.descriptors));
                 }
-                Kind::End => break,
+                Kind::End => {
+                    self.goes_on = message.descriptors.into_iter().next().map(UnixStream::from);
+                    break;
+                }
                 Kind::Ready | Kind::ReadyToListen | Kind::Go => return Err(damaged()),
             }
         }
@@ -133,7 +139,8 @@ impl Predecessor {
     }
 
     /// Tells the old process that this one is ready. When this returns without an error, the old process no longer uses
-    /// what it has handed over. If the old process has died meanwhile, this one goes on.
+    /// what it has handed over. If the old process has died meanwhile, this one goes on, unless the old one had gone on
+    /// before: then what it has handed over is out of date.
     pub(crate) fn take_place(&mut self, with_connections: bool) -> io::Result<()> {
         let kind = match with_connections {
             true => Kind::Ready,
@@ -143,9 +150,15 @@ impl Predecessor {
         match told {
             Ok(message) if message.kind == Kind::Go => Ok(()),
             Ok(_) => Err(damaged()),
-            Err(_) if self.has_died() => Ok(()),
+            Err(_) if self.has_died() && (!with_connections || self.has_waited_to_its_end()) => Ok(()),
             Err(e) => Err(e),
         }
+    }
+
+    /// Whether the old process, which has died, had not gone on before.
+    fn has_waited_to_its_end(&mut self) -> bool {
+        let Some(goes_on) = &mut self.goes_on else { return false };
+        goes_on.set_nonblocking(true).is_ok() && matches!(goes_on.read(&mut [0]), Ok(0))
     }
 
     /// Whether the old process has ended, or ends within [`END_WAIT`]. Blocks that long.

@@ -105,3 +105,38 @@ fn what_is_called_a_listening_socket_must_be_one() {
         .unwrap();
     assert_eq!(kept.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
+
+/// A predecessor that has died after it had handed over everything, and the socket by which it could say that it went on.
+fn dead_predecessor() -> (Predecessor, UnixStream) {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    child.wait().unwrap();
+    let (goes_on, ours) = UnixStream::pair().unwrap();
+    let predecessor = Predecessor {
+        channel: Channel::new(UnixStream::pair().unwrap().0, SOON).unwrap(),
+        pid: Some(pid),
+        goes_on: Some(ours),
+    };
+    (predecessor, goes_on)
+}
+
+/// Its state is out of date: its clients may have begun transactions since.
+#[test]
+fn a_process_that_went_on_and_died_leaves_no_connections() {
+    let (mut predecessor, mut goes_on) = dead_predecessor();
+    goes_on.write_all(&[1]).unwrap();
+    drop(goes_on);
+    assert!(predecessor.take_place(true).is_err());
+    // Listening sockets have no state.
+    assert!(predecessor.take_place(false).is_ok());
+    let (mut predecessor, _goes_on) = dead_predecessor();
+    predecessor.goes_on = None;
+    assert!(predecessor.take_place(true).is_err(), "nothing is known of it");
+}
+
+#[test]
+fn the_connections_of_a_process_that_died_waiting_are_taken_over() {
+    let (mut predecessor, goes_on) = dead_predecessor();
+    drop(goes_on);
+    assert!(predecessor.take_place(true).is_ok());
+}

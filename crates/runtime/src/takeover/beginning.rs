@@ -169,6 +169,10 @@ impl Begun {
             }
             let is_idle_client = matches!(id, ConnectionId::Client(_)) && self.pooler.linked(id).is_none();
             let is_at_work = !is_idle_client || !record.kept.is_empty() || !record.pending.is_empty();
+            if let Some(peer) = record.relayed {
+                connection.facts.set(Facts::RELAYED);
+                connections.relayed.insert(id, peer);
+            }
             connection.kept = record.kept;
             connection.pending.push(&record.pending);
             connections.insert(id, connection);

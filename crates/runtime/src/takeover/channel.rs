@@ -34,7 +34,7 @@ pub(super) enum Kind {
     State = b'S' as isize,
     /// Connections.
     Connections = b'C' as isize,
-    /// The end of the list.
+    /// The end of the list, with a socket that has a byte to read as soon as the old process has gone on.
     End = b'E' as isize,
     /// The new process can take over everything.
     Ready = b'R' as isize,

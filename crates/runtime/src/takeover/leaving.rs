@@ -2,19 +2,19 @@
 
 use super::channel::{Channel, Kind};
 use super::relay::Relay;
-use super::{BATCH, Clock, ConnectionRecord, HELLO, LAYOUT, is_trusted, monotonic_us};
+use super::{BATCH, Clock, ConnectionRecord, HELLO, LAYOUT, is_trusted, listen, monotonic_us};
 use crate::connection::Facts;
 use crate::event_loop::EventLoop;
+use crate::relayed::RelayedPeer;
 use crate::token::Subject;
 use mio::Interest;
 use mio::unix::SourceFd;
 use pgweir_core::{Command, ConnectionId, LogLevel, Time};
 use pgweir_freeze::to_bytes;
 use rustix::net::sockopt;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 /// The most processes that may wait to be served.
@@ -131,23 +131,6 @@ impl Succession {
     }
 }
 
-fn listen(path: &str) -> io::Result<UnixListener> {
-    match path.strip_prefix('@') {
-        Some(name) => {
-            let address = SocketAddr::from_abstract_name(name)?;
-            UnixListener::bind_addr(&address)
-        }
-        None => {
-            // No other process uses this file: it would also listen on the main socket, and this process could not have
-            // started.
-            let _ = std::fs::remove_file(path);
-            let socket = UnixListener::bind(path)?;
-            rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o600))?;
-            Ok(socket)
-        }
-    }
-}
-
 impl EventLoop {
     /// A process has connected to the gate. It must have the same user, or be root.
     pub(crate) fn handle_gate_event(&mut self) {
@@ -250,7 +233,11 @@ impl EventLoop {
             return;
         };
         let pid = successor.pid;
-        match self.hand_over(successor, layout == LAYOUT) {
+        let (goes_on, for_successor) = match UnixStream::pair() {
+            Ok(pair) => pair,
+            Err(e) => return self.keeps_all(pid, &e),
+        };
+        match self.hand_over(successor, layout == LAYOUT, &for_successor) {
             Ok(Some(kept)) => {
                 let text = format!("disko over, going background: process {pid} has taken over all connections");
                 self.log.write(LogLevel::Log, &text);
@@ -269,16 +256,24 @@ impl EventLoop {
                 self.settle();
             }
             Err(e) => {
-                let text = format!("process {pid} has not taken over: {e}; this process goes on");
-                self.log.write(LogLevel::Warning, &text);
+                // Before anything changes here. The pair is empty, so that this cannot fail.
+                let _ = (&goes_on).write_all(&[1]);
+                return self.keeps_all(pid, &e);
             }
         }
         self.accepting.hold(false);
     }
 
+    fn keeps_all(&mut self, pid: i32, error: &io::Error) {
+        let text = format!("process {pid} has not taken over: {error}; this process goes on");
+        self.log.write(LogLevel::Warning, &text);
+        self.accepting.hold(false);
+    }
+
     /// Sends everything and waits until the other process is ready. If that fails, nothing has changed here. If
-    /// connections are sent, those with TLS stay here.
-    fn hand_over(&mut self, successor: Successor, whole: bool) -> io::Result<Option<Vec<Kept>>> {
+    /// connections are sent, those with TLS stay here. From `goes_on` the other process learns whether this one has gone
+    /// on, even if this one has ended since.
+    fn hand_over(&mut self, successor: Successor, whole: bool, goes_on: &UnixStream) -> io::Result<Option<Vec<Kept>>> {
         let mut channel = Channel::new(successor.stream, ANSWER_WAIT)?;
         let (mut lines, mut sockets) = self.accepting.description();
         if let Some(gate) = &self.succession.gate {
@@ -290,7 +285,7 @@ impl EventLoop {
             true => self.send_state(&mut channel)?,
             false => Vec::new(),
         };
-        channel.send(Kind::End, &[], &[])?;
+        channel.send(Kind::End, &[], &[goes_on.as_fd()])?;
         let answer = channel.receive()?.kind;
         let with_connections = match answer {
             Kind::Ready if whole => true,
@@ -335,13 +330,18 @@ impl EventLoop {
                 is_unix: connection.facts.has(Facts::UNIX),
                 kept: connection.kept.clone(),
                 pending: connection.pending.waiting().to_vec(),
+                relayed: None,
             };
             match &connection.tls {
-                None => raw.push(connection.transport.fd()),
+                None => {
+                    raw.push(connection.transport.fd());
+                    record.relayed = self.connections.relayed.get(&id).cloned();
+                }
                 Some(tls) if tls.is_secured() => {
                     // The bytes that wait for the socket are encrypted records.
                     record.pending = Vec::new();
                     record.is_unix = true;
+                    record.relayed = RelayedPeer::of(&connection.transport, tls.host());
                     let (here, there) = UnixStream::pair()?;
                     here.set_nonblocking(true)?;
                     there.set_nonblocking(true)?;
@@ -364,7 +364,7 @@ impl EventLoop {
         self.accepting.give_away(self.poll.registry());
         for (id, plain) in kept {
             if let Some(connection) = self.connections.remove(id) {
-                self.add_relay(Relay::new(connection, plain));
+                self.add_relay(Relay::new(id, connection, plain));
             }
         }
         for id in self.pooler.connections() {

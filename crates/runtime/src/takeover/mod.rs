@@ -11,8 +11,9 @@
 //! goes on                                     carries the bytes of TLS connections until they end
 //! ```
 //!
-//! Until it sends Go, the old process has changed nothing, so it goes on as before whatever happens to the new one. If
-//! the new process does not know the layout of the state, it takes over only the listening sockets, and the old process
+//! Until it sends Go, the old process has changed nothing, so it goes on as before whatever happens to the new one. The
+//! state that it has sent is out of date from then on. So it first writes a byte to the socket that came with End: if the
+//! old process ends without a Go, the new one goes on only if that byte is not there. If the new process does not know the layout of the state, it takes over only the listening sockets, and the old process
 //! serves its connections until they end.
 
 mod arriving;
@@ -26,12 +27,16 @@ pub(crate) use leaving::Succession;
 pub(crate) use relay::Relay;
 
 use crate::listener::unix_socket_path;
+use crate::relayed::RelayedPeer;
 use crate::settings::TcpSettings;
 use crate::socket::{self, SocketAddress};
 use pgweir_core::{ConnectionId, Pooler, Time};
 use pgweir_freeze::{Freeze, mix};
 use rustix::net::sockopt;
 use rustix::process::Uid;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 
 /// The first bytes of a process that wants to take over, before its layout of the state.
 const HELLO: [u8; 8] = *b"pgweir-R";
@@ -66,11 +71,31 @@ struct ConnectionRecord {
     kept: Vec<u8>,
     /// Bytes that the socket has not taken.
     pending: Vec<u8>,
+    /// The other side, if this connection has TLS: then its socket is one end of a pair.
+    relayed: Option<RelayedPeer>,
 }
 
 /// The path of the socket where a process waits for one that replaces it.
 pub(crate) fn socket_path(dir: &str, port: u16) -> String {
     format!("{}.take-over", unix_socket_path(dir, port))
+}
+
+/// Opens the socket where a process waits for one that replaces it.
+fn listen(path: &str) -> io::Result<UnixListener> {
+    match path.strip_prefix('@') {
+        Some(name) => {
+            let address = SocketAddr::from_abstract_name(name)?;
+            UnixListener::bind_addr(&address)
+        }
+        None => {
+            // No other process uses this file: it would also listen on the main socket, and this process could not have
+            // started.
+            let _ = std::fs::remove_file(path);
+            let socket = UnixListener::bind(path)?;
+            rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o600))?;
+            Ok(socket)
+        }
+    }
 }
 
 /// Whether a process of this system user may take part in a take-over by or from a process of the user `own`.
@@ -94,7 +119,7 @@ fn owner(path: &str) -> Option<Uid> {
 }
 
 /// Why nobody can take over from this process, and what to do: it cannot wait at `path`.
-pub(crate) fn cannot_wait(path: &str, error: &std::io::Error) -> String {
+pub(crate) fn cannot_wait(path: &str, error: &io::Error) -> String {
     let own = rustix::process::geteuid();
     let why = match owner(path) {
         Some(user) if user != own => format!(

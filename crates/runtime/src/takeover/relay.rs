@@ -6,13 +6,14 @@ use crate::connection::Connection;
 use crate::event_loop::EventLoop;
 use crate::pending::Pending;
 use crate::reading::READ_BYTES;
+use crate::relayed::is_to_be_reset;
 use crate::token::Subject;
 use crate::transport::{Received, Sent, Transport};
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest};
 use pgweir_core::ids::Slot;
-use pgweir_core::{Command, LogLevel};
+use pgweir_core::{Command, ConnectionId, LogLevel};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub(crate) struct Relay {
     to_plain: Pending,
     network_ended: bool,
     plain_ended: bool,
+    is_server: bool,
 }
 
 /// What remains to be done for a connection.
@@ -45,6 +47,8 @@ enum Left {
     Waits,
     /// Nothing any more: it has ended.
     Nothing,
+    /// The server must not read more: its connection is reset.
+    Reset,
 }
 
 /// Sends the waiting bytes. False if the socket is broken.
@@ -66,18 +70,23 @@ fn flush(pending: &mut Pending, transport: &mut Transport) -> bool {
 }
 
 impl Relay {
-    pub(crate) fn new(connection: Connection, plain: OwnedFd) -> Self {
+    pub(crate) fn new(id: ConnectionId, connection: Connection, plain: OwnedFd) -> Self {
         Relay {
             connection,
             plain: Transport::new(plain),
             to_plain: Pending::default(),
             network_ended: false,
             plain_ended: false,
+            is_server: matches!(id, ConnectionId::Server(_)),
         }
     }
 
     /// Carries the bytes that have arrived.
     fn carry(&mut self, records: &mut [u8], into: &mut [u8]) -> Left {
+        // Looked at even while the network takes nothing: what waits for it must not be sent any more.
+        if self.is_to_be_reset() {
+            return Left::Reset;
+        }
         for _ in 0..PIECES_PER_TURN_MAX {
             // Waiting bytes go first. While there are any nothing is read, and no event would report the unread bytes
             // again.
@@ -85,6 +94,9 @@ impl Relay {
                 return Left::Nothing;
             }
             let moved = self.carry_in(records, into) | self.carry_out(into);
+            if self.plain_ended && self.is_to_be_reset() {
+                return Left::Reset;
+            }
             if !self.flush() || self.plain_ended {
                 return Left::Nothing;
             }
@@ -95,14 +107,23 @@ impl Relay {
         Left::More
     }
 
-    /// Sends the waiting bytes of both sides. False if one of them is broken.
+    /// Whether the new process has given up this server connection.
+    fn is_to_be_reset(&self) -> bool {
+        self.is_server && is_to_be_reset(&self.plain)
+    }
+
+    /// Sends the waiting bytes of both sides. False if the network's is broken. If the other one is, it may still have
+    /// last bytes for the network.
     fn flush(&mut self) -> bool {
         let network_ok = flush(&mut self.connection.pending, &mut self.connection.transport);
-        let plain_ok = flush(&mut self.to_plain, &mut self.plain);
+        if !flush(&mut self.to_plain, &mut self.plain) {
+            self.to_plain.discard();
+            self.network_ended = true;
+        }
         if self.network_ended && self.to_plain.is_empty() {
             self.plain.finish_sending();
         }
-        network_ok && plain_ok
+        network_ok
     }
 
     /// From the network to the pair. While the pair is full, nothing is read.
@@ -172,11 +193,14 @@ impl EventLoop {
         self.records.resize(READ_BYTES, 0);
         let mut into = vec![0; READ_BYTES];
         let mut ready: Vec<RelayId> = self.relays.ids();
-        while self.relays.iter().next().is_some() || self.closing.iter().next().is_some() {
+        loop {
             for slot in std::mem::take(&mut ready) {
                 if self.relay(slot, &mut into) {
                     ready.push(slot);
                 }
+            }
+            if self.relays.iter().next().is_none() && self.closing.iter().next().is_none() {
+                return Ok(());
             }
             let timers = self.timers.next().map(|at| at.since(self.now));
             let wait = if ready.is_empty() { timers } else { Some(Duration::ZERO) };
@@ -193,7 +217,6 @@ impl EventLoop {
             }
             self.run_closing_timers();
         }
-        Ok(())
     }
 
     /// The relay of an event; `None` if the process must end at once.
@@ -227,6 +250,15 @@ impl EventLoop {
                 if let Some(relay) = self.relays.remove(slot) {
                     let Connection { transport, pending, .. } = relay.connection;
                     self.linger(Closing::new(transport, pending));
+                }
+                false
+            }
+            Left::Reset => {
+                if let Some(mut relay) = self.relays.remove(slot) {
+                    relay.connection.transport.reset();
+                    // The end of the pair tells the new process that the reset has been sent.
+                    drop(relay.connection);
+                    drop(relay.plain);
                 }
                 false
             }

@@ -1,0 +1,171 @@
+//! The connection of a CancelRequest.
+
+use super::Speech;
+use crate::handshakes::Handshakes;
+use crate::reading::READ_BYTES;
+use crate::securing::peer_address;
+use crate::settings::TcpSettings;
+use crate::socket::{self, SocketAddress};
+use crate::tls::{TlsContexts, TlsSession};
+use crate::token::Subject;
+use crate::transport::{Received, Sent, Transport};
+use pgweir_core::ids::Slot;
+use pgweir_wire::StartupPacket;
+use rustix::io::Errno;
+use std::io;
+
+/// The connection of a CancelRequest.
+#[derive(Debug)]
+pub(super) struct Talk {
+    pub(super) transport: Transport,
+    /// Bytes for the socket.
+    out: Vec<u8>,
+    pub(super) stage: Stage,
+}
+
+/// The state of a CancelRequest. It uses TLS if the server's connection does.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// An SSLRequest has been sent and not been answered.
+    AwaitsAnswer,
+    /// A handshake is under way.
+    Securing(Box<TlsSession>),
+    /// The packet has been sent; the other side has not closed the connection.
+    Sent,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Waits,
+    Goes,
+    /// The connection could not be opened.
+    NotOpen,
+    Done,
+}
+
+/// What a step of a request needs.
+pub(super) struct Surroundings<'l> {
+    pub(super) slot: Slot,
+    pub(super) tls: &'l TlsContexts,
+    pub(super) records: &'l mut Vec<u8>,
+    pub(super) handshakes: &'l mut Handshakes,
+}
+
+impl Talk {
+    /// Begins to open a connection.
+    pub(super) fn begin(address: &SocketAddress, speech: &Speech, packet: &[u8]) -> io::Result<Talk> {
+        let socket = socket::open(address, &TcpSettings::default())?;
+        match socket::connect(&socket, address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let mut out = Vec::new();
+        let stage = match speech {
+            Speech::Plain => {
+                out.extend_from_slice(packet);
+                Stage::Sent
+            }
+            Speech::Tls { .. } => {
+                StartupPacket::write_ssl_request(&mut out);
+                Stage::AwaitsAnswer
+            }
+        };
+        Ok(Talk {
+            transport: Transport::new(socket),
+            out,
+            stage,
+        })
+    }
+
+    pub(super) fn step(&mut self, with: &mut Surroundings<'_>, packet: &[u8], speech: &Speech) -> Progress {
+        if !socket::is_connected(self.transport.socket()) {
+            return match socket::error(self.transport.socket()) {
+                None => Progress::Waits,
+                Some(_) => Progress::NotOpen,
+            };
+        }
+        loop {
+            while !self.out.is_empty() {
+                match self.transport.send(&self.out) {
+                    Sent::Bytes(0) => return Progress::Waits,
+                    Sent::Bytes(count) => drop(self.out.drain(..count)),
+                    Sent::Failed => return Progress::Done,
+                }
+            }
+            let progress = match &mut self.stage {
+                Stage::AwaitsAnswer => self.read_answer(packet, speech, with.tls),
+                Stage::Securing(session) => {
+                    let subject = Subject::Cancel(with.slot);
+                    if !with.handshakes.may_step(subject, &mut session.turn, &self.transport) {
+                        return Progress::Waits;
+                    }
+                    self.shake_hands(packet, with.records)
+                }
+                Stage::Sent => self.await_end(),
+            };
+            if progress != Progress::Goes {
+                return progress;
+            }
+        }
+    }
+
+    /// Reads the one byte that answers an SSLRequest. Bytes behind it are part of the handshake. If the other side must
+    /// use TLS and does not support it, nothing is sent, because everybody on the way could read the key.
+    fn read_answer(&mut self, packet: &[u8], speech: &Speech, tls: &TlsContexts) -> Progress {
+        let Speech::Tls { host, or_plain } = speech else {
+            return Progress::Done;
+        };
+        let mut answer = [0; 1];
+        match self.transport.receive(&mut answer) {
+            Received::WouldBlock => Progress::Waits,
+            Received::Bytes(_) if answer == *b"S" => {
+                let address = peer_address(&self.transport);
+                match TlsSession::connect(tls, host, address) {
+                    Some(Ok(session)) => {
+                        self.stage = Stage::Securing(Box::new(session));
+                        Progress::Goes
+                    }
+                    Some(Err(_)) | None => Progress::Done,
+                }
+            }
+            Received::Bytes(_) if answer == *b"N" && *or_plain => {
+                self.out.extend_from_slice(packet);
+                self.stage = Stage::Sent;
+                Progress::Goes
+            }
+            Received::Bytes(_) | Received::Closed => Progress::Done,
+        }
+    }
+
+    fn shake_hands(&mut self, packet: &[u8], records: &mut Vec<u8>) -> Progress {
+        let Stage::Securing(session) = &mut self.stage else {
+            return Progress::Done;
+        };
+        records.resize(READ_BYTES, 0);
+        let mut plain = vec![0; READ_BYTES];
+        let came = session.receive(&mut self.transport, records, &mut plain, &mut self.out);
+        if came.end.is_some() {
+            return Progress::Done;
+        }
+        if came.secured.is_some() {
+            if session.seal(packet, &mut self.out).is_err() {
+                return Progress::Done;
+            }
+            self.stage = Stage::Sent;
+        } else if came.is_blocked {
+            return Progress::Waits;
+        }
+        Progress::Goes
+    }
+
+    fn await_end(&mut self) -> Progress {
+        let mut answer = [0; 64];
+        loop {
+            match self.transport.receive(&mut answer) {
+                Received::Bytes(_) => {}
+                Received::WouldBlock => return Progress::Waits,
+                Received::Closed => return Progress::Done,
+            }
+        }
+    }
+}
