@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
 import socket
+import stat
+import subprocess
 import time
 
+import pgthrow
 import psycopg
 import pytest
 from test_take_over import gate, layout_of
 from test_tls import cluster_with
 
 from harness import wire
-from harness.pooler import kind
+from harness.pooler import kind, program
 from harness.waiting import eventually
 
 pytestmark = [
@@ -126,3 +131,45 @@ def test_the_new_process_can_tell_whether_the_old_one_has_gone_on(tls_pg15, make
     pooler.start()
     with psycopg.connect(pooler.dsn()) as c:
         assert c.execute("select 3").fetchone() == (3,)
+
+
+# -- what the new process must do before it is responsible
+
+
+def test_a_new_process_that_runs_out_of_descriptors_loses_no_connection(tls_pg15, make_pooler):
+    """-d opens /dev/null, too. Whatever fails must fail before everything is taken over."""
+    pooler = make_pooler(tls_pg15)
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(pooler.connect()) for _ in range(20)]
+        clients[0].value("select 1")
+        old = pooler.process
+        open_there = len(os.listdir(f"/proc/{old.pid}/fd"))
+        for limit in range(open_there - 4, open_there + 20):
+            offset = len(pooler.log())
+            command = [f"--nofile={limit}:{limit}", *program(), "-d", "-R", pooler.ini_path]
+            new = subprocess.run(
+                pgthrow.as_server_user(["prlimit", *command]), stdin=subprocess.DEVNULL, capture_output=True, timeout=30
+            )
+            log = pooler.log()[offset:]
+            if "all connections taken over" in log:
+                break
+            assert new.returncode != 0
+            assert clients[0].value("select 2") == "2"
+        assert "FATAL" not in log and new.returncode == 0
+        pid = int(re.search(r"\[(\d+)\] LOG process up", log)[1])
+        try:
+            for c in clients:
+                assert c.value("select 3") == "3"
+        finally:
+            os.kill(pid, signal.SIGQUIT)
+    assert old.wait(10) == 0
+
+
+def test_the_unix_socket_gets_the_mode_of_the_new_process(tls_pg15, make_pooler):
+    pooler = make_pooler(tls_pg15, settings={"unix_socket_mode": "0777"})
+    path = f"{pooler.dir}/.s.PGSQL.{pooler.port}"
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o777
+    pooler.settings["unix_socket_mode"] = "0700"
+    pooler.write_ini()
+    pooler.take_over()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o700

@@ -4,8 +4,9 @@ use crate::connection::{Connection, Facts};
 use crate::defer_accept::set_defer_accept;
 use crate::event_loop::EventLoop;
 use crate::listener::{ListenPlace, Listener};
+use crate::log::Log;
 use crate::refusal::{Outcome, Refusal};
-use crate::settings::TcpSettings;
+use crate::settings::{Settings, TcpSettings};
 use crate::socket;
 use crate::timers::Timer;
 use crate::token::Subject;
@@ -105,11 +106,16 @@ impl Accepting {
         self.stop();
     }
 
-    /// From now on the sockets and their files belong to this process, except those of a service manager.
-    pub(crate) fn own(&mut self) {
-        self.listeners
-            .iter_mut()
-            .for_each(|listener| listener.leaves_file = listener.is_given);
+    /// From now on the sockets and their files belong to this process, except those of a service manager. They get the
+    /// settings of this process.
+    pub(crate) fn own(&mut self, settings: &Settings, log: &mut Log) {
+        for listener in &mut self.listeners {
+            listener.leaves_file = listener.is_given;
+            if let Err(e) = listener.use_settings(&settings.listen) {
+                log.write(LogLevel::Warning, &e.to_string());
+            }
+        }
+        self.use_tcp_settings(&settings.tcp);
     }
 
     /// Sockets that are accepted from now on inherit these options.

@@ -6,7 +6,7 @@
 
 use crate::start_error::StartError;
 use std::env;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 
@@ -55,22 +55,28 @@ pub(crate) fn leave_session() {
     let _ = rustix::process::setsid();
 }
 
-/// In the second process, when clients can connect: tells the first process, then closes the terminal's streams.
-pub(crate) fn tell_ready() -> Result<(), StartError> {
-    let mut output = io::stdout();
-    let _ = output.write_all(READY).and_then(|()| output.flush());
-    let null = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-        .map_err(StartError::Daemon)?;
-    let streams = [
-        rustix::stdio::dup2_stdin(&null),
-        rustix::stdio::dup2_stdout(&null),
-        rustix::stdio::dup2_stderr(&null),
-    ];
-    streams
-        .into_iter()
-        .collect::<Result<(), _>>()
-        .map_err(|e| StartError::Daemon(e.into()))
+/// What the second process needs to leave the terminal.
+#[derive(Debug)]
+pub(crate) struct Background {
+    /// Replaces the terminal's streams.
+    null: File,
+}
+
+impl Background {
+    /// Opens everything, before this process is responsible for connections.
+    pub(crate) fn prepare() -> Result<Self, StartError> {
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null");
+        let null = null.map_err(StartError::Daemon)?;
+        Ok(Background { null })
+    }
+
+    /// When clients can connect: closes the terminal's streams, and tells the first process. Streams that stay open harm
+    /// nobody.
+    pub(crate) fn tell_ready(self) {
+        let _ = rustix::stdio::dup2_stdin(&self.null);
+        let _ = rustix::stdio::dup2_stderr(&self.null);
+        let mut output = io::stdout();
+        let _ = output.write_all(READY).and_then(|()| output.flush());
+        let _ = rustix::stdio::dup2_stdout(&self.null);
+    }
 }

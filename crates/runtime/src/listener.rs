@@ -46,6 +46,19 @@ impl Listener {
         listener.is_given = true;
         listener
     }
+
+    /// Applies settings to a socket that another process has opened.
+    pub(crate) fn use_settings(&self, settings: &ListenSettings) -> Result<(), StartError> {
+        if self.is_given {
+            return Ok(());
+        }
+        // Another call changes the backlog.
+        let _ = rustix::net::listen(&self.socket, settings.backlog);
+        match &self.place {
+            ListenPlace::Unix { path, .. } if !path.starts_with('@') => set_access(path, &self.place, settings),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Where a socket listens.
@@ -196,8 +209,7 @@ fn listen_unix(dir: &str, settings: &ListenSettings) -> Result<Listener, StartEr
         is_given: false,
     };
     if is_file {
-        rustix::fs::chmod(&path, Mode::from_raw_mode(settings.unix_socket_mode)).map_err(|e| error(e.into()))?;
-        give_to_group(&path, &settings.unix_socket_group)?;
+        set_access(&path, &place, settings)?;
     }
     rustix::net::listen(&listener.socket, settings.backlog).map_err(|e| error(e.into()))?;
     Ok(listener)
@@ -227,6 +239,13 @@ fn remove_if_stale(path: &str, address: &SocketAddress) -> io::Result<()> {
         Ok(()) | Err(Errno::AGAIN) => Err(Errno::ADDRINUSE.into()),
         Err(e) => Err(e.into()),
     }
+}
+
+/// Who may connect to the socket at `path`.
+fn set_access(path: &str, place: &ListenPlace, settings: &ListenSettings) -> Result<(), StartError> {
+    let mode = Mode::from_raw_mode(settings.unix_socket_mode);
+    rustix::fs::chmod(path, mode).map_err(|e| cannot_listen(place.clone(), e.into()))?;
+    give_to_group(path, &settings.unix_socket_group)
 }
 
 fn give_to_group(path: &str, group: &str) -> Result<(), StartError> {

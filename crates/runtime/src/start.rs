@@ -5,7 +5,7 @@ use crate::activation;
 use crate::configuration::ConfigurationFile;
 use crate::connections::Connections;
 use crate::control;
-use crate::daemon;
+use crate::daemon::{self, Background};
 use crate::dns::Resolver;
 use crate::event_loop::{EventLoop, Parts};
 use crate::inbox::{InboxSender, inbox};
@@ -110,14 +110,16 @@ fn start(
     let unwatched = begun.take_up(&mut connections);
     let mut accepting = Accepting::new(listeners, poll.registry())?;
     let mut succession = succession(&settings, &mut beginning, poll.registry(), log);
+    let background = options.daemon.then(Background::prepare).transpose()?;
+    caught.pass_on(options.interrupt, sender)?;
+    // From here on no error may end this process: it has all connections.
     beginning.take_place(predecessor.is_some(), log)?;
     if beginning.is_take_over() {
-        accepting.own();
+        accepting.own(&settings, log);
         succession.own();
         _pidfile = replaced_pidfile(&settings, log);
     }
-    announce(&places, options.daemon, log)?;
-    caught.pass_on(options.interrupt, sender)?;
+    announce(&places, background, log);
     if let Some(on_ready) = options.on_ready {
         on_ready(&places);
     }
@@ -205,7 +207,7 @@ fn listeners(settings: &Settings, beginning: &mut Beginning) -> Result<Vec<Liste
 }
 
 /// Says that clients can connect: in the log, and to the process that has started this one in the background.
-fn announce(places: &[String], is_daemon: bool, log: &mut Log) -> Result<(), StartError> {
+fn announce(places: &[String], background: Option<Background>, log: &mut Log) {
     for place in places {
         log.write(LogLevel::Log, &format!("listening on {place}"));
     }
@@ -213,11 +215,10 @@ fn announce(places: &[String], is_daemon: bool, log: &mut Log) -> Result<(), Sta
         LogLevel::Log,
         &format!("process up: pgweir {}", env!("CARGO_PKG_VERSION")),
     );
-    if is_daemon {
-        daemon::tell_ready()?;
+    if let Some(background) = background {
+        background.tell_ready();
         log.leave_stderr();
     }
-    Ok(())
 }
 
 /// Opens the socket for a process that will replace this one. If that is not possible, everything else still works.
