@@ -109,6 +109,7 @@ fn exchange(story: &mut Story<'_>) {
             MockSecret::Md5
         },
         scram_iterations: 1,
+        plain_secrets: story.pick(2) == 0,
     };
     let mut cache = ScramKeyCache::new(8);
     let stored_is_keys = matches!(stored, Some(Secret::Scram(_)));

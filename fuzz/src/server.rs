@@ -263,6 +263,7 @@ impl Server {
             mock_key: MockKey::new([9; 32]),
             mock_secret: MockSecret::Scram,
             scram_iterations: 1,
+            plain_secrets: false,
         };
         let mut auth = ClientAuth::new(method, &user, nonces, rules);
         let step = auth.handle_secret(Some(Secret::Plain("pw".into())));

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from harness import wire
+from harness.logins import refused
 from harness.pooler import PASSWORDS, kind
 from harness.waiting import Stopwatch, eventually
 
@@ -188,6 +189,49 @@ def test_a_verifier_of_many_iterations_does_not_stall_others(make_pooler, own_cl
             slowest = max(slowest, watch.seconds)
         assert [attacker.result() for attacker in attackers] == ["1", "1", "1"]
         assert slowest < 0.4, slowest
+
+
+SCRAM_FIRST = b"SCRAM-SHA-256\0\0\0\0\x18n,,n=,r=abcdefghijklmnop"
+
+
+def test_strangers_that_begin_scram_do_not_stall_others(pg15, make_pooler):
+    """For the answer to a client's first message no keys are needed, although the passwords are plain text."""
+    users = {f"user{number}": f"password{number}" for number in range(12)}
+    settings = {"auth_type": "scram-sha-256", "scram_iterations": 1_000_000}
+    verifier = wire.scram_secret(PASSWORDS["postgres"])
+    pooler = make_pooler(pg15, settings=settings, userlist={"postgres": verifier, **users})
+    with pooler.connect(password=PASSWORDS["postgres"]) as worker, contextlib.ExitStack() as stack:
+        worker.value("select 1")
+        watch = Stopwatch()
+        for user in users:
+            stranger = stack.enter_context(pooler.connect(login=False))
+            stranger.send(wire.startup({"user": user, "database": "postgres"}))
+            stranger.read_until("R")
+            stranger.send(wire.message("p", SCRAM_FIRST))
+            assert b"i=1000000" in stranger.read_until("R")[-1].body
+            assert worker.value("select 2") == "2"
+        # Each of them would be a derivation of half a second.
+        assert watch.seconds < 3, watch.seconds
+
+
+def test_every_wrong_proof_waits_for_its_turn(pg15, make_pooler):
+    """Whether a user exists, and whether keys are known already: a failed exchange takes one derivation."""
+    verifier = wire.scram_secret(PASSWORDS["postgres"])
+    secrets = {"postgres": verifier, "alice": PASSWORDS["alice"], "bob": wire.scram_secret(PASSWORDS["bob"])}
+    settings = {"auth_type": "scram-sha-256", "scram_iterations": 200_000}
+    pooler = make_pooler(pg15, settings=settings, userlist=secrets)
+    with pooler.connect(user="alice", password=PASSWORDS["alice"]) as c:
+        assert c.value("select current_user") == "alice"
+    took = {}
+    for user in ("alice", "bob", "nobody"):
+        watch = Stopwatch()
+        assert "SASL authentication failed" in str(refused(pooler, user=user, password="guess"))
+        took[user] = watch.seconds
+    watch = Stopwatch()
+    wire.scram_secret("guess", iterations=100_000)
+    assert min(took.values()) > watch.seconds / 4, took
+    with pooler.connect(user="alice", password=PASSWORDS["alice"]) as c:
+        assert c.value("select current_user") == "alice"
 
 
 def test_stats_users_see_names_and_reasons_but_no_values_and_no_statements(pg15, make_pooler):

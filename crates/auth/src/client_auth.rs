@@ -1,21 +1,22 @@
 //! Authentication of a client by the pooler.
 
 mod cleartext;
+mod scram;
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::auth_request::AuthRequest;
 use crate::client_auth_method::ClientAuthMethod;
-use crate::client_proof::{ScramEnd, judge_md5, judge_scram};
+use crate::client_proof::judge_md5;
 use crate::client_step::{Accepted, ClientStep, Learned, Refused};
-use crate::error::{ClientAuthError, shown};
+use crate::error::ClientAuthError;
 use crate::md5::{MD5_SECRET_BYTES, Md5Secret};
 use crate::mock::{MockKey, MockSecret};
-use crate::password_message::{SaslInitialResponse, parse_password};
-use crate::scram::server::{AwaitClientFinal, AwaitClientFirst, Offer};
-use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramVerifier, nonce_text};
+use crate::password_message::parse_password;
+use crate::scram::{NONCE_RAW_BYTES, ScramKeyCache, ScramVerifier};
 use crate::secret::{Password, Secret};
+use scram::{ScramKeysAwaited, ScramProof, ScramSide};
 
 /// Random bytes of an MD5 challenge; the protocol fixes the number.
 pub const MD5_SALT_BYTES: usize = 4;
@@ -38,6 +39,9 @@ pub struct ClientAuthRules {
     pub mock_secret: MockSecret,
     /// The iteration count if no verifier gives one: setting `scram_iterations`.
     pub scram_iterations: u32,
+    /// Some users may have a plain-text secret. Then every SCRAM exchange that fails takes as long as if the keys of
+    /// such a secret were derived for it.
+    pub plain_secrets: bool,
 }
 
 /// One client's exchange, from the first challenge to the verdict.
@@ -94,19 +98,10 @@ enum State {
     AwaitScramFirst {
         side: ScramSide,
     },
-    AwaitScramFinal {
-        waiting: AwaitClientFinal,
-        end: ScramEnd,
-    },
+    AwaitScramFinal(ScramProof),
+    /// The client has sent its proof, and the caller derives keys.
+    AwaitScramKeys(ScramKeysAwaited),
     Finished,
-}
-
-#[derive(pgweir_freeze::Freeze)]
-struct ScramSide {
-    secret: Secret,
-    /// The client has chosen the mechanism with channel binding.
-    binds: bool,
-    end: ScramEnd,
 }
 
 const TOLD_PASSWORD: &str = "password authentication failed";
@@ -179,9 +174,11 @@ impl ClientAuth {
                 }
                 Err(reason) => self.refuse(reason, self.method.told()),
             },
-            State::AwaitSecret | State::AwaitVerdict { .. } | State::AwaitKeys { .. } | State::Finished => {
-                self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD)
-            }
+            State::AwaitSecret
+            | State::AwaitVerdict { .. }
+            | State::AwaitKeys { .. }
+            | State::AwaitScramKeys(_)
+            | State::Finished => self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD),
             State::AwaitCleartext { secret, doom } => match parse_password(payload) {
                 Ok(given) => self.judge_cleartext(given, secret, doom, keys),
                 Err(ClientAuthError::EmptyPassword) => self.refuse(ClientAuthError::EmptyPassword, TOLD_EMPTY),
@@ -191,18 +188,15 @@ impl ClientAuth {
                 Ok(()) => self.accept(None, Learned::Nothing),
                 Err(reason) => self.refuse(reason, TOLD_PASSWORD),
             },
-            State::AwaitSaslInitial { side } => match self.choose_mechanism(payload, side, keys) {
+            State::AwaitSaslInitial { side } => match self.choose_mechanism(payload, side) {
                 Ok(request) => ClientStep::Ask(request),
                 Err(reason) => self.refuse(reason, TOLD_SASL),
             },
-            State::AwaitScramFirst { side } => match self.begin_scram(payload, side, keys) {
+            State::AwaitScramFirst { side } => match self.begin_scram(payload, side) {
                 Ok(request) => ClientStep::Ask(request),
                 Err(reason) => self.refuse(reason, TOLD_SASL),
             },
-            State::AwaitScramFinal { waiting, end } => match judge_scram(payload, waiting, end) {
-                Ok((closing, learned)) => self.accept(Some(closing), learned),
-                Err(reason) => self.refuse(reason, TOLD_SASL),
-            },
+            State::AwaitScramFinal(proof) => self.judge_proof(payload, proof, keys),
         }
     }
 
@@ -222,6 +216,7 @@ impl ClientAuth {
             (State::AwaitVerdict { .. } | State::AwaitKeys { .. }, Err(why)) => {
                 self.refuse(ClientAuthError::JudgedWrong { why }, self.method.told())
             }
+            (State::AwaitScramKeys(_), Err(why)) => self.refuse(ClientAuthError::JudgedWrong { why }, TOLD_SASL),
             _ => self.refuse(ClientAuthError::NotAsked, self.method.told()),
         }
     }
@@ -258,68 +253,6 @@ impl ClientAuth {
         )
     }
 
-    fn ask_scram(&self, secret: Secret, doom: Option<ClientAuthError>) -> (State, AuthRequest) {
-        let keys_pass_through = matches!(secret, Secret::Scram(_));
-        let side = ScramSide {
-            secret,
-            binds: false,
-            end: ScramEnd {
-                doom,
-                keys_pass_through,
-            },
-        };
-        let plus = self.end_point.is_some().then(|| SCRAM_SHA_256_PLUS.into());
-        let mechanisms = plus.into_iter().chain([SCRAM_SHA_256.into()]).collect();
-        (State::AwaitSaslInitial { side }, AuthRequest::Sasl { mechanisms })
-    }
-
-    fn choose_mechanism(
-        &mut self,
-        payload: &[u8],
-        mut side: ScramSide,
-        keys: &mut ScramKeyCache,
-    ) -> Result<AuthRequest, ClientAuthError> {
-        let response = SaslInitialResponse::parse(payload)?;
-        side.binds = self.end_point.is_some() && response.mechanism == SCRAM_SHA_256_PLUS.as_bytes();
-        if !side.binds && response.mechanism != SCRAM_SHA_256.as_bytes() {
-            return Err(ClientAuthError::MechanismNotOffered {
-                got: shown(response.mechanism),
-            });
-        }
-        match response.data {
-            Some(message) => self.begin_scram(message, side, keys),
-            None => {
-                self.state = State::AwaitScramFirst { side };
-                Ok(AuthRequest::SaslContinue(Vec::new()))
-            }
-        }
-    }
-
-    fn begin_scram(
-        &mut self,
-        message: &[u8],
-        side: ScramSide,
-        keys: &mut ScramKeyCache,
-    ) -> Result<AuthRequest, ClientAuthError> {
-        let verifier = match &side.secret {
-            Secret::Scram(verifier) => verifier.clone(),
-            Secret::Plain(password) => {
-                let salt = self.rules.mock_key.salt(&self.user);
-                ScramVerifier::from(&keys.keys(password.as_bytes(), &salt, self.rules.scram_iterations))
-            }
-            Secret::Md5(_) => self.mock_verifier(),
-        };
-        let offer = match &self.end_point {
-            None => Offer::None,
-            Some(hash) if side.binds => Offer::Taken(hash),
-            Some(_) => Offer::Declined,
-        };
-        let start = AwaitClientFirst::new(verifier, nonce_text(&self.nonces.scram), offer);
-        let (waiting, server_first) = start.read(message)?;
-        self.state = State::AwaitScramFinal { waiting, end: side.end };
-        Ok(AuthRequest::SaslContinue(server_first))
-    }
-
     fn mock_secret(&self) -> Secret {
         match self.rules.mock_secret {
             MockSecret::Md5 => Secret::Md5(self.rules.mock_key.md5(&self.user)),
@@ -354,7 +287,8 @@ impl fmt::Debug for ClientAuth {
             State::AwaitMd5 { .. } => "AwaitMd5",
             State::AwaitSaslInitial { .. } => "AwaitSaslInitial",
             State::AwaitScramFirst { .. } => "AwaitScramFirst",
-            State::AwaitScramFinal { .. } => "AwaitScramFinal",
+            State::AwaitScramFinal(_) => "AwaitScramFinal",
+            State::AwaitScramKeys(_) => "AwaitScramKeys",
             State::Finished => "Finished",
         };
         let method = self.method.name();

@@ -2,6 +2,7 @@
 //! exists or not.
 
 use super::*;
+use crate::scram::Derivation;
 
 /// All that such a client sees: the lengths of the messages, and the error.
 fn outside_view(conversation: &Conversation) -> (Vec<(&'static str, usize)>, Vec<usize>, &'static str) {
@@ -84,15 +85,85 @@ fn an_unknown_user_fails_even_with_the_right_answer() {
     assert_eq!(assert_refused(&step).reason, ClientAuthError::UnknownUser);
 }
 
+/// The first messages need no keys, so their time tells nothing.
 #[test]
-fn a_plain_text_users_keys_are_derived_once() {
+fn nothing_is_derived_for_the_first_messages_and_strangers_cannot_fill_the_cache() {
     let mut cache = ScramKeyCache::new(4);
-    for _ in 0..3 {
-        let (mut auth, _) = start(ClientAuthMethod::ScramSha256, Some(plain("sesame")));
-        hears(&mut auth, b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc", &mut cache);
-        assert_eq!(cache.len(), 1);
+    for secret in [None, Some(plain("sesame"))] {
+        let (mut auth, _) = start(ClientAuthMethod::ScramSha256, secret);
+        let step = auth.handle_message(b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc", &mut cache);
+        assert!(matches!(step, ClientStep::Ask(AuthRequest::SaslContinue(_))));
     }
-    let (mut auth, _) = start(ClientAuthMethod::ScramSha256, None);
-    hears(&mut auth, b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc", &mut cache);
-    assert_eq!(cache.len(), 1, "strangers cannot fill the cache");
+    assert!(cache.is_empty());
+    let mut every_guess = |secret| derivations(secret, &mut cache, true, "guess");
+    every_guess(None);
+    every_guess(Some(stored_verifier()));
+    assert!(cache.is_empty());
+}
+
+/// What the exchange of a client that guesses asks the caller to derive, step by step. No answer comes before.
+fn derivations(
+    secret: Option<Secret>,
+    cache: &mut ScramKeyCache,
+    plain_secrets: bool,
+    password: &str,
+) -> Vec<Derivation> {
+    let rules = ClientAuthRules {
+        plain_secrets,
+        ..rules(MockSecret::Scram)
+    };
+    let mut client = ServerAuth::new(b"alice", Credential::Password(Password::from(password)), [9; 18]);
+    let mut auth = ClientAuth::new(ClientAuthMethod::ScramSha256, b"alice", NONCES, rules);
+    let (mut step, mut derived) = (auth.handle_secret(secret), Vec::new());
+    loop {
+        step = match step {
+            ClientStep::Ask(request) => match client.handle_message(&request.payload(), &mut ScramKeyCache::new(0)) {
+                Ok(ServerStep::Send(answer)) => auth.handle_message(&answer, cache),
+                other => panic!("{other:?}"),
+            },
+            ClientStep::Derive(derivation) => {
+                assert_eq!(
+                    auth.keys_being_derived().as_ref(),
+                    Some(&derivation),
+                    "it may be asked for again"
+                );
+                let keys = derivation.derive();
+                derived.push(derivation);
+                auth.handle_keys(keys, cache)
+            }
+            ClientStep::Refused(_) | ClientStep::Accepted(_) => return derived,
+            ClientStep::Judge(_) => panic!("nobody else is asked"),
+        };
+    }
+}
+
+/// Where some users have a plain-text secret, the keys of that secret are derived at their first exchange. The others
+/// take as long.
+#[test]
+fn every_exchange_that_fails_takes_one_derivation_if_some_secrets_are_plain_text() {
+    let mut cache = ScramKeyCache::new(4);
+    for secret in [
+        None,
+        Some(plain("")),
+        Some(md5("sesame")),
+        Some(stored_verifier()),
+        Some(plain("sesame")),
+    ] {
+        // The second time the keys of a plain-text secret are known.
+        for _ in 0..2 {
+            let derived = derivations(secret.clone(), &mut cache, true, "guess");
+            assert_eq!(derived.len(), 1, "{secret:?}");
+            assert_eq!(derived[0].iterations, ITERATIONS);
+        }
+    }
+    for secret in [None, Some(stored_verifier())] {
+        assert_eq!(derivations(secret, &mut cache, false, "guess"), []);
+    }
+}
+
+#[test]
+fn a_login_with_keys_that_are_known_derives_nothing() {
+    let mut cache = ScramKeyCache::new(4);
+    let mut login = || derivations(Some(plain("sesame")), &mut cache, true, "sesame").len();
+    assert_eq!([login(), login(), login()], [1, 0, 0]);
 }

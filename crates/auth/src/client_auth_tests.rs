@@ -1,8 +1,11 @@
 //! Conversations of clients with the pooler; [`ServerAuth`], the pooler's other side, plays the client.
 
 use super::*;
+use crate::password_message::SaslInitialResponse;
 use crate::password_message::password_payload;
+use crate::scram::server::{AwaitClientFirst, Offer};
 use crate::scram::{KEY_BYTES, SALT_BYTES, ScramKeys, hmac, sha256};
+use crate::scram::{SCRAM_SHA_256, SCRAM_SHA_256_PLUS};
 use crate::server_auth::{Credential, ServerAuth, ServerStep};
 use proptest::prelude::*;
 
@@ -30,6 +33,7 @@ fn rules(mock_secret: MockSecret) -> ClientAuthRules {
         mock_key: MockKey::new([42; KEY_BYTES]),
         mock_secret,
         scram_iterations: ITERATIONS,
+        plain_secrets: false,
     }
 }
 
@@ -327,7 +331,7 @@ fn a_client_may_leave_out_its_first_sasl_message() {
 #[test]
 fn a_client_that_could_bind_to_a_channel_gets_in_without() {
     let keys = ScramKeys::derive(b"sesame", b"salt", ITERATIONS);
-    let waiting = AwaitClientFirst::new(ScramVerifier::from(&keys), b"SERVER".to_vec(), Offer::None);
+    let waiting = AwaitClientFirst::new(keys.salt.clone(), keys.iterations, b"SERVER".to_vec(), Offer::None);
     let (waiting, server_first) = waiting.read(b"y,,n=*,r=abc").unwrap();
     let without_proof = b"c=eSws,r=abcSERVER".as_slice();
     let auth_message = [b"n=*,r=abc".as_slice(), b",", &server_first, b",", without_proof];
@@ -341,7 +345,8 @@ fn a_client_that_could_bind_to_a_channel_gets_in_without() {
     use base64::Engine as _;
     let proof = base64::engine::general_purpose::STANDARD.encode(proof);
     let last = [without_proof, b",p=", proof.as_bytes()].concat();
-    assert!(waiting.read(&last).unwrap().is_some());
+    let claim = waiting.read(&last).unwrap();
+    assert!(claim.check(&ScramVerifier::from(&keys)).is_some());
 }
 
 #[test]

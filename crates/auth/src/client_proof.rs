@@ -5,7 +5,8 @@ use crate::client_step::Learned;
 use crate::error::ClientAuthError;
 use crate::md5::MD5_SECRET_BYTES;
 use crate::password_message::parse_password;
-use crate::scram::server::AwaitClientFinal;
+use crate::scram::ScramVerifier;
+use crate::scram::server::Claim;
 use subtle::ConstantTimeEq;
 
 /// The outcome of a SCRAM exchange that is already known before the client's answer.
@@ -26,12 +27,13 @@ pub(crate) fn judge_md5(
     verdict(bool::from(given.ct_eq(expected)), doom)
 }
 
+/// Checks the proof of a SCRAM exchange with the user's verifier.
 pub(crate) fn judge_scram(
-    message: &[u8],
-    waiting: AwaitClientFinal,
+    claim: &Claim,
+    verifier: &ScramVerifier,
     end: ScramEnd,
 ) -> Result<(AuthRequest, Learned), ClientAuthError> {
-    let proven = waiting.read(message)?;
+    let proven = claim.check(verifier);
     verdict(proven.is_some(), end.doom)?;
     let proven = proven.ok_or(ClientAuthError::WrongPassword)?;
     let learned = if end.keys_pass_through {

@@ -37,18 +37,29 @@ fn sasl() -> AuthRequest {
 const SALTED: AuthRequest = AuthRequest::Md5Password { salt: [1, 2, 3, 4] };
 
 /// Up to the point where our proof has been sent: what the server would say, and its state.
-fn until_proof(auth: &mut ServerAuth, verifier: ScramVerifier) -> (AwaitClientFinal, Vec<u8>) {
+fn until_proof(auth: &mut ServerAuth, verifier: &ScramVerifier) -> (AwaitClientFinal, Vec<u8>) {
     let Ok(ServerStep::Send(initial)) = handle(auth, &sasl()) else {
         panic!("SASL is answered")
     };
     let first = SaslInitialResponse::parse(&initial).unwrap();
     assert_eq!(first.mechanism, b"SCRAM-SHA-256");
-    let server = AwaitClientFirst::new(verifier, b"SERVER".to_vec(), Offer::None);
+    let server = AwaitClientFirst::new(
+        verifier.salt.clone(),
+        verifier.iterations,
+        b"SERVER".to_vec(),
+        Offer::None,
+    );
     let (server, server_first) = server.read(first.data.unwrap()).unwrap();
     let Ok(ServerStep::Send(proof)) = handle(auth, &AuthRequest::SaslContinue(server_first)) else {
         panic!("the challenge is answered")
     };
     (server, proof)
+}
+
+/// What a server that has the verifier of [`keys`] answers to this proof.
+fn signature(server: AwaitClientFinal, proof: &[u8]) -> Vec<u8> {
+    let proven = server.read(proof).unwrap().check(&ScramVerifier::from(&keys()));
+    proven.expect("the proof is right").server_final
 }
 
 #[test]
@@ -140,7 +151,7 @@ fn keys_of_another_verifier_are_recognized() {
             panic!()
         };
         let first = SaslInitialResponse::parse(&initial).unwrap().data.unwrap().to_vec();
-        let server = AwaitClientFirst::new(ScramVerifier::from(&other), b"SERVER".to_vec(), Offer::None);
+        let server = AwaitClientFirst::new(other.salt.clone(), other.iterations, b"SERVER".to_vec(), Offer::None);
         let (_, server_first) = server.read(&first).unwrap();
         assert_eq!(
             handle(&mut ours, &AuthRequest::SaslContinue(server_first)),
@@ -168,12 +179,12 @@ fn ok_is_believed_only_of_a_server_that_has_proved_itself() {
     early(handle(&mut ours, &AuthRequest::Ok));
 
     let mut ours = auth(password());
-    until_proof(&mut ours, ScramVerifier::from(&keys()));
+    until_proof(&mut ours, &ScramVerifier::from(&keys()));
     early(handle(&mut ours, &AuthRequest::Ok));
 
     let mut ours = auth(password());
-    let (server, proof) = until_proof(&mut ours, ScramVerifier::from(&keys()));
-    let server_final = server.read(&proof).unwrap().expect("the proof is right").server_final;
+    let (server, proof) = until_proof(&mut ours, &ScramVerifier::from(&keys()));
+    let server_final = signature(server, &proof);
     assert_eq!(
         handle(&mut ours, &AuthRequest::SaslFinal(server_final)),
         Ok(ServerStep::Wait)
@@ -242,8 +253,8 @@ fn no_bit_of_a_servers_signature_is_without_meaning() {
     let mut bit = 0;
     loop {
         let mut ours = auth(password());
-        let (server, proof) = until_proof(&mut ours, ScramVerifier::from(&keys()));
-        let mut server_final = server.read(&proof).unwrap().unwrap().server_final;
+        let (server, proof) = until_proof(&mut ours, &ScramVerifier::from(&keys()));
+        let mut server_final = signature(server, &proof);
         if bit == server_final.len() * 8 {
             break;
         }
@@ -258,14 +269,15 @@ fn no_bit_of_a_servers_signature_is_without_meaning() {
 #[test]
 fn a_server_with_another_password_is_found_out_by_its_signature() {
     let mut ours = auth(password());
-    until_proof(&mut ours, ScramVerifier::from(&keys()));
+    until_proof(&mut ours, &ScramVerifier::from(&keys()));
     // The server cannot check our proof, so it signs with what it has.
     let mut other = auth(Credential::Password(Password::from("other")));
     let (server, proof) = until_proof(
         &mut other,
-        ScramVerifier::from(&ScramKeys::derive(b"other", SALT, ITERATIONS)),
+        &ScramVerifier::from(&ScramKeys::derive(b"other", SALT, ITERATIONS)),
     );
-    let server_final = server.read(&proof).unwrap().unwrap().server_final;
+    let verifier = ScramVerifier::from(&ScramKeys::derive(b"other", SALT, ITERATIONS));
+    let server_final = server.read(&proof).unwrap().check(&verifier).unwrap().server_final;
     assert_eq!(
         handle(&mut ours, &AuthRequest::SaslFinal(server_final)),
         Err(ServerAuthError::ServerSignature)

@@ -429,7 +429,7 @@ catalogue! {
     /// Iterations of SCRAM verifiers that the pooler makes itself.
     scram_iterations: u32 {
         default: Some("4096"), unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
-        help: "For users whose password is stored in plain text and who log in by SCRAM. More iterations make guessing more expensive, and each login too.",
+        help: "For users whose password is stored in plain text and who log in by SCRAM. More iterations make guessing more expensive, and the first login of each user and each failed one, too. At most 1,000,000.",
     }
     /// How long a released server counts as healthy without a check.
     server_check_delay: Duration {

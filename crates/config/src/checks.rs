@@ -7,6 +7,7 @@ use crate::database::DatabaseSettings;
 use crate::host::{ListenAddress, UnixSocketDir};
 use crate::load::Places;
 use crate::login_rules;
+use crate::number::SCRAM_ITERATIONS_MAX;
 use crate::problem::{Place, Problem};
 use crate::secret::Secret;
 use crate::setting::Support;
@@ -67,6 +68,14 @@ fn unmet_by_tls(global: &GlobalSettings, demands: &mut Vec<(&'static str, String
                 "name the file of the authorities that sign the certificates",
             ));
         }
+    }
+    if !(1..=SCRAM_ITERATIONS_MAX).contains(&global.scram_iterations) {
+        let message = format!("scram_iterations is not between 1 and {SCRAM_ITERATIONS_MAX}");
+        demands.push((
+            "scram_iterations",
+            message,
+            "a million iterations take most of a second",
+        ));
     }
     if servers != SslMode::Disable && global.server_tls_key_file.is_empty() != global.server_tls_cert_file.is_empty() {
         let message = "server_tls_key_file and server_tls_cert_file need each other".to_string();

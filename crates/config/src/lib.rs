@@ -56,7 +56,7 @@ pub use ini::{INCLUDE_DEPTH_MAX, INCLUDED_FILES_MAX};
 pub use line_key::LineKey;
 pub use load::{Loaded, load};
 pub use login_rules::LoginRules;
-pub use number::SECONDS_MAX;
+pub use number::{SCRAM_ITERATIONS_MAX, SECONDS_MAX};
 pub use peer::{PEER_ID_MAX, PEER_PORT_DEFAULT, PeerSettings};
 pub use pgweir_hba as hba;
 pub use problem::{Place, Problem, Severity, nearest};

@@ -10,6 +10,9 @@ pub const INTEGER_MAX: i64 = i32::MAX as i64;
 /// The longest time that a setting takes, about 285 years. With it, the sum of two times never overflows.
 pub const SECONDS_MAX: f64 = 9_000_000_000.0;
 
+/// The most iterations of a SCRAM verifier that the pooler computes, for itself or for a server.
+pub const SCRAM_ITERATIONS_MAX: u32 = 1_000_000;
+
 /// C's `strtol(text, &end, 0)`, where the whole text must be the number: base 16 after `0x`, base 8 after `0`,
 /// otherwise base 10.
 pub(crate) fn integer(text: &str) -> Result<i64, Mismatch> {

@@ -25,7 +25,7 @@ impl EventLoop {
             Request::Abort(id) => self.abort(id),
             Request::Resume(id) => self.resume(id),
             Request::Verify { asker, question } => {
-                if let Some(origin) = self.connections.origin(asker.into()) {
+                if let Some(origin) = self.connections.origin(asker) {
                     let connections = &mut self.connections;
                     self.verifier
                         .ask(asker, origin, *question, |asker| connections.get(asker).is_some());

@@ -19,19 +19,21 @@ impl ClientAuth {
                 salt: verifier.salt.clone(),
                 iterations: verifier.iterations,
             }),
+            State::AwaitScramKeys(awaited) => Some(awaited.derivation()),
             _ => None,
         }
     }
 
     /// The caller has derived the keys of [`ClientStep::Derive`].
     pub fn handle_keys(&mut self, derived: ScramKeys, keys: &mut ScramKeyCache) -> ClientStep {
-        let State::AwaitKeys {
-            password,
-            verifier,
-            doom,
-        } = std::mem::replace(&mut self.state, State::Finished)
-        else {
-            return self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD);
+        let (password, verifier, doom) = match std::mem::replace(&mut self.state, State::Finished) {
+            State::AwaitKeys {
+                password,
+                verifier,
+                doom,
+            } => (password, verifier, doom),
+            State::AwaitScramKeys(awaited) => return self.scram_keys_derived(awaited, derived, keys),
+            _ => return self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD),
         };
         let is_right = verifier.is_of(&derived);
         if is_right && doom.is_none() {

@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `AwaitServerFirst::start` | client-first-message → | `AwaitClientFirst::read` |
 //! | `AwaitServerFirst::read`, `Challenge::answer` | ← server-first-message | |
-//! | | client-final-message → | `AwaitClientFinal::read` |
+//! | | client-final-message → | `AwaitClientFinal::read`, `Claim::check` |
 //! | `AwaitServerFinal::read` | ← server-final-message | |
 
 pub(crate) mod client;
@@ -135,12 +135,13 @@ mod tests {
     #[test]
     fn the_server_says_what_rfc_7677_says() {
         let keys = ScramKeys::derive(b"pencil", &decode(rfc_7677::SALT).unwrap(), 4096);
-        let waiting = AwaitClientFirst::new(ScramVerifier::from(&keys), rfc_7677::SERVER_NONCE.to_vec(), Offer::None);
+        let waiting = AwaitClientFirst::new(keys.salt.clone(), 4096, rfc_7677::SERVER_NONCE.to_vec(), Offer::None);
         let (waiting, first) = waiting.read(rfc_7677::CLIENT_FIRST).unwrap();
         assert_eq!(first, rfc_7677::SERVER_FIRST);
         let proven = waiting
             .read(rfc_7677::CLIENT_FINAL)
             .unwrap()
+            .check(&ScramVerifier::from(&keys))
             .expect("the proof is right");
         assert_eq!(proven.server_final, rfc_7677::SERVER_FINAL);
         assert_eq!(proven.keys, keys, "the client's key can be had from its proof");

@@ -3,7 +3,7 @@
 use subtle::ConstantTimeEq;
 
 use super::messages::{ClientFinal, ClientFirst, Gs2};
-use super::{ScramKeys, ScramVerifier, auth_message, encode, hmac, sha256, xor};
+use super::{Key, ScramKeys, ScramVerifier, auth_message, encode, hmac, sha256, xor};
 use crate::error::ScramFault;
 
 /// Whether channel binding was offered, and what the client has chosen.
@@ -33,33 +33,39 @@ impl Offer<'_> {
 
 /// Waits for the client-first-message.
 pub struct AwaitClientFirst<'a> {
-    verifier: ScramVerifier,
+    salt: Vec<u8>,
+    iterations: u32,
     /// The server's half of the nonce, printable.
     nonce: Vec<u8>,
     offer: Offer<'a>,
 }
 
 impl<'a> AwaitClientFirst<'a> {
-    pub fn new(verifier: ScramVerifier, nonce: Vec<u8>, offer: Offer<'a>) -> Self {
-        Self { verifier, nonce, offer }
+    /// Salt and count are those of the user's verifier. Its keys need not be known yet.
+    pub fn new(salt: Vec<u8>, iterations: u32, nonce: Vec<u8>, offer: Offer<'a>) -> Self {
+        Self {
+            salt,
+            iterations,
+            nonce,
+            offer,
+        }
     }
 
     /// Returns the next state and the server-first-message.
     pub fn read(self, message: &[u8]) -> Result<(AwaitClientFinal, Vec<u8>), ScramFault> {
         let first = ClientFirst::parse(message)?;
         let nonce = [first.nonce, &self.nonce].concat();
-        let iterations = self.verifier.iterations.to_string();
+        let iterations = self.iterations.to_string();
         let server_first = [
             b"r=".as_slice(),
             &nonce,
             b",s=",
-            &encode(&self.verifier.salt),
+            &encode(&self.salt),
             b",i=",
             iterations.as_bytes(),
         ]
         .concat();
         let next = AwaitClientFinal {
-            verifier: self.verifier,
             channel_binding: self.offer.expected(first.gs2)?,
             client_first_bare: first.bare.to_vec(),
             server_first: server_first.clone(),
@@ -72,7 +78,6 @@ impl<'a> AwaitClientFirst<'a> {
 /// Waits for the client-final-message.
 #[derive(pgweir_freeze::Freeze)]
 pub struct AwaitClientFinal {
-    verifier: ScramVerifier,
     /// What the client must repeat.
     channel_binding: Vec<u8>,
     client_first_bare: Vec<u8>,
@@ -89,9 +94,15 @@ pub struct Proven {
     pub keys: ScramKeys,
 }
 
+/// A well-formed client-final-message, whose proof has not been checked yet.
+#[derive(pgweir_freeze::Freeze)]
+pub struct Claim {
+    proof: Key,
+    auth_message: Vec<u8>,
+}
+
 impl AwaitClientFinal {
-    /// `Ok(None)` for a well-formed message with a wrong proof.
-    pub fn read(self, message: &[u8]) -> Result<Option<Proven>, ScramFault> {
+    pub fn read(self, message: &[u8]) -> Result<Claim, ScramFault> {
         let last = ClientFinal::parse(message)?;
         if last.channel_binding != self.channel_binding {
             return Err(ScramFault::ChannelBindingMismatch);
@@ -99,20 +110,29 @@ impl AwaitClientFinal {
         if !bool::from(last.nonce.ct_eq(&self.nonce)) {
             return Err(ScramFault::NonceMismatch);
         }
-        let auth_message = auth_message(&self.client_first_bare, &self.server_first, last.without_proof);
-        let client_key = xor(last.proof, &hmac(&self.verifier.stored_key, &auth_message));
-        if !bool::from(sha256(&client_key).ct_eq(&self.verifier.stored_key)) {
-            return Ok(None);
+        Ok(Claim {
+            proof: last.proof,
+            auth_message: auth_message(&self.client_first_bare, &self.server_first, last.without_proof).concat(),
+        })
+    }
+}
+
+impl Claim {
+    /// `None` if the proof is wrong. The verifier has the salt and the count that the client was told.
+    pub fn check(&self, verifier: &ScramVerifier) -> Option<Proven> {
+        let client_key = xor(self.proof, &hmac(&verifier.stored_key, &[&self.auth_message]));
+        if !bool::from(sha256(&client_key).ct_eq(&verifier.stored_key)) {
+            return None;
         }
-        let signature = hmac(&self.verifier.server_key, &auth_message);
-        Ok(Some(Proven {
+        let signature = hmac(&verifier.server_key, &[&self.auth_message]);
+        Some(Proven {
             server_final: [b"v=".as_slice(), &encode(&signature)].concat(),
             keys: ScramKeys {
-                salt: self.verifier.salt.clone(),
-                iterations: self.verifier.iterations,
+                salt: verifier.salt.clone(),
+                iterations: verifier.iterations,
                 client_key,
-                server_key: self.verifier.server_key,
+                server_key: verifier.server_key,
             },
-        }))
+        })
     }
 }

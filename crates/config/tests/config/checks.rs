@@ -60,6 +60,18 @@ fn demands_for_encryption_are_never_dropped() {
     );
 }
 
+/// The pooler could not log in to a server with a verifier that it would have made.
+#[test]
+fn scram_iterations_have_a_limit() {
+    assert_eq!(warnings(&sound("scram_iterations = 1000000")), [] as [&str; 0]);
+    for wrong in ["1000001", "0"] {
+        assert_one(
+            &errors(&sound(&format!("scram_iterations = {wrong}"))),
+            &["scram_iterations is not between 1 and 1000000"],
+        );
+    }
+}
+
 /// A method of authentication that lacks what it needs would let in nobody, or the wrong clients.
 #[test]
 fn ways_to_log_in_need_their_files_and_options() {

@@ -49,6 +49,7 @@ impl Rig {
             mock_key: MockKey::new([42; 32]),
             mock_secret: MockSecret::Scram,
             scram_iterations: ITERATIONS,
+            plain_secrets: false,
         };
         self.login
             .begin(ClientAuth::new(method, b"alice", nonces, rules), source)

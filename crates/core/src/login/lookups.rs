@@ -29,6 +29,8 @@ pub(crate) struct Lookups {
     /// Numbers of users found with a SCRAM verifier, and with another secret.
     scram: u64,
     other: u64,
+    /// A user was found with a plain-text secret.
+    plain: bool,
 }
 
 /// Why auth_query cannot be asked.
@@ -146,10 +148,17 @@ impl Lookups {
 
     /// A user was found with this secret.
     pub(crate) fn note_kind_of_secret(&mut self, secret: &Secret) {
+        self.plain |= matches!(secret, Secret::Plain(_));
         match secret {
             Secret::Scram(_) => self.scram += 1,
             Secret::Plain(_) | Secret::Md5(_) => self.other += 1,
         }
+    }
+
+    /// Whether some users may have a plain-text secret.
+    pub(crate) fn are_some_plain(&self, config: &Config) -> bool {
+        let is_plain = |secret: &pgweir_config::Secret| matches!(secret, pgweir_config::Secret::Plain(_));
+        self.plain || config.auth_users.values().any(is_plain)
     }
 
     /// The kind of secret that a user who does not exist seems to have. Each kind is as frequent as among real users,

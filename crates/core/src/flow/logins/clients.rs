@@ -20,6 +20,11 @@ use pgweir_config::CONSOLE_DATABASE;
 use pgweir_wire::ProtocolVersion;
 use rand_core::RngCore;
 
+const _: () = assert!(
+    pgweir_config::SCRAM_ITERATIONS_MAX == pgweir_auth::ITERATIONS_MAX,
+    "the pooler can use the verifiers that it makes"
+);
+
 impl Pooler {
     /// A client has connected.
     pub(crate) fn arrived(&mut self, now: Time, id: ClientId) {
@@ -208,6 +213,7 @@ impl Arrival<'_> {
             mock_key: *self.mock_key,
             mock_secret: self.lookups.mock_secret(config, self.mock_key, login.user(), by_query),
             scram_iterations: config.global.scram_iterations,
+            plain_secrets: self.lookups.are_some_plain(config),
         };
         let mut auth = ClientAuth::new(method, login.user().as_bytes(), nonces, rules);
         if let Some(end_point) = end_point {
