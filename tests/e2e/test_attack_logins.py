@@ -234,6 +234,22 @@ def test_every_wrong_proof_waits_for_its_turn(pg15, make_pooler):
         assert c.value("select current_user") == "alice"
 
 
+def test_names_that_the_server_would_cut_pass_no_rule(pg15, make_pooler):
+    """PostgreSQL up to 16 takes the first 63 bytes for the name, pg_hba.conf included."""
+    database = "d" * 63
+    pg15.psql(f"create database {database}")
+    try:
+        pooler = make_pooler(pg15, settings={"auth_type": "hba", "auth_hba_file": "hba"}, start=False)
+        pooler.write_file(f"{pooler.dir}/hba", f"host {database} all all reject\nhost all all all trust\nlocal all all trust\n")
+        pooler.settings["auth_hba_file"] = f"{pooler.dir}/hba"
+        pooler.write_ini()
+        pooler.start()
+        for name, code in ((database, "28000"), (database + "x", "3D000"), ("d" * 200, "3D000")):
+            assert refused(pooler, database=name).code == code
+    finally:
+        pg15.psql(f"drop database {database} with (force)")
+
+
 def test_stats_users_see_names_and_reasons_but_no_values_and_no_statements(pg15, make_pooler):
     pooler = make_pooler(pg15)
     with pooler.connect() as c:

@@ -24,6 +24,9 @@ impl Pooler {
         start: Box<[StartupValue]>,
     ) -> Result<PoolId, NoPool> {
         let entry = self.shared.config.database(database).ok_or(NoPool::NoSuchDatabase)?;
+        if admission::is_too_long_database(&entry) {
+            return Err(NoPool::TooLongName);
+        }
         let pool_user = match kind {
             PoolKind::AuthQuery => user,
             _ => entry.user.as_deref().unwrap_or(user),

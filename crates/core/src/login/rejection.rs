@@ -128,6 +128,12 @@ impl Rejection {
         Self::new(Trouble::NoSuchDatabase, format!("no such database: {database}"), "")
     }
 
+    /// The server has no such database. The text is PostgreSQL's.
+    pub(crate) fn absent_database(database: &str) -> Self {
+        let message = format!("database \"{database}\" does not exist");
+        Self::new(Trouble::NoSuchDatabase, message, "")
+    }
+
     /// A database under DISABLE.
     pub(crate) fn database_disabled(database: &str) -> Self {
         let message = format!("database \"{database}\" is disabled");

@@ -176,6 +176,8 @@ pub(crate) const START_POOLS_MAX: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoPool {
     NoSuchDatabase,
+    /// The server's name of the database is longer than names can be.
+    TooLongName,
     /// See [`START_POOLS_MAX`].
     TooManyStarts,
 }

@@ -12,6 +12,7 @@ mod hosts;
 mod last_words;
 mod limits;
 mod listen;
+mod long_names;
 mod names;
 mod operating;
 mod overload;

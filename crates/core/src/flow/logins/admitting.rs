@@ -53,6 +53,7 @@ impl Pooler {
         let pool_id = match self.pool_started_with(now, database, user, to.kind, to.start) {
             Ok(pool_id) => pool_id,
             Err(NoPool::NoSuchDatabase) => return Err(Rejection::no_such_database(database)),
+            Err(NoPool::TooLongName) => return Err(Rejection::absent_database(database)),
             Err(NoPool::TooManyStarts) => return Err(Rejection::too_many_starts()),
         };
         admission::may_use(&self.shared.config, &self.databases, database)?;

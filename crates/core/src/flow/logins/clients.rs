@@ -129,6 +129,9 @@ impl Pooler {
             return SecretSource::Known(None);
         };
         let (user, database) = (login.user().to_string(), login.database().to_string());
+        if admission::is_too_long_user(&self.shared.config, &database, &user) {
+            return SecretSource::Known(None);
+        }
         if let Some(secret) = self.shared.config.auth_users.get(&user) {
             return SecretSource::Known(Secret::parse(secret.text().as_bytes()).ok());
         }

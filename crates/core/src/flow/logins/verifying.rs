@@ -5,6 +5,7 @@ use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::base::verification::{Verification, Verified};
 use crate::flow::logins::arrival::{Arrival, Next};
+use crate::login::admission;
 use crate::login::client_login::Login;
 use crate::login::login_step::LoginStep;
 use crate::login::method::{self, Way};
@@ -86,7 +87,13 @@ impl Arrival<'_> {
                 let map = login.system_user_known()?;
                 return Some(self.system_user_known(map.as_deref(), name.as_deref()));
             }
-            Verified::Right => login.password_judged(Ok(()))?,
+            Verified::Right => {
+                let is_absent = admission::is_too_long_user(&self.shared.config, login.database(), login.user());
+                login.password_judged(match is_absent {
+                    false => Ok(()),
+                    true => Err("the name of the user is longer than 63 bytes".into()),
+                })?
+            }
             Verified::Wrong(why) => login.password_judged(Err(why))?,
             Verified::Keys(derived) => login.keys_derived(derived, self.scram_keys)?,
         };
