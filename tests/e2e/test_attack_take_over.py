@@ -162,7 +162,7 @@ def test_a_new_process_that_runs_out_of_descriptors_loses_no_connection(tls_pg15
                 assert c.value("select 3") == "3"
         finally:
             os.kill(pid, signal.SIGQUIT)
-    assert old.wait(10) == 0
+        assert pooler.wait_exit(10) == 0
 
 
 def test_the_unix_socket_gets_the_mode_of_the_new_process(tls_pg15, make_pooler):
