@@ -220,7 +220,7 @@ impl<'a> Checks<'a> {
                 );
             }
         }
-        if self.global.scram_iterations < SCRAM_ITERATIONS_MIN {
+        if (1..SCRAM_ITERATIONS_MIN).contains(&self.global.scram_iterations) {
             self.warn_setting(
                 "scram_iterations",
                 format!("scram_iterations is below {SCRAM_ITERATIONS_MIN}"),
