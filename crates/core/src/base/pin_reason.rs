@@ -88,7 +88,7 @@ impl PinReason {
             PinReason::Seed => "seed of random()",
             PinReason::ServerBound => "replication slot, backup, origin or dblink",
             PinReason::Sequences => "current values of sequences",
-            PinReason::UnreadableSetting => "setting that is not UTF-8",
+            PinReason::UnreadableSetting => "settings that are not UTF-8, too long or too many to be kept",
             PinReason::NativeCode => "function in C outside an extension",
             PinReason::UntoldSetting => {
                 "setting of a name that no text tells (use SET LOCAL, set_config('app.name', .., true) or a literal name)"

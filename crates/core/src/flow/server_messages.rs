@@ -203,7 +203,7 @@ impl Pooler {
     }
 
     /// Carries out the deeds of a server's messages, in order.
-    fn carry_out(&mut self, now: Time, id: ServerId, deeds: Vec<Deed>) {
+    pub(super) fn carry_out(&mut self, now: Time, id: ServerId, deeds: Vec<Deed>) {
         for deed in deeds {
             match deed {
                 Deed::Misbehaves(what) => self.server_misbehaves(now, id, &what),

@@ -14,7 +14,8 @@ use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::difference::Change;
-use crate::state::shape::Shape;
+use crate::state::server_session::Report;
+use crate::state::shape::{REPORTED_BYTES_MAX, REPORTED_MAX, Shape};
 use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Ready, To};
@@ -102,7 +103,13 @@ impl Reply<'_> {
         };
         self.note_promotion(name, value);
         let (server, shapes) = (&mut *self.server, &mut self.shared.shapes);
-        if server.session.reports(name, value, shapes) && server.has_served {
+        let report = server.session.reports(name, value, shapes);
+        if report == Report::TooMuch {
+            return self.misbehaves(format!(
+                "ParameterStatus of more than {REPORTED_MAX} settings or {REPORTED_BYTES_MAX} bytes"
+            ));
+        }
+        if report == Report::Configured && server.has_served {
             server.session.keeps_foreign_plans();
             if !server.held.may_read_otherwise() {
                 // No text explains the change. The server may have used any statement since.

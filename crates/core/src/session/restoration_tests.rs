@@ -123,3 +123,28 @@ fn a_client_is_told_what_its_server_has_otherwise() {
     alone.exchange().tell_differences();
     assert!(alone.written(CLIENT).is_empty(), "once");
 }
+
+/// Each new name made a longer list, and every later one slower.
+#[test]
+fn a_server_may_report_some_settings_and_not_as_many_as_it_likes() {
+    let mut alone = Alone::linked();
+    let reported = |shape: &Shape| shape.settings().iter().filter(|s| s.is_reported()).count();
+    let passes = |alone: &mut Alone, name: &str, value: &str| {
+        let mut reply = alone.reply();
+        let passed = reply.parameter_status(&status(name, value));
+        assert_eq!(
+            passed == Passed::Closed,
+            !reply.deeds.is_empty(),
+            "the server is closed"
+        );
+        passed == Passed::Forward
+    };
+    let before = reported(alone.server.session.shape());
+    let many = (0..10_000).take_while(|number| passes(&mut alone, &format!("made.up{number}"), "x"));
+    assert_eq!(before + many.count(), REPORTED_MAX);
+    assert!(passes(&mut alone, "made.up0", "y"), "it is known");
+    let (half, whole) = ("x".repeat(REPORTED_BYTES_MAX / 2), "y".repeat(REPORTED_BYTES_MAX));
+    assert!(passes(&mut alone, "made.up0", &half));
+    assert!(!passes(&mut alone, "made.up0", &whole));
+    assert!(!passes(&mut alone, "made.up1", &half));
+}

@@ -6,6 +6,16 @@ use crate::upstream::entry::AnswerRows;
 use pgweir_sql::Effects;
 use pgweir_wire::{HEADER_BYTES, Header, backend};
 
+/// The most custom settings of a session that are kept. Their names are the client's choice; those of other settings are
+/// the server's.
+const CUSTOM_MAX: usize = 256;
+
+/// The most settings that are kept. PostgreSQL 18 has some 400.
+const KEPT_MAX: usize = 2048;
+
+/// The most bytes that are kept of their names and values.
+const KEPT_BYTES_MAX: usize = 1024 * 1024;
+
 /// A setting and its value; `None` is NULL.
 pub(crate) type Row = (Box<str>, Option<Box<str>>);
 
@@ -16,6 +26,10 @@ pub(crate) struct Probe {
     settings: bool,
     /// Name and value of every setting that the session has set.
     rows: Vec<Row>,
+    /// The custom settings among them.
+    custom: usize,
+    /// The bytes of their names and values.
+    bytes: usize,
     /// The texts may have made temporary objects.
     temporary: bool,
     /// The texts may have made statements by SQL-level PREPARE.
@@ -28,7 +42,7 @@ pub(crate) struct Probe {
     value: Option<Box<str>>,
     /// The session has a schema for temporary objects.
     temporary_schema: bool,
-    /// A name or value was not UTF-8, or a row was too long to be kept.
+    /// A name or value was not UTF-8, or a row was too long to be kept, or there were too many.
     unreadable: bool,
     /// The message of the error with which the probe failed.
     failed: Option<Box<str>>,
@@ -110,8 +124,8 @@ impl Probe {
                 self.pins = Some(held);
             }
             (AnswerRows::Setting, &[Some(name), value]) => match (text(name), value.map(text)) {
-                (Some(name), None) => self.rows.push((name, None)),
-                (Some(name), Some(Some(value))) => self.rows.push((name, Some(value))),
+                (Some(name), None) => self.keep(name, None),
+                (Some(name), Some(Some(value))) => self.keep(name, Some(value)),
                 _ => self.unreadable = true,
             },
             (AnswerRows::LiftedLimit, &[Some(name), Some(before), _]) => match (text(name), text(before)) {
@@ -119,6 +133,20 @@ impl Probe {
                 _ => self.unreadable = true,
             },
             _ => self.fails("a row of another shape than expected"),
+        }
+    }
+
+    /// Keeps a setting that the session has set, unless there are too many: then the client keeps its server.
+    fn keep(&mut self, name: Box<str>, value: Option<Box<str>>) {
+        let custom = usize::from(name.contains('.'));
+        let bytes = name.len() + value.as_ref().map_or(0, |value| value.len());
+        let is_one_more = self.custom + custom <= CUSTOM_MAX && self.rows.len() < KEPT_MAX;
+        if is_one_more && self.bytes + bytes <= KEPT_BYTES_MAX {
+            self.custom += custom;
+            self.bytes += bytes;
+            self.rows.push((name, value));
+        } else {
+            self.unreadable = true;
         }
     }
 
@@ -142,7 +170,7 @@ impl Probe {
         self.temporary_schema
     }
 
-    /// Whether a name or value was not UTF-8, or a row was too long to be kept.
+    /// Whether a name or value was not UTF-8, or a row was too long to be kept, or there were too many.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.unreadable
     }

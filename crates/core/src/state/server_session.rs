@@ -25,6 +25,18 @@ const MAY_SET_LOCALLY: Effects = Effects::SETTINGS
 /// Effects after which something of the session before must be known.
 const NOTED: Effects = Effects::LOCAL.union(Effects::READING);
 
+/// What a ParameterStatus means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The setting is known now.
+    Noted,
+    /// The server has read its configuration again: no restoration is under way. Plans that were made before may not
+    /// suit the client's settings.
+    Configured,
+    /// The server reports more than is kept of it.
+    TooMuch,
+}
+
 /// A server's session: its settings as the server reports them, and what clients may have left there.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ServerSession {
@@ -139,12 +151,14 @@ impl ServerSession {
         self.shape = shape;
     }
 
-    /// ParameterStatus has come. Returns whether plans that were made before may not suit the client's settings: no
-    /// restoration is under way, so the server has read its configuration again.
-    pub(crate) fn reports(&mut self, name: &str, value: &str, shapes: &mut ShapeTable) -> bool {
+    /// ParameterStatus has come.
+    pub(crate) fn reports(&mut self, name: &str, value: &str, shapes: &mut ShapeTable) -> Report {
         let known = |shape: &Shape| shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
         let mut is_configured = false;
         if !known(&self.shape) {
+            if self.shape.reports_too_much(name, value) {
+                return Report::TooMuch;
+            }
             let before = self.shape.clone();
             self.shape = shapes.change(&before, [(name, Some(value), true)]);
             is_configured = !self.shape.plans_alike(&before) && self.restoration.is_none();
@@ -152,7 +166,11 @@ impl ServerSession {
         if let Some(restoration) = self.restoration.as_mut().filter(|r| !known(r.target())) {
             restoration.aims_at(shapes.change(restoration.target(), [(name, Some(value), true)]));
         }
-        is_configured
+        if is_configured {
+            Report::Configured
+        } else {
+            Report::Noted
+        }
     }
 
     /// ReadyForQuery has come: all changes of settings before it have been reported.

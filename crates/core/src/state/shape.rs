@@ -17,6 +17,12 @@ use std::time::Duration;
 /// The most settings a shape may hold; a client that asks for more at startup is refused.
 pub(crate) const SETTINGS_MAX: usize = 256;
 
+/// The most settings that a server may report. PostgreSQL 18 reports 15, and those that extensions mark.
+pub(crate) const REPORTED_MAX: usize = 128;
+
+/// The most bytes of their names and values together.
+pub(crate) const REPORTED_BYTES_MAX: usize = 256 * 1024;
+
 /// The setting that a server refuses once it has used temporary tables.
 pub(crate) const TEMP_BUFFERS: &str = "temp_buffers";
 
@@ -229,6 +235,15 @@ impl Shape {
     pub(crate) fn is_deferrable(&self) -> bool {
         self.get("default_transaction_deferrable")
             .is_some_and(|s| !matches!(&*s.value, "off" | "false" | "0" | "no"))
+    }
+
+    /// Whether a server with these settings reports more than is kept of it, if it reports this one, too.
+    pub(super) fn reports_too_much(&self, name: &str, value: &str) -> bool {
+        let others = self.settings.iter().filter(|s| s.reported && *s.name != *name);
+        let (count, bytes) = others.fold((1, name.len() + value.len()), |(count, bytes), other| {
+            (count + 1, bytes + other.name.len() + other.value.len())
+        });
+        count > REPORTED_MAX || bytes > REPORTED_BYTES_MAX
     }
 
     /// The settings after `changes`; a change to `None` removes a setting.

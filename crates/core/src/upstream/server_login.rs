@@ -9,6 +9,12 @@ use pgweir_wire::{BackendTag, CancelKey, ErrorFields, HEADER_BYTES, Header, Tran
 /// The longest message that a server may send during the login, bytes.
 pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 64 * 1024;
 
+/// The most messages that a server may send during the login. PostgreSQL sends some twenty, and notices.
+const LOGIN_MESSAGES_MAX: u32 = 1024;
+
+/// The most bytes of these messages. PostgreSQL sends less than a kilobyte, and notices.
+const LOGIN_BYTES_MAX: u32 = 1024 * 1024;
+
 /// SQLSTATE of a login that the pooler gave up: invalid_authorization_specification.
 const NOT_AUTHORIZED: &str = "28000";
 
@@ -33,6 +39,10 @@ pub(crate) struct ServerLogin {
     progress: Progress,
     wanted: TargetSessionAttrs,
     standing: Standing,
+    /// The messages that have come.
+    messages: u32,
+    /// Their bytes.
+    message_bytes: u32,
 }
 
 /// What the caller must do next.
@@ -71,6 +81,8 @@ impl ServerLogin {
             progress: Progress::Authenticating,
             wanted,
             standing: Standing::default(),
+            messages: 0,
+            message_bytes: 0,
         }
     }
 
@@ -91,9 +103,21 @@ impl ServerLogin {
         }
         let bytes = header.message_bytes as usize;
         match input.get(HEADER_BYTES..bytes) {
+            Some(_) if self.says_too_much(header.message_bytes) => {
+                let what =
+                    format!("more than {LOGIN_MESSAGES_MAX} messages or {LOGIN_BYTES_MAX} bytes before it is ready");
+                (input.len(), ServerLoginStep::Misbehaves(what))
+            }
             Some(body) => (bytes, self.message(header.tag, body, keys)),
             None => (0, ServerLoginStep::NeedBytes),
         }
+    }
+
+    /// A message of this length has come: whether it is more than a server may send before it is ready.
+    fn says_too_much(&mut self, bytes: u32) -> bool {
+        self.messages += 1;
+        self.message_bytes += bytes;
+        self.messages > LOGIN_MESSAGES_MAX || self.message_bytes > LOGIN_BYTES_MAX
     }
 
     fn message<'i>(&mut self, tag: u8, body: &'i [u8], keys: &mut ScramKeyCache) -> ServerLoginStep<'i> {
@@ -205,164 +229,5 @@ fn refused(body: &[u8]) -> ServerLoginStep<'static> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pgweir_auth::{Credential, Password};
-    use pgweir_wire::Writer;
-    use pgweir_wire::write::ErrorText;
-
-    struct Rig {
-        login: ServerLogin,
-        keys: ScramKeyCache,
-    }
-
-    impl Rig {
-        fn new() -> Rig {
-            Rig::that_wants(TargetSessionAttrs::Any)
-        }
-
-        fn that_wants(wanted: TargetSessionAttrs) -> Rig {
-            let credential = Credential::Password(Password::from("right"));
-            Rig {
-                login: ServerLogin::new(ServerAuth::new(b"alice", credential, [9; 18]), wanted),
-                keys: ScramKeyCache::new(4),
-            }
-        }
-
-        /// What one message means.
-        fn hears(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> String {
-            let mut bytes = Vec::new();
-            write(&mut Writer::new(&mut bytes));
-            let (taken, step) = self.login.handle_bytes(&bytes, &mut self.keys);
-            assert_eq!(taken, bytes.len());
-            format!("{step:?}")
-        }
-    }
-
-    const OK: [u8; 4] = [0; 4];
-    const CLEARTEXT: [u8; 4] = [0, 0, 0, 3];
-
-    #[test]
-    fn a_server_asks_for_the_password_and_lets_us_in() {
-        let mut rig = Rig::new();
-        assert!(rig.hears(|w| w.authentication(&CLEARTEXT)).starts_with("Send"));
-        assert_eq!(rig.hears(|w| w.authentication(&OK)), "Nothing");
-        assert!(
-            rig.hears(|w| w.parameter_status(b"a", b"b"))
-                .starts_with("ParameterStatus")
-        );
-        assert!(
-            rig.hears(|w| w.backend_key_data(7, &[1, 2, 3, 4]))
-                .contains("process_id: 7")
-        );
-        assert_eq!(
-            rig.hears(|w| w.ready_for_query(TransactionStatus::Idle)),
-            "Welcome(None)"
-        );
-    }
-
-    /// The outcome of a login to a server that reports these settings.
-    fn login(wanted: TargetSessionAttrs, reports: &[(&str, &str)]) -> (Rig, String) {
-        let mut rig = Rig::that_wants(wanted);
-        rig.hears(|w| w.authentication(&OK));
-        for (name, value) in reports {
-            rig.hears(|w| w.parameter_status(name.as_bytes(), value.as_bytes()));
-        }
-        let step = rig.hears(|w| w.ready_for_query(TransactionStatus::Idle));
-        (rig, step)
-    }
-
-    #[test]
-    fn a_server_that_says_what_it_is_is_not_asked() {
-        let standby = [("in_hot_standby", "on"), ("default_transaction_read_only", "off")];
-        let (_, step) = login(TargetSessionAttrs::ReadWrite, &standby);
-        assert_eq!(step, "Unwanted(\"session is read-only\")");
-        let (_, step) = login(TargetSessionAttrs::Standby, &standby);
-        assert_eq!(step, "Welcome(None)");
-        let (_, step) = login(TargetSessionAttrs::PreferStandby, &[("in_hot_standby", "off")]);
-        assert_eq!(step, "Welcome(Some(\"server is not in hot standby mode\"))");
-    }
-
-    /// PostgreSQL 13 and older, and poolers.
-    #[test]
-    fn a_server_that_does_not_say_is_asked_once() {
-        for (answer, expected) in [
-            (["f", "off"], "Welcome(None)"),
-            (["f", "on"], "Unwanted(\"session is read-only\")"),
-            (["t", "on"], "Unwanted(\"session is read-only\")"),
-        ] {
-            let (mut rig, step) = login(TargetSessionAttrs::ReadWrite, &[]);
-            assert!(
-                step.starts_with("Ask(\"SELECT pg_catalog.pg_is_in_recovery()"),
-                "{step}"
-            );
-            rig.hears(|w| w.data_row(2, answer.map(|value| Some(value.as_bytes()))));
-            assert_eq!(rig.hears(|w| w.command_complete("SELECT 1")), "Nothing");
-            let step = rig.hears(|w| w.ready_for_query(TransactionStatus::Idle));
-            assert_eq!(step, expected);
-        }
-        let (mut rig, _) = login(TargetSessionAttrs::ReadWrite, &[]);
-        let step = rig.hears(|w| w.ready_for_query(TransactionStatus::Idle));
-        assert!(step.starts_with("Unwanted"), "no answer: {step}");
-        let (mut rig, _) = login(TargetSessionAttrs::Any, &[]);
-        let step = rig.hears(|w| w.data_row(1, [Some(&b"f"[..])]));
-        assert!(step.starts_with("Misbehaves"), "an answer to no question: {step}");
-    }
-
-    #[test]
-    fn ready_for_query_before_authentication_ok_is_no_welcome() {
-        let mut rig = Rig::new();
-        let step = rig.hears(|w| w.ready_for_query(TransactionStatus::Idle));
-        assert_eq!(step, "Misbehaves(\"message 'Z' during login\")");
-    }
-
-    #[test]
-    fn a_welcome_is_outside_a_transaction() {
-        let mut rig = Rig::new();
-        rig.hears(|w| w.authentication(&OK));
-        let step = rig.hears(|w| w.ready_for_query(TransactionStatus::InTransaction));
-        assert!(step.starts_with("Misbehaves"), "{step}");
-    }
-
-    #[test]
-    fn we_give_up_where_the_server_asks_out_of_turn() {
-        let mut rig = Rig::new();
-        rig.hears(|w| w.authentication(&OK));
-        let step = rig.hears(|w| w.authentication(&CLEARTEXT));
-        assert!(step.starts_with("GiveUp") && step.contains("28000"), "{step}");
-    }
-
-    #[test]
-    fn a_full_server_is_only_a_matter_of_time_and_a_wrong_password_is_not() {
-        for (sqlstate, temporary) in [("53300", true), ("57P03", true), ("28P01", false), ("3D000", false)] {
-            let error = ErrorText {
-                severity: "FATAL",
-                sqlstate,
-                message: "no",
-                detail: "",
-                hint: "",
-            };
-            let step = Rig::new().hears(|w| w.error(&error));
-            assert!(step.contains(&format!("temporary: {temporary}")), "{step}");
-            assert!(step.contains("severity: \"FATAL\""), "{step}");
-        }
-    }
-
-    #[test]
-    fn a_message_is_taken_when_it_is_whole_and_never_when_it_is_too_long() {
-        let mut rig = Rig::new();
-        let mut ok = Vec::new();
-        Writer::new(&mut ok).authentication(&OK);
-        for cut in 0..ok.len() {
-            let (taken, step) = rig.login.handle_bytes(&ok[..cut], &mut rig.keys);
-            assert!(
-                taken == 0 && matches!(step, ServerLoginStep::NeedBytes),
-                "{cut} {step:?}"
-            );
-        }
-        let mut long = vec![b'S'];
-        long.extend_from_slice(&LOGIN_MESSAGE_BYTES_MAX.to_be_bytes());
-        let (_, step) = rig.login.handle_bytes(&long, &mut rig.keys);
-        assert!(matches!(step, ServerLoginStep::Misbehaves(_)), "{step:?}");
-    }
-}
+#[path = "server_login_tests.rs"]
+mod tests;

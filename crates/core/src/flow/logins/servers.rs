@@ -66,6 +66,8 @@ impl Pooler {
             ServerLoginStep::ParameterStatus(body) => {
                 if let Some(mut reply) = self.replying(now, id) {
                     reply.parameter_status(body);
+                    let deeds = reply.deeds;
+                    self.carry_out(now, id, deeds);
                 }
             }
             ServerLoginStep::CancelKey(key) => self.server_mut(id).cancels.key_is_told(key),

@@ -111,3 +111,19 @@ fn a_server_that_dies_under_a_probe_takes_its_client_along() {
     assert!(rig.closed.contains(&client.into()), "its table is gone");
     assert!(rig.told(client).iter().any(|line| line.starts_with("Error")));
 }
+
+/// Each of them made each later one, and each comparison of two sessions, slower: ten thousand kept everybody waiting for
+/// seconds.
+#[test]
+fn a_client_with_more_custom_settings_than_are_kept_keeps_its_server() {
+    for (count, keeps) in [(256, false), (257, true), (10_000, true)] {
+        let mut rig = Rig::one_server("");
+        let client = rig.client();
+        let server = does(&mut rig, client, "set made.up = 'x'");
+        let names: Vec<String> = (0..count).map(|number| format!("made.up{number}")).collect();
+        let settings: Vec<_> = names.iter().map(|name| (&**name, "x")).collect();
+        rig.answers_all_about(server, NOTHING.with(&settings));
+        assert_eq!(rig.server_of(client), keeps.then_some(server), "{count}");
+        rig.client_leaves(client);
+    }
+}
