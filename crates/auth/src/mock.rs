@@ -6,6 +6,10 @@ use crate::md5::Md5Secret;
 use crate::scram::{KEY_BYTES, SALT_BYTES, ScramVerifier, hmac};
 use crate::secret::Secret;
 
+/// The most verifiers that make a [`MockKey`]. Whoever knows the passwords of all of them can compute it; but each of them
+/// that changes gives other salts at the next start.
+const VERIFIERS_MAX: usize = 8;
+
 /// The source of mock secrets: secret bytes, which should be the same in all processes of an address and after a restart,
 /// because the salts of real users are. It corresponds to PostgreSQL's mock authentication nonce.
 #[derive(Clone, Copy, pgweir_freeze::Freeze)]
@@ -17,13 +21,17 @@ impl MockKey {
         Self(bytes)
     }
 
-    /// From a stored SCRAM verifier, which every process with the same users has. `None` for another secret: whoever
-    /// knows a salt could find out a password by trial, while the salt and the keys of a verifier cannot be guessed.
-    pub fn from_verifier(secret: &[u8]) -> Option<Self> {
-        match Secret::parse(secret) {
-            Ok(Secret::Scram(_)) => Some(Self(hmac(b"pgweir mock key", &[secret]))),
-            _ => None,
-        }
+    /// From the SCRAM verifiers among stored secrets, which every process with the same users has: the first
+    /// [`VERIFIERS_MAX`] of them. Who knows the password of one can compute that verifier, so the key comes from several.
+    /// `None` if there is none. Other secrets do not count: whoever knows a salt could find out a password by trial, while
+    /// the keys of a verifier cannot be guessed.
+    pub fn from_verifiers<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Option<Self> {
+        let is_verifier = |secret: &&[u8]| matches!(Secret::parse(secret), Ok(Secret::Scram(_)));
+        let verifiers = secrets.into_iter().filter(is_verifier).take(VERIFIERS_MAX);
+        verifiers.fold(None, |key, verifier| {
+            let before = key.map_or(hmac(b"pgweir mock key", &[]), |MockKey(bytes)| bytes);
+            Some(Self(hmac(&before, &[verifier])))
+        })
     }
 
     /// The salt for a user without a stored salt. It is always the same for the same name, as a stored one would be.
@@ -79,23 +87,48 @@ mod tests {
 
     const VERIFIER: &[u8] = b"SCRAM-SHA-256$4096:AAAAAAAAAAAAAAAAAAAAAA==$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
+    /// A verifier with a salt of this number.
+    fn verifier(number: u8) -> Vec<u8> {
+        let salt = format!("4096:{}A", char::from(b'A' + number));
+        String::from_utf8_lossy(VERIFIER).replace("4096:AA", &salt).into_bytes()
+    }
+
+    fn salt(verifiers: &[Vec<u8>], user: &[u8]) -> [u8; SALT_BYTES] {
+        let key = MockKey::from_verifiers(verifiers.iter().map(|verifier| &**verifier));
+        key.unwrap().salt(user)
+    }
+
     #[test]
-    fn a_verifier_gives_every_process_the_same_salts() {
-        let [one, two] = [(); 2].map(|()| MockKey::from_verifier(VERIFIER).unwrap());
-        assert_eq!(one.salt(b"nobody"), two.salt(b"nobody"));
-        assert_ne!(one.salt(b"nobody"), one.salt(b"mallory"));
-        let another = String::from_utf8(VERIFIER.to_vec())
-            .unwrap()
-            .replace("4096:AA", "4096:BA");
-        let another = MockKey::from_verifier(another.as_bytes()).unwrap();
-        assert_ne!(one.salt(b"nobody"), another.salt(b"nobody"));
+    fn verifiers_give_every_process_the_same_salts() {
+        let one = [verifier(0)];
+        assert_eq!(salt(&one, b"nobody"), salt(&one, b"nobody"));
+        assert_ne!(salt(&one, b"nobody"), salt(&one, b"mallory"));
+        assert_ne!(salt(&one, b"nobody"), salt(&[verifier(1)], b"nobody"));
+    }
+
+    /// Its own user can compute a verifier, and so could compute the salts of all who do not exist.
+    #[test]
+    fn whoever_knows_one_verifier_does_not_know_the_salts() {
+        let some: Vec<Vec<u8>> = (0..VERIFIERS_MAX as u8).map(verifier).collect();
+        for known in 0..some.len() {
+            let mut others = some.clone();
+            others[known] = verifier(25);
+            assert_ne!(salt(&some, b"nobody"), salt(&others, b"nobody"), "all count: {known}");
+            assert_ne!(salt(&some, b"nobody"), salt(&some[known..=known], b"nobody"));
+        }
+        let more: Vec<_> = some.iter().cloned().chain([verifier(24)]).collect();
+        assert_eq!(
+            salt(&some, b"nobody"),
+            salt(&more, b"nobody"),
+            "further ones change nothing"
+        );
     }
 
     /// A password could be found out by trial from a salt made of it.
     #[test]
     fn passwords_and_md5_hashes_give_no_key() {
         for secret in [&b"secret"[..], b"", b"md5c4ca4238a0b923820dcc509a6f75849b"] {
-            assert!(MockKey::from_verifier(secret).is_none());
+            assert!(MockKey::from_verifiers([secret]).is_none());
         }
     }
 }

@@ -114,16 +114,14 @@ pub(crate) fn query(config: &Config, database: &str) -> String {
     }
 }
 
-/// The key from which the salts of users are made who do not exist. It comes from the SCRAM verifier of the first user of
-/// `auth_file` that has one, so that the salts are the same in each process with this file, and after a restart. Without
-/// a verifier it is `random`.
+/// The key from which the salts of users are made who do not exist. It comes from the SCRAM verifiers of the first users
+/// of `auth_file` that have one, so that the salts are the same in each process with this file, and after a restart.
+/// Without a verifier it is `random`.
 pub(crate) fn mock_key(config: &Config, random: MockKey) -> MockKey {
     let mut users: Vec<_> = config.auth_users.iter().collect();
     users.sort_unstable_by_key(|(name, _)| *name);
-    let mut keys = users
-        .into_iter()
-        .filter_map(|(_, secret)| MockKey::from_verifier(secret.text().as_bytes()));
-    keys.next().unwrap_or(random)
+    let secrets: Vec<_> = users.into_iter().map(|(_, secret)| secret.text()).collect();
+    MockKey::from_verifiers(secrets.iter().map(|secret| secret.as_bytes())).unwrap_or(random)
 }
 
 impl Lookups {
