@@ -132,10 +132,11 @@ impl Topology {
         (self.clients, self.sessions) = (r.between(4, 10), r.between(2, 6));
         self.hostile_percent = r.between(30, 80);
         self.client_limits_s = *r.pick(&[0, 20]);
-        if matches!(self.hostility, Hostility::Names | Hostility::Code) {
-            // A guess must hit a statement that another client uses at that moment, and a replaced function a call that
-            // runs.
-            self.sessions += added.between(6, 12);
+        // A guess must hit a statement that another client uses at that moment, and a replaced function a call that runs.
+        match self.hostility {
+            Hostility::Names => self.sessions += added.between(6, 12),
+            Hostility::Code => self.sessions += added.between(3, 6),
+            _ => {}
         }
     }
 
