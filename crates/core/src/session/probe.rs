@@ -61,6 +61,11 @@ impl ServerSide<'_> {
                 &[Some(name.as_bytes()), Some(b"0")],
             );
         }
+        if hidden.is_some() && locks.is_some() {
+            // If a client has prepared a statement under this name, that one ends before the question for pins.
+            self.prepare(&settings);
+            self.server.conversation.queue_mut().preparing_is_probing();
+        }
         if let Some(locks) = locks {
             let followed = array_literal(&followed);
             let values = [Some(if locks { &b"t"[..] } else { b"f" }), Some(&followed[..])];
