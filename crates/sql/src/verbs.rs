@@ -63,9 +63,13 @@ pub fn belongs_to_session(text: &[u8]) -> bool {
 /// its transaction or pipeline has come before.
 pub fn must_come_first(text: &[u8]) -> bool {
     let verbs: [&[u8]; 5] = [b"discard", b"vacuum", b"cluster", b"reindex", b"checkpoint"];
+    begins_without_snapshot(text) || is_first_word(text, &verbs)
+}
+
+/// Whether the first statement that is not empty begins with one of these words.
+fn is_first_word(text: &[u8], verbs: &[&[u8]]) -> bool {
     let first = Lexer::new(text).find(|token| *token != Token::Byte(b';'));
-    begins_without_snapshot(text)
-        || matches!(first, Some(Token::Word(word)) if verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb)))
+    matches!(first, Some(Token::Word(word)) if verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb)))
 }
 
 /// Whether a text begins with a statement that runs no code and for which PostgreSQL takes no snapshot. After it, a
@@ -88,8 +92,7 @@ pub fn begins_without_snapshot(text: &[u8]) -> bool {
         b"unlisten",
         b"notify",
     ];
-    let first = Lexer::new(text).find(|token| *token != Token::Byte(b';'));
-    matches!(first, Some(Token::Word(word)) if verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb)))
+    is_first_word(text, &verbs)
 }
 
 /// The effects of this statement that its verb and key words show. `found` are the names found in the whole text.

@@ -136,6 +136,28 @@ pub(crate) struct Settings {
     pub(crate) holds_sizes: bool,
     /// `link = adversarial`: for tests.
     pub(crate) link_adversarial: bool,
+    /// The kinds of secrets in `auth_file`.
+    pub(crate) secrets: SecretKinds,
+}
+
+/// How many users of `auth_file` have secrets of which kind.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SecretKinds {
+    pub(crate) all: u64,
+    pub(crate) scram: u64,
+    pub(crate) plain: u64,
+}
+
+impl SecretKinds {
+    fn of(config: &Config) -> SecretKinds {
+        let mut kinds = SecretKinds::default();
+        for secret in config.auth_users.values() {
+            kinds.all += 1;
+            kinds.scram += u64::from(matches!(secret, pgweir_config::Secret::Scram(_)));
+            kinds.plain += u64::from(matches!(secret, pgweir_config::Secret::Plain(_)));
+        }
+        kinds
+    }
 }
 
 impl Settings {
@@ -143,6 +165,12 @@ impl Settings {
     pub(crate) fn follows_more_than(&self, other: &Settings) -> bool {
         self.keeps_sessions && !other.keeps_sessions
             || self.max_prepared_statements > 0 && other.max_prepared_statements == 0
+    }
+
+    /// Whether the prepared statements of a pool's clients are tracked.
+    #[inline(always)]
+    pub(crate) fn tracks_statements_of(&self, pool: &PoolSettings) -> bool {
+        pool.mode != PoolMode::Session && self.max_prepared_statements > 0
     }
 
     /// Whether a server that has been idle since `since` must answer the check query before a client gets it.
@@ -194,6 +222,7 @@ impl Settings {
             pool_size_max: g.pool_size_max,
             holds_sizes: g.sizing == pgweir_config::SizingChoice::Hold,
             link_adversarial: g.link == pgweir_config::LinkChoice::Adversarial,
+            secrets: SecretKinds::of(config),
             ignore_startup_parameters: g
                 .ignore_startup_parameters
                 .items()

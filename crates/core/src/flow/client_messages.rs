@@ -7,7 +7,6 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Passing;
-use crate::base::settings::PoolMode;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
@@ -41,7 +40,7 @@ impl Exchange<'_> {
         }
         let (client, server) = (&mut *self.client, &mut *self.server);
         let pool = &mut *self.pool;
-        let tracked = pool.settings().mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
+        let tracked = self.shared.settings.tracks_statements_of(pool.settings());
         if tracked && server.conversation.queue().segment_outstanding() && waits_behind(server, message.tag) {
             return self.waits_for_replies();
         }

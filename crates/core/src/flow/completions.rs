@@ -2,7 +2,6 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Deed;
-use crate::base::settings::PoolMode;
 use crate::reply::Reply;
 use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::Begin;
@@ -108,9 +107,8 @@ impl Reply<'_> {
     }
 
     fn deallocated(&mut self) {
-        let tracks = self.shared.settings.keeps_sessions
-            && self.shared.settings.max_prepared_statements > 0
-            && self.pool.settings().mode != PoolMode::Session;
+        let settings = &self.shared.settings;
+        let tracks = settings.keeps_sessions && settings.tracks_statements_of(self.pool.settings());
         let front = self.server.conversation.queue().front();
         let is_clients = front.is_some_and(|entry| entry.to() != To::Skip);
         let is_expected = front.and_then(Entry::effect).is_some_and(|effect| {

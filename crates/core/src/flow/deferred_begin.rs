@@ -57,9 +57,7 @@ impl ClientSide<'_> {
 
     /// Answers a message of an unlinked client if no server is needed for that.
     fn deferred(&mut self, message: &Message<'_>, input: &[u8]) -> Option<Step> {
-        let tracked =
-            self.pool.settings().mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
-        if !tracked {
+        if !self.shared.settings.tracks_statements_of(self.pool.settings()) {
             return None;
         }
         match message.tag {

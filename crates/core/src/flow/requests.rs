@@ -2,7 +2,6 @@
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::reasons::{Dropping, Passing, Waiting};
-use crate::base::settings::PoolMode;
 use crate::exchange::{Exchange, Wish};
 use crate::flow::extended_query::write_bind;
 use crate::preparing::replanning::{Need, expected_rows, need_of};
@@ -223,7 +222,7 @@ impl Exchange<'_> {
     /// Whether the client's prepared statements are tracked.
     #[inline]
     fn tracks_statements(&self) -> bool {
-        self.pool.settings().mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0
+        self.shared.settings.tracks_statements_of(self.pool.settings())
     }
 
     /// A message for the server, perhaps the first of a request or a transaction.

@@ -19,6 +19,7 @@ use crate::notify::hub::ListenerId;
 use crate::notify::listener::Asked;
 use crate::notify::moving::Moving;
 use crate::pools::pool;
+use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::write::ErrorText;
@@ -38,7 +39,7 @@ impl Listening<'_> {
     /// The listener for a client, if that listener is logged in; otherwise it is being opened.
     pub(crate) fn listener_of(&mut self, id: ClientId) -> Option<ListenerId> {
         let client = self.clients.get(id.0)?;
-        let encoding = client.session.shape().value("client_encoding")?.clone();
+        let encoding = client.session.shape().value(CLIENT_ENCODING)?.clone();
         let key = pool::of(self.pools, client.pool?).key();
         let (database, user) = (key.database.clone(), key.user.clone());
         let at = self.listeners.find_or_make(self.now, &database, &user, &encoding);

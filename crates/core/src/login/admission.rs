@@ -5,15 +5,13 @@ use crate::base::request::{Accepted, Address};
 use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;
 use crate::pools::databases::Databases;
+use crate::statements::prepared::NAME_BYTES_MAX;
 use pgweir_auth::{Credential, Learned, Secret};
 use pgweir_config::{AuthType, CONSOLE_DATABASE, Config, DatabaseSettings};
 
-/// The longest name of a user or a database, bytes. PostgreSQL up to version 16 cuts longer names in a startup packet:
-/// then it would be another name than the one that the rules of the pooler are about.
-const NAME_BYTES_MAX: usize = 63;
-
-/// Whether a client's user cannot exist, because its name, which would go to the server, is too long. The console and
-/// databases with a forced user send no such name.
+/// Whether a client's user cannot exist, because its name, which would go to the server, is too long. PostgreSQL up to
+/// version 16 cuts longer names in a startup packet: then it would be another name than the one that the rules of the
+/// pooler are about. The console and databases with a forced user send no such name.
 pub(crate) fn is_too_long_user(config: &Config, database: &str, user: &str) -> bool {
     user.len() > NAME_BYTES_MAX
         && database != CONSOLE_DATABASE

@@ -2,6 +2,7 @@
 //! reveal what went wrong.
 
 use crate::base::pool_id::{LoginFailure, PoolKind};
+use crate::base::settings::SecretKinds;
 use crate::base::time::Time;
 use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
@@ -154,18 +155,14 @@ impl Lookups {
     }
 
     /// Whether some users may have a plain-text secret.
-    pub(crate) fn are_some_plain(&self, config: &Config) -> bool {
-        let is_plain = |secret: &pgweir_config::Secret| matches!(secret, pgweir_config::Secret::Plain(_));
-        self.plain || config.auth_users.values().any(is_plain)
+    pub(crate) fn are_some_plain(&self, of_file: SecretKinds) -> bool {
+        self.plain || of_file.plain > 0
     }
 
     /// The kind of secret that a user who does not exist seems to have. Each kind is as frequent as among real users,
     /// and a name always has the same kind.
-    pub(crate) fn mock_secret(&self, config: &Config, key: &MockKey, user: &str, by_query: bool) -> MockSecret {
-        let users = &config.auth_users;
-        let is_scram = |s: &&pgweir_config::Secret| matches!(s, pgweir_config::Secret::Scram(_));
-        let mut scram = users.values().filter(is_scram).count() as u64;
-        let mut all = users.len() as u64;
+    pub(crate) fn mock_secret(&self, of_file: SecretKinds, key: &MockKey, user: &str, by_query: bool) -> MockSecret {
+        let SecretKinds { mut all, mut scram, .. } = of_file;
         if by_query {
             // Before the first user has been found, a SCRAM verifier is assumed, as in current versions of PostgreSQL.
             let unseen = u64::from(self.scram + self.other == 0);

@@ -116,7 +116,7 @@ impl Exchange<'_> {
         if let Some((named, _)) = all.iter().find(comes) {
             self.to().client_name_comes(named.server_name());
         }
-        let named_by = effects;
+        let may_execute = effects.intersects(Effects::PREPARE | Effects::CODE);
         for (named, since) in all {
             let effects = self.effects_of_names_in(&named);
             mentioned.effects |= SearchPath::adds_to(effects, &named.query, None);
@@ -124,8 +124,7 @@ impl Exchange<'_> {
             // An EXECUTE of an EXECUTE: the values that it gives are not followed. And under another client_encoding a
             // name beyond ASCII may mean another statement.
             let is_unread = named.names_statements() || !named.server_name().is_ascii();
-            let is_unread = is_unread && !self.shared.is_weak(Weakness::TrustsNested);
-            if is_unread && named_by.intersects(Effects::PREPARE | Effects::CODE) {
+            if may_execute && is_unread && !self.shared.is_weak(Weakness::TrustsNested) {
                 mentioned.effects |= pgweir_sql::UNREAD;
             }
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&named.query));

@@ -6,9 +6,9 @@
 //! needs no transaction block and VACUUM is refused.
 
 use crate::base::message::Step;
-use crate::base::settings::PoolMode;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
+use crate::state::difference::Change;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement};
 use crate::statements::unnamed::Unnamed;
@@ -16,9 +16,6 @@ use crate::upstream::entry::{Effect, Entry, Expect, To};
 use pgweir_sql::Effects;
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
-
-/// A setting for an internal Parse and its value. `None`: the value that RESET would give it.
-type ParseUnder = (Arc<str>, Option<Arc<str>>);
 
 impl ServerSide<'_> {
     /// Makes sure that the server holds a statement before it is used.
@@ -64,8 +61,7 @@ impl ServerSide<'_> {
         self.shared.settings.keeps_sessions
             && self.server.nature.is_postgresql()
             && self.pool.nature().is_postgresql()
-            && self.shared.settings.max_prepared_statements > 0
-            && self.pool.settings().mode != PoolMode::Session
+            && self.shared.settings.tracks_statements_of(self.pool.settings())
     }
 
     /// Before a Parse of a statement that the server does not hold: closes the statement that a client may have
@@ -121,7 +117,7 @@ impl ServerSide<'_> {
     /// Whether a statement is prepared in a separate segment, with these settings set for it: if a Parse in front of a
     /// Query fails, the server must not skip the Query. Behind a Query inside a pipeline there is no such segment,
     /// because its Sync would commit the open transaction of the pipeline.
-    fn goes_apart(&self, statement: &Statement, settings: &[ParseUnder], open: bool) -> bool {
+    fn goes_apart(&self, statement: &Statement, settings: &[Change], open: bool) -> bool {
         (!settings.is_empty() || statement.is_client_named())
             && !open
             && !self.server.conversation.is_queried_in_pipeline()
@@ -198,7 +194,7 @@ impl ServerSide<'_> {
 
     /// The settings whose present values differ, or may differ, from those under which the statement was first parsed,
     /// with the earlier values: its constants must be read as they were then (recording E12). Usually there are none.
-    fn settings_to_parse_under(&mut self, statement: &Statement) -> Vec<ParseUnder> {
+    fn settings_to_parse_under(&mut self, statement: &Statement) -> Vec<Change> {
         let server = &mut *self.server;
         // A statement without constants means the same under any settings. A failed transaction refuses SET.
         let reads_otherwise = server.session.local_in_doubt() || server.held.may_read_otherwise();
@@ -206,14 +202,14 @@ impl ServerSide<'_> {
         if server.conversation.status() == TransactionStatus::Failed {
             return Vec::new();
         }
-        // DISCARD ALL must be the first statement of its pipeline (25001), and SET TRANSACTION the first of its
-        // transaction, so no internal statement may precede them.
-        if pgweir_sql::must_come_first(&statement.query) {
-            return Vec::new();
-        }
         if statement.id <= INTERNAL_ID_MAX
             || !in_doubt && *server.session.shape().parse_settings() == statement.settings
         {
+            return Vec::new();
+        }
+        // DISCARD ALL must be the first statement of its pipeline (25001), and SET TRANSACTION the first of its
+        // transaction, so no internal statement may precede them.
+        if pgweir_sql::must_come_first(&statement.query) {
             return Vec::new();
         }
         let now = server.session.shape();
@@ -234,7 +230,7 @@ impl ServerSide<'_> {
     /// Sets settings for an internal Parse, in the same segment. The server keeps their present values, because an
     /// earlier message of this segment may have changed them, and only the server knows. The settings end with the
     /// transaction at the latest, so those of the client's session stay unchanged.
-    fn set_for_parse(&mut self, settings: &[ParseUnder]) {
+    fn set_for_parse(&mut self, settings: &[Change]) {
         let statement = self.shared.internal.set_for_parse.clone();
         for (name, value) in settings {
             let kept = self.kept_name(name);
@@ -244,7 +240,7 @@ impl ServerSide<'_> {
     }
 
     /// Gives settings the values that [`ServerSide::set_for_parse`] has kept.
-    fn set_back(&mut self, settings: &[ParseUnder]) {
+    fn set_back(&mut self, settings: &[Change]) {
         let statement = self.shared.internal.set_back.clone();
         for (name, _) in settings {
             let kept = self.kept_name(name);

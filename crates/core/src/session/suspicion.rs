@@ -4,7 +4,6 @@
 //! has done. An effect that no probe can see pins the client.
 
 use crate::base::pin_reason::{Cleanup, PinReason};
-use crate::base::settings::PoolMode;
 use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::exchange::Exchange;
@@ -200,9 +199,6 @@ impl Exchange<'_> {
     pub(crate) fn cleanup_after(&self) -> Cleanup {
         let in_doubt = self.client.session.suspicion().is_some() || self.server.session.probe().is_some();
         let in_doubt = in_doubt && !self.shared.is_weak(Weakness::TrustsUnanswered);
-        // Session pooling sends server_reset_query, but a RELOAD may have changed the mode since.
-        let was_alone = self.client.session.pins().contains(PinReason::SessionPooling);
-        let in_doubt = in_doubt || was_alone && self.pool.settings().mode != PoolMode::Session;
         let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
         let suspected = self
             .client

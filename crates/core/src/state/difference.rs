@@ -1,6 +1,7 @@
 //! The settings that make a server with one shape look like a client with another.
 
 use crate::state::shape::{LIMITS, READ_ONLY, Shape, WHO};
+use crate::statements::parse_settings::CLIENT_ENCODING;
 use std::sync::Arc;
 
 /// A setting to set on a server; `None` resets it to the server's startup value.
@@ -24,7 +25,7 @@ pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<C
         }
     }
     // client_encoding comes first, because the server reads the other values in it.
-    set.sort_by_key(|(name, _)| !name.eq_ignore_ascii_case("client_encoding"));
+    set.sort_by_key(|(name, _)| !name.eq_ignore_ascii_case(CLIENT_ENCODING));
     // Role and session authorization are reset first and set last, so that the user whom the server logged in as sets
     // the other settings.
     let (from, to) = (server.who(home), client.who(home));

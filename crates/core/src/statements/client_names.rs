@@ -228,12 +228,14 @@ impl Names {
 
     /// Adds the names that the statements of these names may mention themselves, if they are EXECUTE or the like.
     pub(crate) fn add_nested(&self, found: &mut Vec<StatementName>) {
+        let naming_text = |name: &StatementName| self.get(name).and_then(|meaning| meaning.statement.naming_text());
+        if found.iter().take(NESTED_MAX).all(|name| naming_text(name).is_none()) {
+            return;
+        }
         let mut seen: HashSet<StatementName, RandomState> = found.iter().cloned().collect();
         let mut next = 0;
         while next < found.len().min(NESTED_MAX) {
-            let text = self
-                .get(&found[next])
-                .and_then(|meaning| meaning.statement.naming_text());
+            let text = naming_text(&found[next]);
             for name in text.map(|text| self.mentioned_in(text)).into_iter().flatten() {
                 if seen.insert(name.clone()) {
                     found.push(name);

@@ -103,7 +103,7 @@ impl Held {
     pub(crate) fn new() -> Self {
         Held {
             internal: Vec::new(),
-            copies: Copies::default(),
+            copies: Copies::new(),
             answered: Moment::default(),
             unproven: HashSet::default(),
             erred: Moment::default(),

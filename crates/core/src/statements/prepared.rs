@@ -85,6 +85,7 @@ impl Statement {
         settings: &ParseSettings,
         is_private: bool,
     ) -> Self {
+        let has_constants = has_constants(query);
         Statement {
             id,
             kind: Kind::Shared,
@@ -99,8 +100,8 @@ impl Statement {
                 false => effects(query),
             },
             infers: parameter_types::are_inferred(query, types),
-            has_constants: has_constants(query),
-            reads_clock: has_constants(query) && pgweir_sql::reads_clock(query),
+            has_constants,
+            reads_clock: has_constants && pgweir_sql::reads_clock(query),
             keeps: !parameter_types::may_name_types(query),
             may_return_rows: may_return_rows(query),
             only_reads: pgweir_sql::class_of_read(query).is_some(),

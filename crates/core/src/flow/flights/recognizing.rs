@@ -4,7 +4,7 @@ use crate::base::ids::ClientId;
 use crate::base::message::{INSPECT_BYTES_MAX, Message};
 use crate::base::pool_id::PoolKind;
 use crate::base::reasons::{Dropping, Passing, Waiting};
-use crate::base::settings::{PoolMode, Settings};
+use crate::base::settings::Settings;
 use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::pooler::Pooler;
@@ -89,9 +89,8 @@ pub(super) fn may_fly(settings: &Settings, pool: &Pool) -> bool {
     settings.pipeline_depth != PipelineDepth::AtMost(1)
         && !settings.probe_always
         && !settings.server_reset_query_always
-        && settings.max_prepared_statements > 0
+        && settings.tracks_statements_of(pool.settings())
         && pool.key().kind == PoolKind::Clients
-        && pool.settings().mode != PoolMode::Session
         && pool.nature().is_postgresql()
         && !pool.ties_clients()
 }

@@ -211,12 +211,12 @@ impl Arrival<'_> {
             return Next::Nothing;
         };
         let by_query = matches!(source, SecretSource::AuthQuery);
-        let config = &self.shared.config;
+        let (config, secrets) = (&self.shared.config, self.shared.settings.secrets);
         let rules = ClientAuthRules {
             mock_key: *self.mock_key,
-            mock_secret: self.lookups.mock_secret(config, self.mock_key, login.user(), by_query),
+            mock_secret: self.lookups.mock_secret(secrets, self.mock_key, login.user(), by_query),
             scram_iterations: config.global.scram_iterations,
-            plain_secrets: self.lookups.are_some_plain(config),
+            plain_secrets: self.lookups.are_some_plain(secrets),
         };
         let mut auth = ClientAuth::new(method, login.user().as_bytes(), nonces, rules);
         if let Some(end_point) = end_point {

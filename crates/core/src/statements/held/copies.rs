@@ -10,10 +10,10 @@ use std::sync::Arc;
 const SHARED_BYTES_MAX: usize = 32 << 20;
 
 /// The copies of clients' statements on one server, by statement.
-#[derive(Debug, Default, pgweir_freeze::Freeze)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(super) struct Copies {
     /// The copies under internal names. The least recently used one is evicted first.
-    shared: Shared,
+    shared: lru::LruCache<u64, HeldStatement, RandomState>,
     /// Bytes of the texts of these.
     shared_bytes: usize,
     /// The copies under names of the server's client. They are never evicted, because messages that the client has sent
@@ -25,20 +25,21 @@ pub(super) struct Copies {
     client_named_changes: u64,
 }
 
-#[derive(Debug, pgweir_freeze::Freeze)]
-struct Shared(lru::LruCache<u64, HeldStatement, RandomState>);
-
-impl Default for Shared {
-    fn default() -> Self {
-        Shared(lru::LruCache::unbounded_with_hasher(RandomState::default()))
-    }
-}
-
 impl Copies {
+    pub(super) fn new() -> Self {
+        Copies {
+            shared: lru::LruCache::unbounded_with_hasher(RandomState::default()),
+            shared_bytes: 0,
+            client_named: HashMap::default(),
+            by_name: HashMap::default(),
+            client_named_changes: 0,
+        }
+    }
+
     /// A copy that is about to be used. It becomes the most recently used one.
     #[inline]
     pub(super) fn use_mut(&mut self, id: u64) -> Option<&mut HeldStatement> {
-        match self.shared.0.get_mut(&id) {
+        match self.shared.get_mut(&id) {
             None if !self.client_named.is_empty() => self.client_named.get_mut(&id),
             found => found,
         }
@@ -46,7 +47,7 @@ impl Copies {
 
     #[inline]
     pub(super) fn get(&self, id: u64) -> Option<&HeldStatement> {
-        match self.shared.0.peek(&id) {
+        match self.shared.peek(&id) {
             None if !self.client_named.is_empty() => self.client_named.get(&id),
             found => found,
         }
@@ -54,7 +55,7 @@ impl Copies {
 
     #[inline]
     pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut HeldStatement> {
-        match self.shared.0.peek_mut(&id) {
+        match self.shared.peek_mut(&id) {
             None if !self.client_named.is_empty() => self.client_named.get_mut(&id),
             found => found,
         }
@@ -62,7 +63,7 @@ impl Copies {
 
     /// All copies, in no order.
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut HeldStatement> {
-        let shared = self.shared.0.iter_mut().map(|(_, copy)| copy);
+        let shared = self.shared.iter_mut().map(|(_, copy)| copy);
         shared.chain(self.client_named.values_mut())
     }
 
@@ -71,7 +72,7 @@ impl Copies {
         let id = copy.statement.id;
         if !copy.statement.is_client_named() {
             self.shared_bytes += copy.statement.query.len();
-            if let Some(before) = self.shared.0.put(id, copy) {
+            if let Some(before) = self.shared.put(id, copy) {
                 self.shared_bytes -= before.statement.query.len();
             }
             return;
@@ -85,7 +86,7 @@ impl Copies {
     }
 
     pub(super) fn remove(&mut self, id: u64) {
-        if let Some(copy) = self.shared.0.pop(&id) {
+        if let Some(copy) = self.shared.pop(&id) {
             self.shared_bytes -= copy.statement.query.len();
             return;
         }
@@ -98,17 +99,17 @@ impl Copies {
     /// Takes out the least recently used copy under an internal name, if there are `limit` of them or more, or too many
     /// bytes.
     pub(super) fn evict_for(&mut self, limit: usize) -> Option<Arc<Statement>> {
-        if self.shared.0.len() < limit.max(1) && self.shared_bytes < SHARED_BYTES_MAX {
+        if self.shared.len() < limit.max(1) && self.shared_bytes < SHARED_BYTES_MAX {
             return None;
         }
-        let (_, copy) = self.shared.0.pop_lru()?;
+        let (_, copy) = self.shared.pop_lru()?;
         self.shared_bytes -= copy.statement.query.len();
         Some(copy.statement)
     }
 
     /// The statements under internal names, the most recently used one first.
     pub(super) fn shared(&self) -> impl Iterator<Item = &Arc<Statement>> {
-        self.shared.0.iter().map(|(_, copy)| &copy.statement)
+        self.shared.iter().map(|(_, copy)| &copy.statement)
     }
 
     /// The statement under this name of a client's.
@@ -133,7 +134,7 @@ impl Copies {
     /// Forgets all copies. Returns their statements, always in the same order.
     pub(super) fn take_all(&mut self) -> Vec<Arc<Statement>> {
         let all = self.shared().cloned().chain(self.named_except(|_| false)).collect();
-        self.shared.0.clear();
+        self.shared.clear();
         self.shared_bytes = 0;
         self.client_named.clear();
         self.by_name.clear();
@@ -143,7 +144,7 @@ impl Copies {
 
     /// Forgets all copies but those in `ids`.
     pub(super) fn keep_only(&mut self, ids: &HashSet<u64>) {
-        let shared = self.shared.0.iter().map(|(&id, _)| id);
+        let shared = self.shared.iter().map(|(&id, _)| id);
         let gone: Vec<u64> = shared.filter(|id| !ids.contains(id)).collect();
         gone.iter().for_each(|&id| self.remove(id));
         self.client_named.retain(|id, _| ids.contains(id));
@@ -156,6 +157,6 @@ impl Copies {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shared.0.len() + self.client_named.len()
+        self.shared.len() + self.client_named.len()
     }
 }
