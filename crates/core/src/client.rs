@@ -137,7 +137,7 @@ impl Client {
             _ => false,
         };
         if self.dropping == Dropping::Request && drops_unnamed(message) {
-            self.statements.unnamed = None;
+            self.statements.replace_unnamed(None);
         }
         self.dropping = if ends { Dropping::Nothing } else { Dropping::ToSync };
         (self.drop_message(message), ends)
@@ -146,12 +146,12 @@ impl Client {
     /// Ends a name. Returns the effect that restores it, if the name had a meaning.
     pub(crate) fn forget_name(&mut self, name: &[u8]) -> Option<Effect> {
         if name.is_empty() {
-            return self.statements.unnamed.take().map(|s| Effect {
+            return self.statements.replace_unnamed(None).map(|s| Effect {
                 unnamed: Some(Some(s)),
                 ..Effect::default()
             });
         }
-        let before = self.statements.names.as_mut()?.set(name, None)?;
+        let before = self.statements.end(name)?;
         Some(Effect {
             name: Some((name.into(), Some(before))),
             ..Effect::default()

@@ -147,7 +147,7 @@ impl Server {
         {
             return false;
         }
-        self.held.committed = false;
+        self.held.command_completes();
         self.conversation.command_succeeds();
         true
     }

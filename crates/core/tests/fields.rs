@@ -12,15 +12,27 @@ use std::fs;
 use std::path::Path;
 
 /// The folders that keep this rule, and the files that keep it in other folders.
-const FINISHED: [&str; 4] = ["notify", "pools", "state", "upstream"];
+const FINISHED: [&str; 5] = ["notify", "pools", "state", "statements", "upstream"];
 
 /// Structs of these folders that are plain values, as `file struct`, with what they are. One layer makes such a value
 /// and another one reads it; neither keeps it as a state that changes.
-const VALUES: [(&str, &str); 4] = [
+const VALUES: [(&str, &str); 7] = [
     ("notify/channels.rs Notification", "a message that has been read"),
     (
         "pools/wait_queue.rs Who",
         "what the order of the queue must know of a client",
+    ),
+    (
+        "statements/client_statements.rs Bound",
+        "a portal, when a Describe of it is about to be sent",
+    ),
+    (
+        "statements/internal.rs InternalStatements",
+        "the pooler's own statements, made once",
+    ),
+    (
+        "statements/prepared.rs Statement",
+        "a text with what was read in it: shared by all, changed by nobody",
     ),
     (
         "upstream/entry.rs Effect",

@@ -21,8 +21,8 @@ impl Reply<'_> {
             _ => {}
         }
         let server = &mut *self.server;
-        server.held.committed = body.starts_with(b"COMMIT");
-        server.held.rolled_back |= rolls_back;
+        let commits = body.starts_with(b"COMMIT");
+        server.held.command_may_end_transaction(commits, rolls_back);
         server.conversation.command_succeeds();
         let queue = server.conversation.queue_mut();
         let executed = queue.front().is_some_and(|e| e.expect() == Expect::Execute);
@@ -92,8 +92,8 @@ impl Reply<'_> {
             return;
         };
         self.server.held.keep_only(later.statements());
-        if let Some(names) = self.client().and_then(|client| client.statements.names.as_mut()) {
-            names.keep_only(later.names());
+        if let Some(client) = self.client() {
+            client.statements.keep_only(later.names());
         }
     }
 
@@ -120,11 +120,7 @@ impl Reply<'_> {
         }
         let name = self.server.conversation.queue_mut().next_deallocated();
         if let (Some(name), Some((_, client))) = (name, &mut self.client)
-            && let Some(meaning) = client
-                .statements
-                .names
-                .as_mut()
-                .and_then(|names| names.set(&name, None))
+            && let Some(meaning) = client.statements.end(&name)
         {
             meaning
                 .as_client_named()

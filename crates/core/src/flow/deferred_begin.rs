@@ -81,7 +81,7 @@ impl ClientSide<'_> {
             return None;
         }
         let reply = self.run_deferred(&verdict, By::Query)?;
-        self.client.statements.unnamed = None;
+        self.client.statements.replace_unnamed(None);
         let status = self.client.session.idle_status();
         self.tell(|w| {
             w.command_complete(reply);
@@ -123,11 +123,9 @@ impl ClientSide<'_> {
         let tag = self.run_deferred(&segment.verdict, By::Portal)?;
         let client = &mut *self.client;
         if let Some(parse) = segment.parse {
-            client.statements.unnamed = Some(self.shared.statements.intern(
-                parse.query,
-                parse.types,
-                client.session.shape().parse_settings(),
-            ));
+            let settings = client.session.shape().parse_settings();
+            let unnamed = self.shared.statements.intern(parse.query, parse.types, settings);
+            client.statements.replace_unnamed(Some(unnamed));
         }
         let status = client.session.idle_status();
         self.tell(|w| {

@@ -58,7 +58,7 @@ impl Exchange<'_> {
             Err(error) => return self.fails(error.to_string(), "in the names of a Bind message".into()),
         };
         let client = &mut *self.client;
-        client.statements.bound = None;
+        client.statements.take_untold_portal();
         let (mut statement, untold) = client.statements.of_bind(names.statement);
         let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.session.shape().parse_settings());
         if !names.statement.is_empty() && statement.as_ref().is_some_and(|s| !parsed_so(s)) {
@@ -66,7 +66,7 @@ impl Exchange<'_> {
         }
         let client = &mut *self.client;
         let ends = statement.as_ref().and_then(|s| s.ends());
-        if ends.is_some() || client.statements.bound_ends.is_some() {
+        if ends.is_some() || client.statements.some_portal_ends() {
             client.statements.binds(names.portal, ends);
         }
         client.session.portal_is_replaced(names.portal);
@@ -97,11 +97,11 @@ impl Exchange<'_> {
         };
         self.to().may_change_settings(Some(&statement));
         if untold && describes_next != Some(false) && keeps_rows(&statement) {
-            self.client.statements.bound = Some(Box::new(Bound {
+            self.client.statements.portal_is_untold(Bound {
                 portal: names.portal.into(),
                 name: names.statement.into(),
                 statement: statement.id,
-            }));
+            });
         }
         let entry = Entry::forward(Expect::Bind).using(statement.id);
         self.forward_bind(message, &names, &statement, entry)
@@ -147,17 +147,17 @@ impl Exchange<'_> {
     #[cold]
     fn share_no_longer(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
         let client = &mut *self.client;
-        let meaning = client.statements.names.as_mut()?.get_mut(name)?;
-        let of = &meaning.statement;
+        let meaning = client.statements.named_mut(name)?;
+        let of = meaning.statement();
         if !of.is_client_named() && !of.is_private && !of.settings.reads_alike(client.session.shape().parse_settings())
         {
             let statement = self
                 .shared
                 .statements
                 .intern_for_one(&of.query, meaning.types(), &of.settings);
-            meaning.statement = statement;
+            meaning.becomes(statement);
         }
-        Some(meaning.statement.clone())
+        Some(meaning.statement().clone())
     }
 
     /// Execute, which may run a DEALLOCATE or DISCARD ALL.
@@ -176,17 +176,16 @@ impl Exchange<'_> {
 
     #[inline(always)]
     pub(crate) fn execute_as_bound(&mut self, message: &Message<'_>) -> Step {
-        let Some(bound) = &self.client.statements.bound_ends else {
+        if !self.client.statements.some_portal_ends() {
             return self.plain(message, Expect::Execute);
-        };
+        }
         if !message.is_whole() {
             return Step::NeedBytes;
         }
         let portal = Reader::new(message.body()).cstr();
-        let ends = bound
-            .iter()
-            .find(|(of, _)| portal == Ok(&**of))
-            .map(|(_, ends)| ends.clone());
+        let ends = portal
+            .ok()
+            .and_then(|portal| self.client.statements.ends_of(portal).cloned());
         let queue = self.server.conversation.queue();
         if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
             // The statement that this request ends may not exist.
@@ -205,7 +204,7 @@ impl Exchange<'_> {
     /// A DEALLOCATE ALL or DISCARD ALL is being sent: it ends the client's names and all statements that the server
     /// holds.
     pub(crate) fn discard_all_statements(&mut self, mut effect: Effect) -> Effect {
-        effect.names_lost_all = self.client.statements.names.as_mut().map(|names| names.take_all());
+        effect.names_lost_all = self.client.statements.end_all();
         effect.server_lost_all = Some(self.server.held.take_all());
         effect
     }
@@ -227,7 +226,7 @@ impl Exchange<'_> {
                     return step;
                 }
                 let entry = Entry::forward(Expect::Describe);
-                let entry = match &self.client.statements.unnamed {
+                let entry = match self.client.statements.unnamed() {
                     Some(statement) if statement.infers => entry.using(statement.id),
                     _ => entry,
                 };
@@ -254,7 +253,7 @@ impl Exchange<'_> {
             Some(Named {
                 target: Target::Portal,
                 name,
-            }) => match self.client.statements.bound.take() {
+            }) => match self.client.statements.take_untold_portal() {
                 Some(bound) if *bound.portal == *name => {
                     let entry = self.tells_rows(&bound.name, bound.statement, true);
                     self.pass_request(message, entry)
@@ -316,11 +315,10 @@ impl Exchange<'_> {
     /// The entry of a Describe whose reply describes a statement's rows to the client.
     fn tells_rows(&mut self, name: &[u8], statement: u64, by_portal: bool) -> Entry {
         // The description that the client got before is replaced.
-        let meaning = self.client.statements.names.as_mut().and_then(|n| n.get_mut(name));
-        let before = meaning.filter(|m| m.statement.id == statement).and_then(|m| {
-            m.told_by_portal = by_portal;
-            m.told.take()
-        });
+        let meaning = self.client.statements.named_mut(name);
+        let before = meaning
+            .filter(|meaning| meaning.statement().id == statement)
+            .and_then(|meaning| meaning.is_described(by_portal));
         let effect = Effect {
             describes: Some((name.into(), before)),
             ..Effect::default()
@@ -355,7 +353,7 @@ impl Exchange<'_> {
             let server = &mut *self.server;
             let mut effect = effect.unwrap_or_default();
             if name.is_empty() {
-                server.held.unnamed = Unnamed::Nothing;
+                server.held.unnamed_becomes(Unnamed::Nothing);
                 effect.server_unnamed = true;
             }
             return self.pass_request(message, Entry::forward(Expect::Close).with(effect));

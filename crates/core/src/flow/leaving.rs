@@ -33,7 +33,9 @@ impl ServerSide<'_> {
         server.phase = phase;
         server.since = now;
         server.conversation.query_begins(now);
-        server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
+        server
+            .held
+            .unnamed_becomes(crate::statements::unnamed::Unnamed::Nothing);
         self.asks(To::Skip, |r| r.query(query.as_bytes()));
     }
 
@@ -177,7 +179,9 @@ impl Pooler {
             return;
         }
         if server.conversation.status() != TransactionStatus::Idle {
-            server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
+            server
+                .held
+                .unnamed_becomes(crate::statements::unnamed::Unnamed::Nothing);
             return self.at(id).asks(To::Skip, |r| r.query(b"ROLLBACK"));
         }
         self.release(now, id);

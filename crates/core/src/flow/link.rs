@@ -69,7 +69,7 @@ impl Exchange<'_> {
         if !client.is_session() {
             return Linked::Login;
         }
-        if server.held.lends_to.is_some() {
+        if server.held.lends_to().is_some() {
             self.take_names_back();
         }
         if self.pool.sequences() != Sequences::Unused {
@@ -100,8 +100,8 @@ fn surely_needs_server(client: &Client, settings: &Settings, next: &[u8]) -> boo
         b'Q' => !settings.disable_pqexec && begins_no_block(body.strip_suffix(&[0]).unwrap_or(body)),
         b'B' => {
             let statements = &client.statements;
-            !statements.names.as_ref().is_some_and(|names| names.some_begin_block())
-                && !statements.unnamed.as_ref().is_some_and(|s| s.begins_block())
+            !statements.names().is_some_and(|names| names.some_begin_block())
+                && !statements.unnamed().is_some_and(|s| s.begins_block())
         }
         b'P' => Parse::read(body).is_ok_and(|p| begins_no_block(p.query)),
         _ => false,
@@ -241,7 +241,7 @@ impl Pooler {
         let lent = |s: &ServerId| {
             servers
                 .get(s.0)
-                .is_some_and(|s| s.held.lends_to == Some(id) && !s.session.is_claimed())
+                .is_some_and(|s| s.held.lends_to() == Some(id) && !s.session.is_claimed())
         };
         if pool.lends()
             && !self.shared.settings.link_adversarial

@@ -13,7 +13,7 @@ use crate::base::reasons::Dropping;
 use crate::base::settings::PoolMode;
 use crate::client::Client;
 use crate::pooler::Pooler;
-use crate::statements::client_names::Meaning;
+use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
 use pgweir_wire::frontend::Parse;
 
@@ -73,7 +73,7 @@ impl Pooler {
         }
         let names_moved = self.pool(pool_id).names_moved();
         let mut meaning = Meaning::new(statement, self.shared.statements.tick(), names_moved);
-        meaning.is_unparsed = meaning.statement.infers || !meaning.statement.keeps;
+        meaning.is_parsed_by_nobody();
         let stats = self.pool_mut(pool_id).stats_mut();
         stats.client_parse_count += 1;
         stats.bytes_received += message.total as u64;

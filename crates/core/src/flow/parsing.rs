@@ -7,7 +7,7 @@ use crate::exchange::Exchange;
 use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::session::inspection::uses_names;
-use crate::statements::client_names::Meaning;
+use crate::statements::meaning::Meaning;
 use crate::statements::parse_settings::ParseSettings;
 use crate::statements::prepared::{Kind, Statement};
 use crate::statements::table::StatementTable;
@@ -86,11 +86,10 @@ impl Exchange<'_> {
         let same = !in_doubt
             && client
                 .statements
-                .unnamed
-                .as_ref()
+                .unnamed()
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
         let new = (!same).then(|| interned(&mut self.shared.statements, server, &parse, settings));
-        if let Some(statement) = new.as_ref().or(client.statements.unnamed.as_ref())
+        if let Some(statement) = new.as_ref().or(client.statements.unnamed())
             && !statement.effects.is_empty()
         {
             let statement = statement.clone();
@@ -103,12 +102,12 @@ impl Exchange<'_> {
         let mut effect = None;
         if let Some(statement) = new {
             effect = Some(Effect {
-                unnamed: Some(client.statements.unnamed.replace(statement)),
+                unnamed: Some(client.statements.replace_unnamed(Some(statement))),
                 ..Effect::default()
             });
         }
-        let unnamed = client.statements.unnamed.as_ref().expect("set above");
-        server.held.unnamed = Unnamed::Statement(unnamed.id);
+        let unnamed = client.statements.unnamed().expect("set above");
+        server.held.unnamed_becomes(Unnamed::Statement(unnamed.id));
         let names = unnamed.effects.intersects(Effects::PREPARE) && uses_names(&unnamed.verdict);
         let entry = Entry::forward(Expect::ParseUnnamed);
         let entry = match effect {

@@ -351,7 +351,7 @@ impl Reply<'_> {
             return None;
         }
         let (_, client) = self.client.as_ref()?;
-        let present = client.statements.names.as_ref().and_then(|names| names.name_of(uses));
+        let present = client.statements.names().and_then(|names| names.name_of(uses));
         // The client may have closed the statement meanwhile.
         let (name, statement) = present.or_else(|| self.server.conversation.queue().name_given_up(uses))?;
         renamed(error.bytes, statement.server_name(), name)

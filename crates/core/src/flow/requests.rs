@@ -121,10 +121,10 @@ impl Exchange<'_> {
             return false;
         }
         let statements = &self.client.statements;
-        let executes = statements.bound_ends.is_none()
+        let executes = !statements.some_portal_ends()
             && !self.client.session.has_bound_reset()
             && !self.server.session.has_definitions();
-        let describes = statements.bound.is_none();
+        let describes = !statements.has_untold_portal();
         let begin = *at;
         while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {
             let end = *at + header.message_bytes as usize;
@@ -170,7 +170,7 @@ impl Exchange<'_> {
         let is_usual = conversation.owes_nothing()
             && self.looks_at_texts()
             && self.tracks_statements()
-            && self.client.statements.unnamed.is_none()
+            && self.client.statements.unnamed().is_none()
             && message.total <= INSPECT_BYTES_MAX
             && !self.to().knows_names();
         let [text @ .., 0] = message.body() else { return None };
@@ -178,7 +178,7 @@ impl Exchange<'_> {
             return None;
         }
         self.notes_beginning();
-        self.server.held.unnamed = Unnamed::Nothing;
+        self.server.held.unnamed_becomes(Unnamed::Nothing);
         self.server.conversation.queue_mut().push_end(Expect::Query);
         Some(self.forward_plainly(message))
     }
@@ -189,18 +189,18 @@ impl Exchange<'_> {
     fn binds_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
         let is_usual = self.server.conversation.takes_requests()
             && self.tracks_statements()
-            && self.client.statements.bound_ends.is_none()
+            && !self.client.statements.some_portal_ends()
             && !self.client.session.has_bound_reset()
             && !self.to().knows_names();
         let names = BindNames::read(message.body()).ok().filter(|_| is_usual)?;
-        let meaning = self.client.statements.names.as_ref()?.get(names.statement)?;
-        let statement = &*meaning.statement;
+        let meaning = self.client.statements.named(names.statement)?;
+        let statement = &**meaning.statement();
         let is_plain = statement.effects.is_empty()
             && !statement.ends_some()
             && statement
                 .settings
                 .is_surely(self.client.session.shape().parse_settings());
-        meaning.told.filter(|_| is_plain)?;
+        meaning.told().filter(|_| is_plain)?;
         let told = expected_rows(meaning, message, names.portal);
         if need_of(meaning, self.server, told, self.shared.statements.now()) != Need::Nothing {
             return None;
@@ -211,7 +211,7 @@ impl Exchange<'_> {
             .outbox
             .forward(self.server_id.into(), message.at + header..message.at + message.total);
         let uses = statement.id;
-        self.client.statements.bound = None;
+        self.client.statements.take_untold_portal();
         self.notes_beginning();
         self.pool.stats_mut().bytes_received += message.total as u64;
         self.pool.stats_mut().bind_count += 1;

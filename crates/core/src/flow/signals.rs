@@ -108,8 +108,8 @@ impl Exchange<'_> {
     fn answer_call(&mut self, message: &Message<'_>, call: &Call<'_>) -> Step {
         match call.bound {
             None => {
-                self.client.statements.unnamed = None;
-                self.server.held.unnamed = Unnamed::Nothing;
+                self.client.statements.replace_unnamed(None);
+                self.server.held.unnamed_becomes(Unnamed::Nothing);
                 self.to().asks(To::Forward, |r| r.query(call.kind.answer()));
             }
             Some((portal, results)) => self.answer_bind(call.kind, portal, results),

@@ -170,8 +170,10 @@ impl Exchange<'_> {
     fn destroys_unnamed(&mut self, message: &Message<'_>, text: Option<&[u8]>) -> Option<Effect> {
         // A malformed Query fails before it destroys the unnamed statement, which may be another client's.
         let is_sound = text.is_some_and(|text| Reader::new(message.body()).cstr() == Ok(text));
-        self.server.held.unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
-        let unnamed = self.client.statements.unnamed.take()?;
+        self.server
+            .held
+            .unnamed_becomes(if is_sound { Unnamed::Nothing } else { Unnamed::Foreign });
+        let unnamed = self.client.statements.replace_unnamed(None)?;
         Some(Effect {
             unnamed: Some(Some(unnamed)),
             ..Effect::default()
@@ -194,7 +196,7 @@ impl Exchange<'_> {
     /// The possible effects of a Query on its client's prepared statements; `found`: the possible effects of its text,
     /// if it has been read. An incomplete text may do anything.
     fn may_do(&self, message: &Message<'_>, found: Option<Effects>) -> Effects {
-        let names = self.client.statements.names.as_ref();
+        let names = self.client.statements.names();
         if names.is_none_or(|names| names.len() == 0) {
             Effects::NONE
         } else if let Some(found) = found {

@@ -75,9 +75,8 @@ fn cost_class(client: &Client, next: &[u8]) -> u32 {
         }
         b'B' => {
             let names = BindNames::read(body).ok();
-            let known = client.statements.names.as_ref();
-            let meaning = names.and_then(|names| known?.get(names.statement));
-            meaning.map_or(0, |meaning| meaning.statement.id)
+            let meaning = names.and_then(|names| client.statements.named(names.statement));
+            meaning.map_or(0, |meaning| meaning.statement().id)
         }
         tag => tag.into(),
     };

@@ -12,10 +12,8 @@ impl Reply<'_> {
         let mut restored = HashSet::new();
         let answered = entries.iter().position(|e| e.to() != To::Skip);
         for (at, mut entry) in entries.into_iter().enumerate().rev() {
-            if entry.expect() == Expect::Describe
-                && let Some(copy) = self.server.held.copy_mut(entry.uses())
-            {
-                copy.asked = false;
+            if entry.expect() == Expect::Describe {
+                self.server.held.is_not_asked(entry.uses());
             }
             // An internal Parse says nothing about the reply to the client; but a Query behind it has failed, and
             // destroys the unnamed statement in any case.
@@ -38,7 +36,7 @@ impl Reply<'_> {
         let server = &mut *self.server;
         let effect = effect.unwrap_or_default();
         if matches!(expect, Expect::ParseUnnamed | Expect::Query) || effect.server_unnamed {
-            server.held.unnamed = Unnamed::Foreign;
+            server.held.unnamed_becomes(Unnamed::Foreign);
         }
         if let Some(statement) = effect.server_gains {
             server.held.remove(statement.id);
@@ -57,16 +55,16 @@ impl Reply<'_> {
         if let Some((name, told)) = effect.describes
             && let Some(meaning) = client.statements.names_mut().get_mut(&name)
         {
-            meaning.told = meaning.told.or(told);
+            meaning.is_not_described(told);
         }
         for (name, statement) in effect.names_lost_all.into_iter().flatten() {
             client.statements.names_mut().set(&name, Some(statement));
         }
         if expect == Expect::ParseUnnamed && failed {
             // A Parse that fails has already dropped the unnamed statement.
-            client.statements.unnamed = None;
+            client.statements.replace_unnamed(None);
         } else if let (Some(before), false) = (effect.unnamed, expect == Expect::Query && failed) {
-            client.statements.unnamed = before;
+            client.statements.replace_unnamed(before);
         }
     }
 }

@@ -19,8 +19,9 @@ use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::preparing::lending::only_may_use;
 use crate::server_side::ServerSide;
-use crate::statements::client_names::{Meaning, StatementName};
+use crate::statements::client_names::StatementName;
 use crate::statements::held::Moment;
+use crate::statements::meaning::Meaning;
 use crate::statements::prepared::{Kind, NAME_BYTES_MAX, Statement};
 use crate::upstream::entry::{Effect, Entry, Expect, To};
 use crate::upstream::phase::Intake;
@@ -75,7 +76,7 @@ impl ServerSide<'_> {
     /// client.
     pub(crate) fn lends(&mut self, name: &[u8]) {
         let server = &mut *self.server;
-        server.held.lends_to = server.link;
+        server.held.lends_names_to(server.link);
         self.pool.begins_to_lend();
         if !name.is_ascii() {
             server.session.needs(Cleanup::Discard);
@@ -200,7 +201,7 @@ impl Exchange<'_> {
             return Vec::new();
         }
         let client = &*self.client;
-        let Some(names) = client.statements.names.as_ref().filter(|names| names.len() > 0) else {
+        let Some(names) = client.statements.names().filter(|names| names.len() > 0) else {
             return Vec::new();
         };
         let server = &*self.server;
@@ -237,17 +238,12 @@ impl Exchange<'_> {
     /// meaning.
     fn client_named(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
         let client = &mut *self.client;
-        let names = client.statements.names.as_mut()?;
         if ends_within_character(name) {
             return None;
         }
-        let meaning = names.get(name)?;
-        let since = meaning.since;
-        let alone = !meaning
-            .statement
-            .settings
-            .reads_alike(client.session.shape().parse_settings());
-        let of = &meaning.statement;
+        let meaning = client.statements.named(name)?;
+        let (since, of) = (meaning.since(), meaning.statement());
+        let alone = !of.settings.reads_alike(client.session.shape().parse_settings());
         // A statement that was lent before the server had told its types leaves them open: it must not infer others later.
         let keeps_types = |named: &Statement| of.kind == Kind::Sql || *named.types == *meaning.types();
         let fits = |named: &&Arc<Statement>| (!alone || named.is_private) && keeps_types(named);
@@ -267,13 +263,7 @@ impl Exchange<'_> {
             &of.settings,
             alone || of.is_private,
         );
-        let is_client_named = of.is_client_named();
-        let meaning = names.get_mut(name)?;
-        if is_client_named {
-            meaning.statement = named.clone();
-        } else {
-            meaning.client_named = Some(named.clone());
-        }
+        client.statements.named_mut(name)?.is_named_by_sql(named.clone());
         Some((named, since))
     }
 
@@ -403,21 +393,19 @@ impl Exchange<'_> {
     #[cold]
     pub(crate) fn take_names_back(&mut self) {
         let client = &*self.client;
-        let names = client.statements.names.as_ref();
+        let names = client.statements.names();
         let changes = names.map_or(0, |names| names.changes());
         if self.server.held.agrees_with(self.id, changes) {
             return;
         }
         let is_of_client = |named: &Statement| {
             let meaning = names.and_then(|names| names.get(named.server_name()));
-            meaning.is_some_and(|m| {
-                m.statement.id == named.id || m.client_named.as_ref().is_some_and(|o| o.id == named.id)
-            })
+            meaning.is_some_and(|meaning| meaning.is_held_as(named.id))
         };
         let server = &mut *self.server;
         let gone = server.held.client_named_except(is_of_client);
         let keeps_some = gone.len() < server.held.client_named_len();
-        server.held.lends_to = keeps_some.then_some(self.id);
+        server.held.lends_names_to(keeps_some.then_some(self.id));
         for named in gone {
             self.to().close_held(&named);
         }

@@ -18,7 +18,7 @@ impl ServerSide<'_> {
             held.touch(named.id);
             return;
         }
-        let anew = held.copy_mut(named.id).is_some();
+        let anew = held.holds(named.id);
         if guarded {
             self.make_savepoint();
         }

@@ -301,21 +301,21 @@ impl Exchange<'_> {
     pub(crate) fn prepare_unnamed(&mut self) -> Option<Step> {
         let client = &mut *self.client;
         let server = &mut *self.server;
-        match &client.statements.unnamed {
-            Some(statement) if server.held.unnamed == Unnamed::Statement(statement.id) => {}
+        match client.statements.unnamed() {
+            Some(statement) if server.held.unnamed() == Unnamed::Statement(statement.id) => {}
             Some(statement) => {
                 let statement = statement.clone();
                 if self.to().would_go_apart_too_early(&statement) {
                     return Some(self.waits_for_replies());
                 }
-                self.server.held.unnamed = Unnamed::Statement(statement.id);
+                self.server.held.unnamed_becomes(Unnamed::Statement(statement.id));
                 let open = self.server.conversation.queue().segment_open();
                 let entry = Entry::skip(Expect::ParseUnnamed);
                 self.to().send_parse(&statement, b"", &statement.types, entry, open);
             }
-            None if server.held.unnamed == Unnamed::Nothing => {}
+            None if server.held.unnamed() == Unnamed::Nothing => {}
             None => {
-                server.held.unnamed = Unnamed::Nothing;
+                server.held.unnamed_becomes(Unnamed::Nothing);
                 let effect = Effect {
                     server_unnamed: true,
                     ..Effect::default()

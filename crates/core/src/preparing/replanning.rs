@@ -21,8 +21,8 @@ use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
-use crate::statements::client_names::Meaning;
 use crate::statements::held::Moment;
+use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
 use crate::statements::rows::Rows;
 use crate::statements::unnamed::Unnamed;
@@ -84,9 +84,7 @@ impl ServerSide<'_> {
 
     fn describe_internally(&mut self, statement: &Arc<Statement>, to: To) {
         let asked = self.shared.statements.now();
-        if let Some(copy) = self.server.held.copy_mut(statement.id) {
-            copy.asked = true;
-        }
+        self.server.held.is_asked(statement.id);
         let entry = Entry::skip(Expect::Describe).using(statement.id).asked_at(asked);
         let entry = entry.answered_to(to);
         self.asks(to, |r| r.special(entry).describe(b'S', statement.server_name()));
@@ -98,10 +96,8 @@ impl ServerSide<'_> {
         self.shared.state_stats.retries += u64::from(sqlstate == b"0A000");
         let server = &mut *self.server;
         for entry in server.conversation.queue_mut().take_to_sync() {
-            if let Some(copy) = server.held.copy_mut(entry.uses()) {
-                copy.asked = false;
-                copy.outdated = true;
-            }
+            server.held.is_not_asked(entry.uses());
+            server.held.outdate(entry.uses());
         }
     }
 
@@ -115,11 +111,7 @@ impl ServerSide<'_> {
         let (uses, replaced) = (front.uses(), front.to() == To::Replace);
         match sqlstate {
             // DDL has removed an object that PostgreSQL does not watch for its plans: usually a type.
-            b"0A000" | b"XX000" | b"42704" => {
-                if let Some(copy) = server.held.copy_mut(uses) {
-                    copy.outdated = true;
-                }
-            }
+            b"0A000" | b"XX000" | b"42704" => server.held.outdate(uses),
             // A function has deallocated the statement, and the pooler could not see that.
             b"26000" if !replaced => server.held.outdate_all(),
             _ => {}
@@ -134,7 +126,7 @@ impl ServerSide<'_> {
         let server = &mut *self.server;
         if server.session.gains_temporary_schema() {
             server.held.outdate_all();
-            server.held.unnamed = Unnamed::Foreign;
+            server.held.unnamed_becomes(Unnamed::Foreign);
         }
     }
 
@@ -163,34 +155,34 @@ impl ServerSide<'_> {
 pub(crate) fn expected_rows(meaning: &Meaning, message: &Message<'_>, portal: &[u8]) -> Option<Rows> {
     // Describe tells the client whatever the rows are.
     meaning
-        .told
-        .filter(|_| !meaning.told_by_portal || message.describes_next(portal) != Some(true))
+        .told()
+        .filter(|_| !meaning.is_told_by_portal() || message.describes_next(portal) != Some(true))
 }
 
 /// What must come before a client's use of one of its statements; `told` is the rows that the client expects.
 #[inline]
 pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>, now: Moment) -> Need {
     let doubted = server.held.doubted();
-    match server.held.using(meaning.statement.id, now) {
-        None if meaning.is_unparsed => Need::Types,
+    match server.held.using(meaning.statement().id, now) {
+        None if meaning.is_unparsed() => Need::Types,
         None => Need::Parse,
         _ if server.conversation.status() == TransactionStatus::Failed => Need::Nothing,
-        Some(copy) if copy.asked => Need::Answer,
-        Some(_) if meaning.is_unparsed => Need::Types,
-        Some(copy) if copy.outdated || copy.good < doubted || copy.parsed < meaning.names => Need::Replan,
-        Some(copy) if meaning.types.as_ref().is_some_and(|t| copy.has_types(t) != Some(true)) => {
-            let types = meaning.types.as_ref().expect("just looked at");
+        Some(copy) if copy.is_asked() => Need::Answer,
+        Some(_) if meaning.is_unparsed() => Need::Types,
+        Some(copy) if copy.is_outdated(doubted, meaning.names_moved()) => Need::Replan,
+        Some(copy) if meaning.told_types().is_some_and(|t| copy.has_types(t) != Some(true)) => {
+            let types = meaning.told_types().expect("just looked at");
             if copy.has_types(types).is_some() {
                 Need::Retype
             } else {
                 Need::Replan
             }
         }
-        _ if !meaning.statement.may_return_rows => Need::Nothing,
-        Some(copy) => match (told, copy.rows) {
+        _ if !meaning.statement().may_return_rows => Need::Nothing,
+        Some(copy) => match (told, copy.rows()) {
             (Some(told), Some(rows)) if told == rows => Need::Nothing,
-            (Some(_), Some(_)) if copy.good >= meaning.since => Need::Refusal,
-            (None, _) if copy.good >= meaning.since => Need::Nothing,
+            (Some(_), Some(_)) if copy.is_good_since(meaning.since()) => Need::Refusal,
+            (None, _) if copy.is_good_since(meaning.since()) => Need::Nothing,
             _ => Need::Check,
         },
     }
@@ -201,18 +193,18 @@ impl Exchange<'_> {
     /// the client's name. `described` is whether the client describes the portal that is bound.
     pub(crate) fn prepare_named(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
         let now = self.shared.statements.now();
-        let Some(meaning) = self.client.statements.names.as_ref().and_then(|n| n.get(name)) else {
+        let Some(meaning) = self.client.statements.named(name) else {
             return Use::GoesOn;
         };
         // A Describe tells the client the rows, whatever they are.
-        let binds_by = |_: &Rows| by == Expect::Bind && !(described && meaning.told_by_portal);
-        let told = meaning.told.filter(binds_by);
+        let binds_by = |_: &Rows| by == Expect::Bind && !(described && meaning.is_told_by_portal());
+        let told = meaning.told().filter(binds_by);
         let server = &mut *self.server;
         let need = need_of(meaning, server, told, now);
         if let Need::Nothing = need {
             return Use::GoesOn;
         }
-        let (statement, types) = (meaning.statement.clone(), meaning.types.clone());
+        let (statement, types) = (meaning.statement().clone(), meaning.told_types().cloned());
         let failed = server.conversation.status() == TransactionStatus::Failed;
         if matches!(need, Need::Parse | Need::Replan | Need::Check | Need::Types)
             && self.to().would_go_apart_too_early(&statement)
@@ -260,17 +252,12 @@ impl Exchange<'_> {
     /// was told.
     #[cold]
     fn retype(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
-        let names = self.client.statements.names.as_mut();
-        let meaning = names.and_then(|n| n.get_mut(name)).expect("looked up by the caller");
-        let of = &meaning.statement;
-        let statement = if of.is_private {
-            self.shared
-                .statements
-                .intern_for_one(&of.query, meaning.types(), &of.settings)
-        } else {
-            self.shared.statements.intern(&of.query, meaning.types(), &of.settings)
-        };
-        meaning.statement = statement.clone();
+        let meaning = self.client.statements.named_mut(name).expect("looked up by the caller");
+        let statement = self
+            .shared
+            .statements
+            .intern_with_types(meaning.statement(), meaning.types());
+        meaning.becomes(statement.clone());
         match self.prepare_named(name, by, described) {
             Use::GoesOn => Use::Becomes(statement),
             other => other,
@@ -323,8 +310,7 @@ impl Reply<'_> {
             To::Forward => {
                 let name = entry.take_effect().and_then(|e| e.describes).map(|(name, _)| name);
                 if let Some(meaning) = name.and_then(|name| self.meaning_described(&name, entry.uses(), asked)) {
-                    meaning.told = Some(rows);
-                    meaning.since = meaning.since.max(asked);
+                    meaning.tells(rows, asked);
                 }
             }
             To::Skip => self.replies_came(),

@@ -4,8 +4,8 @@
 use crate::base::message::Message;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::statements::client_names::Meaning;
 use crate::statements::held::Moment;
+use crate::statements::meaning::Meaning;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
@@ -50,10 +50,7 @@ impl Reply<'_> {
         server.held.learn_types(uses, asked, &types);
         if let Some(name) = name {
             if let Some(meaning) = self.meaning_described(&name, uses, asked) {
-                meaning.is_unparsed = false;
-                if meaning.statement.infers {
-                    meaning.types.get_or_insert(types);
-                }
+                meaning.is_parsed(types);
             }
             return;
         }
@@ -62,20 +59,13 @@ impl Reply<'_> {
         let Some((_, client)) = &mut self.client else {
             return;
         };
-        if let Some(unnamed) = client.statements.unnamed.as_mut().filter(|s| s.id == uses && s.infers) {
-            *unnamed = if unnamed.is_private {
-                self.shared
-                    .statements
-                    .intern_for_one(&unnamed.query, types.bytes(), &unnamed.settings)
-            } else {
-                self.shared
-                    .statements
-                    .intern(&unnamed.query, types.bytes(), &unnamed.settings)
-            };
+        if let Some(unnamed) = client.statements.unnamed().filter(|s| s.id == uses && s.infers) {
+            let unnamed = self.shared.statements.intern_with_types(unnamed, types.bytes());
             let held = &mut self.server.held;
-            if held.unnamed == Unnamed::Statement(uses) {
-                held.unnamed = Unnamed::Statement(unnamed.id);
+            if held.unnamed() == Unnamed::Statement(uses) {
+                held.unnamed_becomes(Unnamed::Statement(unnamed.id));
             }
+            client.statements.replace_unnamed(Some(unnamed));
         }
     }
 
@@ -84,12 +74,11 @@ impl Reply<'_> {
     /// ignore that message.
     pub(crate) fn meaning_described(&mut self, name: &[u8], uses: u64, asked: Moment) -> Option<&mut Meaning> {
         let (_, client) = self.client.as_mut()?;
-        let names = client.statements.names.as_mut();
-        let present = names.and_then(|names| names.get_mut(name));
+        let present = client.statements.named_mut(name);
         present
-            .filter(|m| m.statement.id == uses && m.made <= asked)
+            .filter(|meaning| meaning.meant(uses, asked))
             .or_else(|| self.server.conversation.queue_mut().meaning_given_up(name))
-            .filter(|m| m.statement.id == uses)
+            .filter(|meaning| meaning.statement().id == uses)
     }
 }
 

@@ -49,7 +49,7 @@ impl Exchange<'_> {
     pub(crate) fn bind_untracked(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
         let follows =
-            client.session.follows_any() || client.session.has_bound_reset() || client.statements.bound_ends.is_some();
+            client.session.follows_any() || client.session.has_bound_reset() || client.statements.some_portal_ends();
         if follows {
             match BindNames::read(message.body()) {
                 Ok(names) => self.follow_bound(&names),

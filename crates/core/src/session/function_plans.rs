@@ -93,6 +93,6 @@ impl ServerSide<'_> {
     fn plans_are_discarded(&mut self) {
         self.shared.state_stats.plans_discarded += 1;
         self.server.held.outdate_all();
-        self.server.held.unnamed = Unnamed::Foreign;
+        self.server.held.unnamed_becomes(Unnamed::Foreign);
     }
 }

@@ -166,7 +166,9 @@ impl ServerSide<'_> {
 
     /// Sends a client's server a Query whose reply is ignored, even if it is an error.
     pub(crate) fn query_for_nothing(&mut self, text: &[u8]) {
-        self.server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
+        self.server
+            .held
+            .unnamed_becomes(crate::statements::unnamed::Unnamed::Nothing);
         self.asks(To::Probe(AnswerRows::Ignored), |r| r.query(text));
     }
 }

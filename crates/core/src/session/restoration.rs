@@ -114,7 +114,7 @@ impl Reply<'_> {
             if !server.held.may_read_otherwise() {
                 // No text explains the change. The server may have used any statement since.
                 server.held.outdate_all();
-                server.held.unnamed = Unnamed::Foreign;
+                server.held.unnamed_becomes(Unnamed::Foreign);
             }
         }
         if self.has_turned(name) {

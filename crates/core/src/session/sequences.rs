@@ -158,7 +158,7 @@ impl Exchange<'_> {
                 })
             });
             // A Query destroys the unnamed statement, even if it fails.
-            self.server.held.unnamed = Unnamed::Foreign;
+            self.server.held.unnamed_becomes(Unnamed::Foreign);
             let client = &mut *self.client;
             client.dropping = Dropping::Request;
             let (step, ends) = client.drop_answered(message);

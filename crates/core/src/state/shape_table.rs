@@ -107,7 +107,7 @@ impl ShapeTable {
             self.shapes.retain(|s| Arc::strong_count(&s.0) > 1);
             self.sweep_at = (self.shapes.len() * 2).max(SWEEP_SHAPES_MIN);
             self.shapes.shrink_to(self.sweep_at);
-            self.parses.retain(|p| Arc::strong_count(&p.0) > 1);
+            self.parses.retain(ParseSettings::is_used);
             self.parses.shrink_to(self.sweep_at);
         }
         // "$user" is the current role. If search_path is not known it is the default, which contains "$user".
@@ -122,10 +122,10 @@ impl ShapeTable {
             .filter(changes_parsing)
             .map(|s| (s.name.clone(), s.value.clone()))
             .collect();
-        let parse = if *parse == *likely.0 {
+        let parse = if *parse == *likely.all() {
             likely.clone()
         } else {
-            self.parses.get_or_insert(ParseSettings(parse)).clone()
+            self.parses.get_or_insert(ParseSettings::of(parse)).clone()
         };
         let shape = Arc::new(Shape::new(settings, parse));
         self.any_hides_ascii |= shape.hides_ascii();

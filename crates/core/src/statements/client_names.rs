@@ -1,69 +1,13 @@
-//! A client's names for its prepared statements, and what each means.
+//! A client's names for its prepared statements.
 
-use crate::statements::held::Moment;
-use crate::statements::parameter_types::Types;
+use crate::statements::meaning::Meaning;
 use crate::statements::prepared::{Kind, NAME_BYTES_MAX, Statement, kept};
-use crate::statements::rows::Rows;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A client's name for a statement, in the client's encoding.
 pub(crate) type StatementName = Box<[u8]>;
-
-/// What a client's name for a statement means.
-#[derive(Debug, Clone, pgweir_freeze::Freeze)]
-pub(crate) struct Meaning {
-    pub(crate) statement: Arc<Statement>,
-    /// The later of two moments: when the client prepared it, and when the client was last told its rows.
-    pub(crate) since: Moment,
-    /// When the client prepared it.
-    pub(crate) made: Moment,
-    /// When names last came to mean other objects before the client prepared it. A copy from before that moment may mean
-    /// other objects.
-    pub(crate) names: Moment,
-    /// The types of its parameters, if Parse left one open and the server has told them.
-    pub(crate) types: Option<Types>,
-    /// The rows that Describe has told the client.
-    pub(crate) told: Option<Rows>,
-    /// A Describe of a portal has told the rows. Some drivers describe each portal; others rely on the first
-    /// description.
-    pub(crate) told_by_portal: bool,
-    /// No server has parsed the statement for this client yet, and its text may mean something else than when another
-    /// client prepared it: a server parses it before its first use.
-    pub(crate) is_unparsed: bool,
-    /// The statement that servers hold under this name, if SQL has named it.
-    pub(crate) client_named: Option<Arc<Statement>>,
-}
-
-impl Meaning {
-    /// `names` as in [`Meaning::names`].
-    pub(crate) fn new(statement: Arc<Statement>, since: Moment, names: Moment) -> Self {
-        Meaning {
-            statement,
-            since,
-            made: since,
-            names,
-            types: None,
-            told: None,
-            told_by_portal: false,
-            is_unparsed: false,
-            client_named: None,
-        }
-    }
-
-    /// The parameter types with which it is prepared again.
-    pub(crate) fn types(&self) -> &[u8] {
-        self.types.as_ref().map_or(&self.statement.types, Types::bytes)
-    }
-
-    /// The statement that servers hold under the client's name, if SQL has named it.
-    pub(crate) fn as_client_named(&self) -> Option<&Arc<Statement>> {
-        Some(&self.statement)
-            .filter(|s| s.is_client_named())
-            .or(self.client_named.as_ref())
-    }
-}
 
 /// A client's names for its statements.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
@@ -118,7 +62,7 @@ impl Names {
 
     /// Names and what they mean, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>)> {
-        self.names.iter().map(|(name, m)| (&**name, &m.statement))
+        self.names.iter().map(|(name, m)| (&**name, m.statement()))
     }
 
     /// How often a name or a meaning may have changed.
@@ -134,9 +78,9 @@ impl Names {
     /// A name of the statement with this id. If there are several, the first in alphabetical order, so that the result
     /// is always the same.
     pub(crate) fn name_of(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
-        let named = self.names.iter().filter(|(_, m)| m.statement.id == id);
+        let named = self.names.iter().filter(|(_, m)| m.statement().id == id);
         named
-            .map(|(name, m)| (&**name, &m.statement))
+            .map(|(name, m)| (&**name, m.statement()))
             .min_by_key(|(name, _)| *name)
     }
 
@@ -149,7 +93,7 @@ impl Names {
     pub(crate) fn encoding_becomes(&mut self, encoding: &str) {
         let is_of = |meaning: &Meaning| {
             meaning
-                .statement
+                .statement()
                 .settings
                 .encoding()
                 .is_none_or(|made| made == encoding)
@@ -176,9 +120,9 @@ impl Names {
         self.changes += 1;
         let name = kept(name);
         let odd = usize::from(!is_spelled_plainly(name));
-        let by_sql = |m: &Option<Meaning>| m.as_ref().map(|m| usize::from(m.statement.kind == Kind::Sql));
-        let begins = |m: &Option<Meaning>| usize::from(m.as_ref().is_some_and(|m| m.statement.begins_block()));
-        let bytes = |m: &Option<Meaning>| m.as_ref().map_or(0, |m| m.statement.query.len());
+        let by_sql = |m: &Option<Meaning>| m.as_ref().map(|m| usize::from(m.statement().kind == Kind::Sql));
+        let begins = |m: &Option<Meaning>| usize::from(m.as_ref().is_some_and(|m| m.statement().begins_block()));
+        let bytes = |m: &Option<Meaning>| m.as_ref().map_or(0, |m| m.statement().query.len());
         let is_there = |m: &Option<Meaning>| usize::from(m.is_some() && !name.is_ascii());
         self.text_bytes += bytes(&meaning);
         self.beyond_ascii += is_there(&meaning);
@@ -228,7 +172,7 @@ impl Names {
 
     /// Adds the names that the statements of these names may mention themselves, if they are EXECUTE or the like.
     pub(crate) fn add_nested(&self, found: &mut Vec<StatementName>) {
-        let naming_text = |name: &StatementName| self.get(name).and_then(|meaning| meaning.statement.naming_text());
+        let naming_text = |name: &StatementName| self.get(name).and_then(|meaning| meaning.statement().naming_text());
         if found.iter().take(NESTED_MAX).all(|name| naming_text(name).is_none()) {
             return;
         }
@@ -250,7 +194,7 @@ impl Names {
         if self.by_sql == 0 {
             return Vec::new();
         }
-        let by_sql = self.names.iter().filter(|(_, m)| m.statement.kind == Kind::Sql);
+        let by_sql = self.names.iter().filter(|(_, m)| m.statement().kind == Kind::Sql);
         by_sql.map(|(name, _)| name.clone()).collect()
     }
 
@@ -260,7 +204,7 @@ impl Names {
 
     /// Sorts names in the order in which the client prepared their statements.
     pub(crate) fn in_order(&self, names: &mut [Box<[u8]>]) {
-        names.sort_by_cached_key(|name| self.names.get(name).map(|m| m.made));
+        names.sort_by_cached_key(|name| self.names.get(name).map(Meaning::made));
     }
 
     /// Forgets all names but those in `names`.
@@ -289,6 +233,7 @@ impl Names {
 mod tests {
     use super::*;
     use crate::base::secret_names::SecretNames;
+    use crate::statements::held::Moment;
     use crate::statements::parse_settings::ParseSettings;
     use crate::statements::table::StatementTable;
 

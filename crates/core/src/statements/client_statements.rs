@@ -2,7 +2,9 @@
 
 use crate::statements::client_names::{Names, StatementName};
 use crate::statements::ends::{BoundEnds, Ends};
+use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The most portals of a client that are followed because their statements end prepared statements.
@@ -20,12 +22,12 @@ pub(crate) struct Bound {
 /// A client's prepared statements, and what is known of its portals.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct ClientStatements {
-    pub(crate) names: Option<Box<Names>>,
-    pub(crate) unnamed: Option<Arc<Statement>>,
+    names: Option<Box<Names>>,
+    unnamed: Option<Arc<Statement>>,
     /// The latest portal, if a Describe of it would be the first to tell the rows of its statement.
-    pub(crate) bound: Option<Box<Bound>>,
+    bound: Option<Box<Bound>>,
     /// Portals of statements that end prepared statements.
-    pub(crate) bound_ends: Option<Box<BoundEnds>>,
+    bound_ends: Option<Box<BoundEnds>>,
 }
 
 impl ClientStatements {
@@ -45,8 +47,81 @@ impl ClientStatements {
         }
     }
 
+    /// What the portal's statement ends, if it ends prepared statements.
+    pub(crate) fn ends_of(&self, portal: &[u8]) -> Option<&Ends> {
+        let bound = self.bound_ends.as_ref()?;
+        bound.iter().find(|(of, _)| **of == *portal).map(|(_, ends)| ends)
+    }
+
+    /// Whether some portal's statement ends prepared statements.
+    #[inline(always)]
+    pub(crate) fn some_portal_ends(&self) -> bool {
+        self.bound_ends.is_some()
+    }
+
+    /// The client's names, if it has had some.
+    #[inline(always)]
+    pub(crate) fn names(&self) -> Option<&Names> {
+        self.names.as_deref()
+    }
+
     pub(crate) fn names_mut(&mut self) -> &mut Names {
         self.names.get_or_insert_default()
+    }
+
+    /// What a name means; the empty name means nothing.
+    #[inline(always)]
+    pub(crate) fn named(&self, name: &[u8]) -> Option<&Meaning> {
+        self.names()?.get(name)
+    }
+
+    /// Like [`ClientStatements::named`], to change it.
+    pub(crate) fn named_mut(&mut self, name: &[u8]) -> Option<&mut Meaning> {
+        self.names.as_mut()?.get_mut(name)
+    }
+
+    /// Ends a name; returns what it meant.
+    pub(crate) fn end(&mut self, name: &[u8]) -> Option<Meaning> {
+        self.names.as_mut()?.set(name, None)
+    }
+
+    /// Ends all names; returns what they meant, if the client has had some.
+    pub(crate) fn end_all(&mut self) -> Option<Vec<(StatementName, Meaning)>> {
+        self.names.as_mut().map(|names| names.take_all())
+    }
+
+    /// Ends all names but those in `names`.
+    pub(crate) fn keep_only(&mut self, names: &HashSet<StatementName>) {
+        if let Some(of_client) = &mut self.names {
+            of_client.keep_only(names);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn unnamed(&self) -> Option<&Arc<Statement>> {
+        self.unnamed.as_ref()
+    }
+
+    /// Gives the client another unnamed statement, or none; returns the one before.
+    pub(crate) fn replace_unnamed(&mut self, statement: Option<Arc<Statement>>) -> Option<Arc<Statement>> {
+        std::mem::replace(&mut self.unnamed, statement)
+    }
+
+    /// Whether a Describe of the latest portal would be the first to tell the rows of its statement.
+    #[inline(always)]
+    pub(crate) fn has_untold_portal(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    /// A Describe of this portal would be the first to tell the rows of its statement.
+    pub(crate) fn portal_is_untold(&mut self, bound: Bound) {
+        self.bound = Some(Box::new(bound));
+    }
+
+    /// Another portal is bound, or the rows are about to be told: returns the portal whose rows were not told.
+    #[inline(always)]
+    pub(crate) fn take_untold_portal(&mut self) -> Option<Box<Bound>> {
+        self.bound.take()
     }
 
     /// Whether one more named statement can be kept.
@@ -67,9 +142,9 @@ impl ClientStatements {
         if name.is_empty() {
             return (self.unnamed.clone(), false);
         }
-        let meaning = self.names.as_ref().and_then(|names| names.get(name));
-        let is_untold = meaning.is_some_and(|meaning| meaning.told.is_none());
-        (meaning.map(|meaning| meaning.statement.clone()), is_untold)
+        let meaning = self.named(name);
+        let is_untold = meaning.is_some_and(|meaning| meaning.told().is_none());
+        (meaning.map(|meaning| meaning.statement().clone()), is_untold)
     }
 
     /// What a name means in this client's session.
@@ -77,7 +152,7 @@ impl ClientStatements {
         if name.is_empty() {
             self.unnamed.as_ref()
         } else {
-            self.names.as_ref()?.get(name).map(|m| &m.statement)
+            self.named(name).map(Meaning::statement)
         }
     }
 }

@@ -7,9 +7,11 @@
 
 mod copies;
 mod doubt;
+mod held_statement;
 
 use crate::base::ids::ClientId;
 use crate::statements::held::copies::Copies;
+pub(crate) use crate::statements::held::held_statement::HeldStatement;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
 use crate::statements::rows::Rows;
@@ -20,41 +22,7 @@ use std::sync::Arc;
 
 /// A moment of the logical clock; 0 is before everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
-pub(crate) struct Moment(pub(crate) u64);
-
-/// A statement on a server.
-#[derive(Debug, pgweir_freeze::Freeze)]
-pub(crate) struct HeldStatement {
-    pub(crate) statement: Arc<Statement>,
-    /// The latest moment at which the plan is known to give the statement's rows.
-    pub(crate) good: Moment,
-    /// When the copy was last used. When the server has answered that use without an error, `good` may become this
-    /// moment.
-    used: Moment,
-    /// When the copy was prepared.
-    pub(crate) parsed: Moment,
-    /// The types of its parameters, if its statement leaves one open and they are known.
-    types: Option<Types>,
-    pub(crate) rows: Option<Rows>,
-    /// The copy must be closed and prepared again before its next use.
-    pub(crate) outdated: bool,
-    /// An internal Describe of the copy has not been answered.
-    pub(crate) asked: bool,
-    /// The copy was prepared while its client had temporary objects, and may refer to them.
-    beside_temporary: bool,
-}
-
-impl HeldStatement {
-    /// Whether a client that relies on these types may use the copy; `None` if the copy's types are not known.
-    #[inline]
-    pub(crate) fn has_types(&self, types: &Types) -> Option<bool> {
-        match &self.types {
-            Some(known) => Some(known == types),
-            None if *self.statement.types == *types.bytes() => Some(true),
-            None => None,
-        }
-    }
-}
+pub(crate) struct Moment(pub(in crate::statements) u64);
 
 /// The statements that one server holds. The least recently used one is evicted first.
 #[derive(Debug, pgweir_freeze::Freeze)]
@@ -88,12 +56,12 @@ pub(crate) struct Held {
     /// There was an error since the latest ReadyForQuery.
     segment_failed: bool,
     /// A part of the present transaction has been undone, perhaps DDL that plans rely on.
-    pub(crate) rolled_back: bool,
+    rolled_back: bool,
     /// The latest command tag was COMMIT.
-    pub(crate) committed: bool,
-    pub(crate) unnamed: Unnamed,
+    committed: bool,
+    unnamed: Unnamed,
     /// The client under whose names the server may hold statements.
-    pub(crate) lends_to: Option<ClientId>,
+    lends_to: Option<ClientId>,
     /// The counts of changes, of the client's names and of the client-named copies, when all client-named statements
     /// were last found to be the client's.
     agreed: Option<(u64, u64)>,
@@ -146,9 +114,30 @@ impl Held {
         Some(copy)
     }
 
-    /// A client's statement. This does not count as a use.
-    pub(crate) fn copy_mut(&mut self, id: u64) -> Option<&mut HeldStatement> {
-        self.copies.get_mut(id)
+    /// Whether the server holds this statement of a client's. This does not count as a use.
+    pub(crate) fn holds(&self, id: u64) -> bool {
+        self.copies.get(id).is_some()
+    }
+
+    /// An internal Describe of a statement is being sent.
+    pub(crate) fn is_asked(&mut self, id: u64) {
+        if let Some(copy) = self.copies.get_mut(id) {
+            copy.asked = true;
+        }
+    }
+
+    /// The server has refused or ignored an internal Describe of a statement.
+    pub(crate) fn is_not_asked(&mut self, id: u64) {
+        if let Some(copy) = self.copies.get_mut(id) {
+            copy.asked = false;
+        }
+    }
+
+    /// The copy must be closed and prepared again before its next use.
+    pub(crate) fn outdate(&mut self, id: u64) {
+        if let Some(copy) = self.copies.get_mut(id) {
+            copy.outdated = true;
+        }
     }
 
     /// Whether the server holds this statement, as far as is known.
@@ -272,6 +261,40 @@ impl Held {
     /// The server may have lost any of the clients' statements: each is prepared again before its next use.
     pub(crate) fn outdate_all(&mut self) {
         self.copies.all_mut().for_each(|c| c.outdated = true);
+    }
+
+    /// The server's unnamed statement, as far as is known.
+    #[inline(always)]
+    pub(crate) fn unnamed(&self) -> Unnamed {
+        self.unnamed
+    }
+
+    #[inline(always)]
+    pub(crate) fn unnamed_becomes(&mut self, unnamed: Unnamed) {
+        self.unnamed = unnamed;
+    }
+
+    /// The client under whose names the server may hold statements.
+    #[inline(always)]
+    pub(crate) fn lends_to(&self) -> Option<ClientId> {
+        self.lends_to
+    }
+
+    /// The server may hold statements under this client's names from now on, or under nobody's.
+    pub(crate) fn lends_names_to(&mut self, client: Option<ClientId>) {
+        self.lends_to = client;
+    }
+
+    /// The server has sent a command tag that shows neither an end nor a partial rollback of a transaction.
+    #[inline(always)]
+    pub(crate) fn command_completes(&mut self) {
+        self.committed = false;
+    }
+
+    /// The server has sent a command tag: COMMIT, or one that may have undone a part of the transaction, or another.
+    pub(crate) fn command_may_end_transaction(&mut self, commits: bool, rolls_back: bool) {
+        self.committed = commits;
+        self.rolled_back |= rolls_back;
     }
 
     /// The server has sent an error.

@@ -18,7 +18,7 @@ fn one_copy() -> (Held, u64) {
 }
 
 fn good(held: &mut Held, id: u64) -> u64 {
-    held.copy_mut(id).unwrap().good.0
+    held.copies.get_mut(id).unwrap().good.0
 }
 
 #[test]

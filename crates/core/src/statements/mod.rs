@@ -6,6 +6,7 @@ pub(crate) mod client_statements;
 pub(crate) mod ends;
 pub(crate) mod held;
 pub(crate) mod internal;
+pub(crate) mod meaning;
 pub mod parameter_types;
 pub(crate) mod parse_settings;
 pub(crate) mod prepared;

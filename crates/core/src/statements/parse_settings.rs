@@ -12,7 +12,7 @@ pub(crate) const CLIENT_ENCODING: &str = "client_encoding";
 /// The values of the settings that change parsing. Statements parsed under equal values may be shared. The values of
 /// shapes are interned, so usually equal ones are the same object.
 #[derive(Debug, Clone, Eq, Default, pgweir_freeze::Freeze)]
-pub(crate) struct ParseSettings(pub(crate) Arc<[(Arc<str>, Arc<str>)]>);
+pub(crate) struct ParseSettings(Arc<[(Arc<str>, Arc<str>)]>);
 
 impl PartialEq for ParseSettings {
     #[inline]
@@ -28,6 +28,20 @@ impl Hash for ParseSettings {
 }
 
 impl ParseSettings {
+    /// The settings with these names and values.
+    pub(crate) fn of(pairs: Arc<[(Arc<str>, Arc<str>)]>) -> Self {
+        ParseSettings(pairs)
+    }
+
+    pub(crate) fn all(&self) -> &[(Arc<str>, Arc<str>)] {
+        &self.0
+    }
+
+    /// Whether something else has these settings, too.
+    pub(crate) fn is_used(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Names and values without the role, because the pooler cannot parse under another role.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
         self.0.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(ROLE))

@@ -118,6 +118,14 @@ impl StatementTable {
         Arc::new(self.make(query, types, settings, true))
     }
 
+    /// The same statement with these parameter types; it is shared if `statement` is.
+    pub(crate) fn intern_with_types(&mut self, statement: &Statement, types: &[u8]) -> Arc<Statement> {
+        match statement.is_private {
+            true => self.intern_for_one(&statement.query, types, &statement.settings),
+            false => self.intern(&statement.query, types, &statement.settings),
+        }
+    }
+
     fn make(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings, is_private: bool) -> Statement {
         let id = self.next_id;
         self.next_id += 1;

@@ -1,7 +1,8 @@
 //! One request that a server has not answered: which reply ends it, who gets the reply, and what the request changes.
 
-use crate::statements::client_names::{Meaning, StatementName};
+use crate::statements::client_names::StatementName;
 use crate::statements::held::Moment;
+use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
 use crate::statements::rows::Rows;
 use std::collections::VecDeque;

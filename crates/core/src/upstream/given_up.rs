@@ -1,6 +1,6 @@
 //! What a client's statements meant before requests that the server has not answered.
 
-use crate::statements::client_names::Meaning;
+use crate::statements::meaning::Meaning;
 use crate::statements::prepared::{Statement, kept};
 use crate::upstream::entry::Entry;
 use crate::upstream::reply_queue::ReplyQueue;
@@ -14,7 +14,7 @@ impl ReplyQueue {
     pub(crate) fn name_given_up(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
         let names = self.entries.iter().filter_map(|e| e.effect()?.name.as_ref());
         names
-            .filter_map(|(name, before)| Some((&**name, &before.as_ref()?.statement)))
+            .filter_map(|(name, before)| Some((&**name, before.as_ref()?.statement())))
             .find(|(_, s)| s.id == id)
     }
 

@@ -89,9 +89,8 @@ impl Exchange<'_> {
             Form::Parse(statement) => self.to().mentions_nothing_in(statement),
             Form::Bind => {
                 let names = first_message(flight.bytes()).and_then(|bind| BindNames::read(bind.body()).ok());
-                let known = self.client.statements.names.as_ref();
-                let meaning = names.and_then(|names| known?.get(names.statement));
-                let statement = meaning.map(|meaning| meaning.statement.clone());
+                let meaning = names.and_then(|names| self.client.statements.named(names.statement));
+                let statement = meaning.map(|meaning| meaning.statement().clone());
                 statement.is_some_and(|statement| self.to().mentions_nothing_in(&statement))
             }
         }
@@ -116,7 +115,7 @@ impl Exchange<'_> {
         if !self.to().mentions_nothing(&flight.bytes()[HEADER_BYTES..]) {
             return false;
         }
-        self.server.held.unnamed = Unnamed::Nothing;
+        self.server.held.unnamed_becomes(Unnamed::Nothing);
         self.server.conversation.queue_mut().push_end(Expect::Query);
         self.send_kept(flight.bytes());
         true
@@ -129,8 +128,7 @@ impl Exchange<'_> {
         let Ok(names) = BindNames::read(bind.body()) else {
             return false;
         };
-        let known = self.client.statements.names.as_ref();
-        let Some(meaning) = known.and_then(|known| known.get(names.statement)) else {
+        let Some(meaning) = self.client.statements.named(names.statement) else {
             return false;
         };
         let told = expected_rows(meaning, &bind, names.portal);
@@ -139,10 +137,10 @@ impl Exchange<'_> {
         }
         // The Parse of this statement in front of another client's flight may fail, for example because of a cancel:
         // then the server does not hold the statement.
-        if self.server.held.may_refuse(meaning.statement.id) {
+        if self.server.held.may_refuse(meaning.statement().id) {
             return false;
         }
-        let statement = meaning.statement.clone();
+        let statement = meaning.statement().clone();
         if !self.to().mentions_nothing_in(&statement) {
             return false;
         }
@@ -158,7 +156,7 @@ impl Exchange<'_> {
         if !self.to().mentions_nothing_in(statement) {
             return false;
         }
-        self.server.held.unnamed = Unnamed::Statement(statement.id);
+        self.server.held.unnamed_becomes(Unnamed::Statement(statement.id));
         // The client's unnamed statement changes when the server begins the client's flight: until then the flight may
         // move elsewhere or be cancelled.
         self.server
@@ -180,7 +178,7 @@ impl Exchange<'_> {
         }
         queue.push_part(Expect::Execute, 0);
         queue.push_end(Expect::Sync);
-        self.client.statements.bound = None;
+        self.client.statements.take_untold_portal();
         self.pool.stats_mut().bind_count += 1;
     }
 }

@@ -48,7 +48,7 @@ impl Exchange<'_> {
         if let Some(front) = server.flights.as_ref().and_then(|flights| flights.front())
             && let Form::Parse(statement) = front.flight().form()
         {
-            client.statements.unnamed = Some(statement.clone());
+            client.statements.replace_unnamed(Some(statement.clone()));
         }
         self.counts_visit();
         self.pool.stats_mut().wait_time += self.now.us_since(since);

@@ -86,7 +86,7 @@ impl Pooler {
         holder.link = None;
         if parses {
             // A Parse that a cancel hits has dropped the unnamed statement.
-            holder.statements.unnamed = None;
+            holder.statements.replace_unnamed(None);
         }
         self.wait_again(now, client, again);
     }

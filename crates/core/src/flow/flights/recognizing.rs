@@ -104,7 +104,7 @@ fn is_usual(client: &Client) -> bool {
         && client.passing == Passing::None
         && client.dropping == Dropping::Nothing
         && !client.attends()
-        && client.statements.bound_ends.is_none()
+        && !client.statements.some_portal_ends()
         && session.leaves_nothing()
         && session.shape().is_usual()
 }
@@ -120,16 +120,16 @@ fn flight_of(client: &Client, shared: &mut Shared, segment: &Segment<'_>) -> Opt
     let (form, class) = match &segment.says {
         Says::Query(text) => {
             let is_plain =
-                client.statements.unnamed.is_none() && !shared.settings.disable_pqexec && pgweir_sql::is_plain(text);
+                client.statements.unnamed().is_none() && !shared.settings.disable_pqexec && pgweir_sql::is_plain(text);
             match pgweir_sql::class_of_read(text).filter(|_| is_plain) {
                 Some(class) => (Form::Query, class),
                 None => shared.is_weak(Weakness::SharesAnything).then_some((Form::Query, 0))?,
             }
         }
         Says::Bind(names) => {
-            let meaning = client.statements.names.as_ref()?.get(names.statement)?;
-            let statement = &*meaning.statement;
-            meaning.told?;
+            let meaning = client.statements.named(names.statement)?;
+            let statement = &**meaning.statement();
+            meaning.told()?;
             let flies = leaves_nothing(statement) && statement.settings.is_surely(parse_settings);
             flies.then_some((Form::Bind, statement.id))?
         }
@@ -137,7 +137,7 @@ fn flight_of(client: &Client, shared: &mut Shared, segment: &Segment<'_>) -> Opt
             if pgweir_sql::belongs_to_session(parse.query) {
                 return None;
             }
-            let known = client.statements.unnamed.as_ref();
+            let known = client.statements.unnamed();
             let statement = match known.filter(|s| s.matches(parse.query, parse.types, parse_settings)) {
                 Some(statement) => statement.clone(),
                 None => shared.statements.intern(parse.query, parse.types, parse_settings),

@@ -174,7 +174,7 @@ impl ServerSide<'_> {
         server.phase = ServerPhase::ConnectQuery;
         server.since = now;
         server.conversation.query_begins(now);
-        server.held.unnamed = Unnamed::Nothing;
+        server.held.unnamed_becomes(Unnamed::Nothing);
         server.session.probe_begins(Probe::default());
         self.asks(To::Probe(AnswerRows::Value), |r| r.query(question.as_bytes()));
     }

@@ -14,7 +14,7 @@ use crate::upstream::entry::To;
 impl ServerSide<'_> {
     /// Runs auth_query for a user.
     pub(crate) fn ask_secret(&mut self, query: &str, user: &str) {
-        self.server.held.unnamed = Unnamed::Foreign;
+        self.server.held.unnamed_becomes(Unnamed::Foreign);
         self.asks(To::Skip, |r| {
             r.parse(b"", query.as_bytes(), &[0, 0]);
             r.bind(b"", b"", &[Some(user.as_bytes())]);

@@ -39,7 +39,12 @@ impl View<'_> {
                 secret(access, setting.value()),
             ]);
         }
-        let mut statements: Vec<_> = client.statements.names.iter().flat_map(|names| names.iter()).collect();
+        let mut statements: Vec<_> = client
+            .statements
+            .names()
+            .iter()
+            .flat_map(|names| names.iter())
+            .collect();
         statements.sort_unstable_by_key(|(name, _)| *name);
         for (name, statement) in statements {
             let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&statement.query));

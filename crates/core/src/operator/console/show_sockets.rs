@@ -129,7 +129,7 @@ impl View<'_> {
         };
         let prepared_statements = match &client.phase {
             ClientPhase::Console(console) => console.portals.statements(),
-            _ => client.statements.names.as_ref().map_or(0, |n| n.len()),
+            _ => client.statements.names().map_or(0, |n| n.len()),
         };
         let wait_us = match client.waiting {
             Waiting::ForServer { since, .. } => self.now.us_since(since),
