@@ -99,11 +99,6 @@ impl Exchange<'_> {
         Some(self.wishes(Wish::DatabaseAlone(database)))
     }
 
-    /// Writes internal messages to the server.
-    pub(crate) fn ask(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        self.to().send(write);
-    }
-
     /// Writes internal messages to the client.
     pub(crate) fn tell(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.shared

@@ -14,10 +14,10 @@ use crate::exchange::Exchange;
 use crate::flow::logins::admitting;
 use crate::pooler::Pooler;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{Entry, Expect, To};
+use crate::upstream::entry::To;
 use pgweir_sql::{Signal, SignalTarget, signal_call};
 use pgweir_wire::frontend::BindNames;
-use pgweir_wire::{FrontendTag, Reader, TransactionStatus, Writer};
+use pgweir_wire::{FrontendTag, Reader, TransactionStatus};
 
 /// Reads from a Bind, after its names, the first parameter as a process id, and the formats of the results as they are.
 fn first_parameter<'a>(body: &'a [u8], names: &BindNames<'_>) -> Option<(Option<u32>, &'a [u8])> {
@@ -125,18 +125,9 @@ impl Exchange<'_> {
         let settings = self.client.session.shape().parse_settings();
         let answer = self.shared.statements.intern(kind.answer(), &[0, 0], settings);
         self.to().prepare(&answer);
-        self.server.conversation.queue_mut().push(Entry::forward(Expect::Bind));
-        self.shared.outbox.insert(self.server_id.into(), |bytes| {
-            Writer::new(bytes).message(b'B', |to| {
-                for name in [portal, answer.server_name()] {
-                    to.extend_from_slice(name);
-                    to.push(0);
-                }
-                to.extend([0, 0, 0, 0]);
-                to.extend(((results.len() / 2) as u16).to_be_bytes());
-                to.extend_from_slice(results);
-            });
-        });
+        let name = answer.server_name();
+        self.to()
+            .asks(To::Forward, |r| r.bind_with_formats(portal, name, results));
     }
 }
 

@@ -1,7 +1,7 @@
 //! auth_query on behalf of clients that are not authenticated: limits on what they may cause, and answers that do not
 //! reveal what went wrong.
 
-use crate::base::pool_id::{LoginFailure, PoolKind};
+use crate::base::pool_id::LoginFailure;
 use crate::base::settings::SecretKinds;
 use crate::base::time::Time;
 use crate::pools::pool::Pool;
@@ -175,13 +175,5 @@ impl Lookups {
         } else {
             MockSecret::Md5
         }
-    }
-}
-
-impl Pool {
-    /// Whether a client that is not authenticated has caused this pool, and no server has confirmed that its database
-    /// exists.
-    pub(crate) fn is_unproven(&self) -> bool {
-        self.key().kind == PoolKind::AuthQuery && self.is_auto() && self.welcome().is_none()
     }
 }

@@ -9,7 +9,6 @@ pub(crate) mod client_login;
 pub(crate) mod login_step;
 pub(crate) mod lookups;
 pub(crate) mod method;
-pub(crate) mod opening;
 pub(crate) mod process_ids;
 pub(crate) mod rejection;
 pub(crate) mod spelling;

@@ -8,6 +8,7 @@ pub(crate) mod hosts;
 pub(crate) mod idle_list;
 pub(crate) mod known_of_servers;
 pub(crate) mod members;
+pub(crate) mod opening;
 pub(crate) mod overload;
 pub(crate) mod peers;
 pub(crate) mod pool;

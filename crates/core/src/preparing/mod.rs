@@ -1,6 +1,7 @@
 //! Preparing on a server the statements that it does not hold, under internal or
 //! client-given names.
 
+pub(crate) mod by_sql;
 pub(crate) mod client_named;
 pub(crate) mod lending;
 pub(crate) mod prepare_again;

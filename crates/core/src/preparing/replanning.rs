@@ -276,9 +276,7 @@ impl Exchange<'_> {
             return Use::GoesOn;
         }
         self.to().describe_internally(statement, To::Skip);
-        self.shared
-            .outbox
-            .insert(self.server_id.into(), |bytes| Writer::new(bytes).empty(b'H'));
+        self.to().asks(To::Skip, |r| r.flush());
         self.use_waits()
     }
 

@@ -175,7 +175,7 @@ impl Exchange<'_> {
         let is_open = in_segment || server.conversation.is_queried_in_pipeline();
         self.to().run_discard();
         if is_open && !of_begin {
-            self.ask(|w| w.flush());
+            self.to().asks(To::Skip, |r| r.flush());
         } else {
             self.to().asks(To::Skip, |r| r.sync());
         }

@@ -83,6 +83,21 @@ impl Requests<'_> {
         self.writer.bind_portal(portal, statement, values);
     }
 
+    /// Bind to an unnamed or named portal without parameters. `formats`: the format codes of the results as in the
+    /// message, without their number.
+    pub(crate) fn bind_with_formats(&mut self, portal: &[u8], statement: &[u8], formats: &[u8]) {
+        self.push(Expect::Bind);
+        self.writer.message(b'B', |to| {
+            for name in [portal, statement] {
+                to.extend_from_slice(name);
+                to.push(0);
+            }
+            to.extend([0, 0, 0, 0]);
+            to.extend(((formats.len() / 2) as u16).to_be_bytes());
+            to.extend_from_slice(formats);
+        });
+    }
+
     /// Describe a statement (`b'S'`) or portal (`b'P'`).
     pub(crate) fn describe(&mut self, what: u8, name: &[u8]) {
         self.push(Expect::Describe);
@@ -106,6 +121,11 @@ impl Requests<'_> {
     pub(crate) fn close(&mut self, what: u8, name: &[u8]) {
         self.push(Expect::Close);
         self.writer.close(what, name);
+    }
+
+    /// Flush, which has no reply.
+    pub(crate) fn flush(&mut self) {
+        self.writer.flush();
     }
 
     /// Sync.

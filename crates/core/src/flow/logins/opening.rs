@@ -7,9 +7,9 @@ use crate::base::request::Request;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::login::lookups::UNPROVEN_DATABASES_MAX;
-use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together, share_a_limit};
 use crate::pooler::Pooler;
 use crate::pools::databases::Databases;
+use crate::pools::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together, share_a_limit};
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
@@ -91,10 +91,14 @@ impl Pooler {
     /// Whether servers are being opened for as many databases of clients that are not authenticated as is allowed:
     /// see [`UNPROVEN_DATABASES_MAX`].
     fn waits_for_other_names(&self, pool_id: PoolId) -> bool {
-        let pool = self.pool(pool_id);
+        self.pool(pool_id).is_untried() && self.room_for_unproven() == 0
+    }
+
+    /// For how many more databases of clients that are not authenticated a server may be opened.
+    fn room_for_unproven(&self) -> usize {
         let is_being_tried = |pool: &Pool| pool.is_unproven() && pool.servers() > 0;
-        let tried = || pool::live(&self.pools).filter(|(_, pool)| is_being_tried(pool)).count();
-        pool.is_unproven() && pool.servers() == 0 && tried() >= UNPROVEN_DATABASES_MAX
+        let tried = pool::live(&self.pools).filter(|(_, pool)| is_being_tried(pool)).count();
+        UNPROVEN_DATABASES_MAX.saturating_sub(tried)
     }
 
     /// The limit that pools share and that keeps a pool from opening a server, if that is what keeps it.
@@ -176,7 +180,13 @@ impl Pooler {
             .filter_map(|(id, pool)| Some((pool.first_waiter()?.1, id)))
             .collect();
         waited.sort_unstable();
+        // Thousands of invented names may wait. Each would count all pools, only to find that there is no room for it.
+        let mut room = self.room_for_unproven();
         for (_, id) in waited {
+            if self.pool(id).is_untried() {
+                let Some(left) = room.checked_sub(1) else { continue };
+                room = left;
+            }
             self.open_servers_for_waiters(now, id);
         }
     }

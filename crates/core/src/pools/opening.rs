@@ -76,6 +76,17 @@ pub(crate) enum Hope {
 }
 
 impl Pool {
+    /// Whether a client that is not authenticated has caused this pool, and no server has confirmed that its database
+    /// exists.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.key().kind == PoolKind::AuthQuery && self.is_auto() && self.welcome().is_none()
+    }
+
+    /// Whether the pool's first server would be the first to tell whether its database exists.
+    pub(crate) fn is_untried(&self) -> bool {
+        self.is_unproven() && self.servers() == 0
+    }
+
     /// Whether the pool has as many servers as its size allows. `beside`: servers of other pools that count together
     /// with the servers of this pool. `reserve`: the reserve pool may be used.
     #[inline]
