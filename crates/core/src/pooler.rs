@@ -167,7 +167,7 @@ impl Pooler {
             ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|c| match &c.phase {
                 ClientPhase::Login(login) => login.reads() && c.waiting == Waiting::No,
                 ClientPhase::Console(console) => !console.is_busy(),
-                _ => c.waiting == Waiting::No,
+                _ => c.waiting == Waiting::No || c.session.waits_only_to_begin(),
             }),
         }
     }

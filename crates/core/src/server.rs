@@ -177,6 +177,9 @@ impl Server {
         if effects.intersects(READS_OTHERWISE) {
             self.held.reads_otherwise(now);
         }
+        if effects.intersects(Effects::READING) {
+            self.held.reads_behind_set();
+        }
         if effects.intersects(Effects::NAMES) {
             self.moves_names(now);
         }

@@ -35,6 +35,9 @@ pub enum PinReason {
     /// A custom setting whose name is not in the text: `set_config()` with a computed name, or code that is not
     /// read.
     UntoldSetting,
+    /// A statement with constants that was prepared behind a SET, in one pipeline or transaction with it: only the
+    /// server knows under which settings it has read them.
+    ReadBehindSet,
 }
 
 /// How the effects of a pin are undone when the client leaves.
@@ -56,7 +59,7 @@ pub(crate) enum Cleanup {
 
 impl PinReason {
     /// All reasons, in the order of their bits.
-    pub const ALL: [PinReason; 15] = [
+    pub const ALL: [PinReason; 16] = [
         PinReason::SessionPooling,
         PinReason::LongStatement,
         PinReason::TemporaryObjects,
@@ -72,6 +75,7 @@ impl PinReason {
         PinReason::NativeCode,
         PinReason::UnknownState,
         PinReason::UntoldSetting,
+        PinReason::ReadBehindSet,
     ];
 
     /// The text in SHOW PINS and the log.
@@ -93,6 +97,9 @@ impl PinReason {
             PinReason::UntoldSetting => {
                 "setting of a name that no text tells (use SET LOCAL, set_config('app.name', .., true) or a literal name)"
             }
+            PinReason::ReadBehindSet => {
+                "prepared statement behind a SET that its constants are read under (prepare it in a later transaction)"
+            }
             PinReason::UnknownState => "session state that the server could not tell",
         }
     }
@@ -108,7 +115,8 @@ impl PinReason {
             | PinReason::PreparedStatements
             | PinReason::Sequences
             | PinReason::UnreadableSetting
-            | PinReason::UntoldSetting => Cleanup::Discard,
+            | PinReason::UntoldSetting
+            | PinReason::ReadBehindSet => Cleanup::Discard,
             PinReason::LongStatement
             | PinReason::Library
             | PinReason::Seed

@@ -165,6 +165,27 @@ impl Exchange<'_> {
         self.parse_on_server(message, parse, &statement)
     }
 
+    /// A SET stands in front of a statement, and the server has not told what it has set, or it ends with the
+    /// transaction. The answers to earlier segments tell; without them only this server has the statement as the client
+    /// has prepared it.
+    #[cold]
+    pub(crate) fn reads_behind_set(&mut self, statement: &Statement) -> Option<Step> {
+        if !statement.has_constants || !self.keeps_session() {
+            return None;
+        }
+        if self.will_know_what_is_set() {
+            return Some(self.waits_for_replies());
+        }
+        self.pin_by(PinReason::ReadBehindSet, &statement.query);
+        None
+    }
+
+    /// Whether the answers to earlier segments will show the settings that constants are read under.
+    pub(crate) fn will_know_what_is_set(&self) -> bool {
+        let queue = self.server.conversation.queue();
+        self.server.held.may_read_behind_set() && !queue.segment_open() && !queue.is_empty()
+    }
+
     /// The statement of a Parse, which the server gets under the client's name.
     fn intern_client_named(&mut self, parse: &Parse<'_>, settings: &ParseSettings) -> Arc<Statement> {
         self.shared.statements.intern_client_named(
@@ -192,6 +213,11 @@ impl Exchange<'_> {
         };
         if !statement.effects.is_empty()
             && let Some(step) = self.minds_parse(message, &statement)
+        {
+            return step;
+        }
+        if self.server.held.may_read_behind_set()
+            && let Some(step) = self.reads_behind_set(&statement)
         {
             return step;
         }

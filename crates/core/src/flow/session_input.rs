@@ -30,6 +30,7 @@ impl Pooler {
                 }
             }
             if client.waiting != Waiting::No {
+                client.session.asks_for_itself();
                 return at;
             }
             let link = client.link;

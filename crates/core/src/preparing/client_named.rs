@@ -153,7 +153,7 @@ impl Exchange<'_> {
                 !server.conversation.queue().segment_open() && server.conversation.queue().client_segment_outstanding()
             }
         };
-        if !waits {
+        if !waits && !self.will_know_what_is_set() {
             return None;
         }
         let names = self.client_named_in(effects, text);

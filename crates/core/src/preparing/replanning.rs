@@ -205,7 +205,10 @@ impl Exchange<'_> {
             return Use::GoesOn;
         }
         let (statement, types) = (meaning.statement().clone(), meaning.told_types().cloned());
-        let failed = server.conversation.status() == TransactionStatus::Failed;
+        if statement.has_constants && self.will_know_what_is_set() {
+            return self.use_waits();
+        }
+        let failed = self.server.conversation.status() == TransactionStatus::Failed;
         if matches!(need, Need::Parse | Need::Replan | Need::Check | Need::Types)
             && self.to().would_go_apart_too_early(&statement)
         {

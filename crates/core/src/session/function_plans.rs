@@ -10,7 +10,8 @@
 //!
 //! - a restoration that changes one of these settings ends with DISCARD PLANS;
 //! - DISCARD PLANS follows a transaction with a text that may have changed one of them, perhaps for the transaction only
-//!   ([`Cleanup::Plans`]): before the probe, if there is one, otherwise when the client gives the server back.
+//!   ([`Cleanup::Plans`]): before the probe, if there is one and the pooler knows all of the client's statements,
+//!   otherwise when the client gives the server back.
 //!
 //! Neither is done if the catalog shows that no routine of the database has such constants.
 //!
@@ -21,15 +22,47 @@
 //! A client that changes such a setting may get constants that were read under its own earlier settings until its
 //! transaction has ended, as if it had called the function before: docs/differences.md.
 
-use crate::base::pin_reason::Cleanup;
+use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
+use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::state::difference::Change;
+use crate::state::suspicion::Suspicion;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
+
+/// Whether DISCARD PLANS may come before a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plans {
+    MayGo,
+    /// The client may have statements that only its server knows. PostgreSQL would read their constants again, under
+    /// settings that the client has changed since. On a direct connection they stay as they were read at first.
+    Stay,
+}
+
+impl Exchange<'_> {
+    /// What a probe after transactions with these effects may do with the plans on the client's server. If they stay,
+    /// they are discarded when the client gives the server back.
+    pub(crate) fn plans_of(&self, about: &Suspicion) -> Plans {
+        let pins = self.client.session.pins();
+        let may_be_unknown = self.is_pinned_by_prepare()
+            || pins.contains(PinReason::LongStatement)
+            || pins.contains(PinReason::ReadBehindSet)
+            || about.may_have(Effects::PREPARE)
+            || !self.shared.settings.tracks_statements_of(self.pool.settings());
+        if may_be_unknown { Plans::Stay } else { Plans::MayGo }
+    }
+
+    /// Whether DISCARD PLANS comes, and the client has statements that are prepared again after it. What its transactions
+    /// have set must be known for that: constants are read under the settings of the first time.
+    pub(crate) fn prepares_again_behind_probe(&self) -> bool {
+        let discards = self.server.session.cleanup() >= Cleanup::Plans;
+        discards && self.client.statements.names().is_some_and(|names| names.len() > 0)
+    }
+}
 
 impl ServerSide<'_> {
     /// Whether the server may keep plans of functions from client to client, and their constants depend on settings.

@@ -52,9 +52,11 @@ impl ServerSide<'_> {
             .map_or(Effects::NONE, |known| known.effects_of_prepared(statement))
     }
 
+    /// Routines that a text mentions may do this. A DEALLOCATE and a PREPARE in a routine are not seen by the pooler, as
+    /// they are in a text: they may replace a statement.
     fn may_run(&mut self, found: Effects) {
         self.server.may_set(found, self.shared.statements.now());
-        if found.intersects(Effects::CODE) {
+        if found.intersects(Effects::CODE | Effects::PREPARE | Effects::ENDS) {
             self.doubt_statements();
         }
     }

@@ -14,6 +14,7 @@ use crate::base::reasons::Waiting;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
+use crate::session::function_plans::Plans;
 use crate::session::suspicion::Asks;
 use crate::state::probe::Probe;
 use crate::state::suspicion::{HIDDEN_SETTINGS_MAX, ROLE, Suspicion};
@@ -33,7 +34,7 @@ const LIMITS: [(&str, u32); 3] = [
 impl ServerSide<'_> {
     /// `locks`: whether to read pg_locks, which visits every backend; `None` asks for no pins. `hidden` are names of
     /// settings that `pg_settings` does not show; `None` asks for no settings.
-    fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion) {
+    fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion, plans: Plans) {
         let (pins, settings, set_config) = (
             self.shared.internal.probe_pins.clone(),
             self.shared.internal.probe_settings.clone(),
@@ -50,7 +51,9 @@ impl ServerSide<'_> {
         let server = &mut *self.server;
         server.session.probe_begins(Probe::about(about, hidden.is_some()));
         let deferrable = server.session.shape().is_deferrable();
-        self.discard_plans_before_probe();
+        if plans == Plans::MayGo {
+            self.discard_plans_before_probe();
+        }
         if deferrable {
             self.begin_internal();
         }
@@ -120,7 +123,7 @@ impl ServerSide<'_> {
         for name in names.iter().filter(|name| name.contains('.')) {
             self.server.session.note_custom_setting(name);
         }
-        self.send_probe(None, Some(&names), Suspicion::default());
+        self.send_probe(None, Some(&names), Suspicion::default(), Plans::MayGo);
     }
 
     /// Closes all internal statements, because the server may have lost one of them, or have another one under its
@@ -200,7 +203,8 @@ impl Exchange<'_> {
         // What has been reset must be set again before the client's next message.
         let resets = about.may_have(Effects::CODE | Effects::RESETS);
         let other_startup = !Arc::ptr_eq(self.server.session.base(), self.client.session.base());
-        if asks.settings && resets && other_startup && self.client.waiting == Waiting::No {
+        let must_be_known = resets && other_startup || self.prepares_again_behind_probe();
+        if asks.settings && must_be_known && self.client.waiting == Waiting::No {
             self.client.waiting = Waiting::ForProbe;
         }
         if self.server.cancels.may_hit() && !self.shared.is_weak(Weakness::AsksUnderCancel) {
@@ -211,7 +215,8 @@ impl Exchange<'_> {
         let hidden = asks.settings.then(|| about.hidden_settings(self.client));
         self.shared.state_stats.probes += 1;
         let locks = asks.pins.then_some(asks.locks);
-        self.to().send_probe(locks, hidden.as_deref(), about);
+        let plans = self.plans_of(&about);
+        self.to().send_probe(locks, hidden.as_deref(), about, plans);
         true
     }
 }

@@ -214,6 +214,19 @@ impl ClientSession {
         }
     }
 
+    /// Whether the client waits for a server only because a deferral is over. It has sent nothing behind its BEGIN yet.
+    #[cold]
+    pub(crate) fn waits_only_to_begin(&self) -> bool {
+        self.deferred_begin.is_some_and(DeferredBegin::has_expired)
+    }
+
+    /// The client has sent something. If it waits because a deferral was over, it now waits for its own request.
+    pub(crate) fn asks_for_itself(&mut self) {
+        if let Some(begin) = &mut self.deferred_begin {
+            begin.has_company();
+        }
+    }
+
     /// A request was cancelled while it waited for a server: the transaction of a deferred BEGIN has failed.
     pub(crate) fn request_is_cancelled(&mut self) {
         if let Some(begin) = &mut self.deferred_begin {

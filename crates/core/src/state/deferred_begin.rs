@@ -41,6 +41,11 @@ impl DeferredBegin {
         self.expired = true;
     }
 
+    /// The client has sent another message.
+    pub(super) fn has_company(&mut self) {
+        self.expired = false;
+    }
+
     /// When the client sent it.
     pub(crate) fn since(self) -> Time {
         self.since

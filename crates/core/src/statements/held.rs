@@ -45,6 +45,8 @@ pub(crate) struct Held {
     /// Since this moment the server may have read constants under other settings than those that are known of its
     /// client: see [`Held::reads_otherwise`].
     otherwise: Option<Moment>,
+    /// See [`Held::reads_behind_set`].
+    behind_set: bool,
     /// Since this moment the server's transaction may have created, renamed or moved objects.
     names_move_since: Option<Moment>,
     /// Each transaction may run in another session, so no statement is relied on beyond its transaction.
@@ -79,6 +81,7 @@ impl Held {
             doubted: Moment::default(),
             doubts_at_end: false,
             otherwise: None,
+            behind_set: false,
             names_move_since: None,
             forgets: false,
             temporary: false,

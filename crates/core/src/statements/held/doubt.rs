@@ -28,6 +28,16 @@ impl Held {
         self.otherwise.get_or_insert(now);
     }
 
+    /// Until [`Held::reads_as_known`], a text may have chosen another setting that constants are read under.
+    pub(crate) fn reads_behind_set(&mut self) {
+        self.behind_set = true;
+    }
+
+    /// Whether a constant that the server reads now may be read under a setting that a text has just chosen.
+    pub(crate) fn may_read_behind_set(&self) -> bool {
+        self.behind_set
+    }
+
     /// Whether the server may be reading constants under settings that are not known.
     pub(crate) fn may_read_otherwise(&self) -> bool {
         self.otherwise.is_some()
@@ -39,6 +49,7 @@ impl Held {
     /// known.
     #[cold]
     pub(crate) fn reads_as_known(&mut self) {
+        self.behind_set = false;
         let Some(since) = self.otherwise.take() else { return };
         for copy in self.copies.all_mut() {
             let may_be_used = copy.used >= since || copy.statement.is_client_named();

@@ -53,6 +53,39 @@ fn a_statement_that_mentions_a_function_is_followed_by_a_probe_and_others_are_no
     assert_eq!(rig.server_of(client), None);
 }
 
+/// Guards against a statement that a routine has put under a client's name: it ran for the next client that had the same
+/// statement under that name, and what it did was not probed.
+#[test]
+fn a_statement_that_a_routine_may_have_replaced_is_prepared_again() {
+    let objects = [["r", "16402", "replaces", "0"], ["r", "16403", "ends", "0"]];
+    let sources = [
+        [
+            "16402",
+            "p",
+            "begin deallocate x; prepare x as select pg_advisory_lock(1); end",
+        ],
+        ["16403", "p", "begin deallocate x; end"],
+    ];
+    for routine in ["replaces", "ends"] {
+        let mut rig = rig(SIZE_2);
+        let (client, server) = start(&mut rig, &objects, &sources);
+        rig.says(client, |w| w.query(b"prepare x as select 1"));
+        rig.told(server);
+        rig.completes(server, "PREPARE");
+        rig.says(client, |w| w.query(format!("select {routine}()").as_bytes()));
+        for _ in ["the statement and the text", "the probe"] {
+            nothing_found(&mut rig, server);
+        }
+        rig.says(client, |w| w.query(b"execute x"));
+        let told = rig.told(server);
+        let prepares = ["Close Sx", "Parse pgweir_preparing prepare x as select 1"];
+        assert!(
+            prepares.iter().all(|line| told.contains(&line.to_string())),
+            "{routine}: {told:?}"
+        );
+    }
+}
+
 /// Guards against checks of a domain that run in a Bind, although no text names the domain.
 #[test]
 fn a_parse_that_names_a_domain_by_its_oid_is_followed_by_a_probe() {

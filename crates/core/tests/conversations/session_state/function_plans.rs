@@ -109,6 +109,36 @@ fn plans_are_discarded_after_a_setting_of_one_transaction() {
     }
 }
 
+/// Guards against constants of a statement that only the server knows, which DISCARD PLANS made the server read again under
+/// settings that the client had changed since.
+#[test]
+fn plans_stay_while_only_the_server_knows_a_statement_of_the_client() {
+    let (mut rig, server, a, b) = two_clients(DATED);
+    let text = b"prepare x as select '01/02/2003'::date; set datestyle = 'ISO, DMY'";
+    rig.says(a, |w| w.query(text));
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("PREPARE");
+        w.command_complete("SET");
+        w.parameter_status(b"DateStyle", b"ISO, DMY");
+        w.ready_for_query(Idle);
+    });
+    let probe = rig.answers_about(server, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
+    let discard = "Query DISCARD PLANS".to_string();
+    assert!(
+        probe.iter().any(|line| line == "Bind  pgweir_6") && !probe.contains(&discard),
+        "{probe:?}"
+    );
+    assert_eq!(
+        rig.told(server),
+        ["Query DISCARD PLANS"],
+        "before another client gets the server"
+    );
+    rig.completes(server, "DISCARD PLANS");
+    rig.says(b, |w| w.query(b"select dated()"));
+    assert_eq!(rig.server_of(b), Some(server));
+}
+
 /// A cancel of the client's may hit DISCARD PLANS.
 #[test]
 fn plans_that_were_not_discarded_are_discarded_before_another_client_gets_the_server() {

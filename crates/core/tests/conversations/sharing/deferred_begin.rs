@@ -256,3 +256,47 @@ fn in_a_failed_transaction_nothing_is_answered_by_the_pooler() {
         "the server must say 25P02 itself"
     );
 }
+
+/// Guards against a client that counted as idle although it had sent its statement: its cancel was ignored, and
+/// idle_transaction_timeout ended it.
+#[test]
+fn a_client_that_sends_its_statement_after_the_deferral_can_cancel_it_and_is_not_idle() {
+    for cancels in [true, false] {
+        let mut rig = Rig::new("default_pool_size = 1\nidle_transaction_timeout = 3");
+        let holder = rig.client();
+        rig.says(holder, |w| w.query(b"begin; select 1"));
+        let server = rig.server_of(holder).unwrap();
+        rig.says(server, |w| {
+            w.command_complete("SELECT 1");
+            w.ready_for_query(InTransaction);
+        });
+        let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+        let key = rig.key_told(client);
+        rig.told(client);
+        rig.says(client, |w| w.query(b"begin"));
+        rig.told(client);
+        rig.wait(Duration::from_millis(1500));
+        rig.says(client, |w| w.query(b"select 2"));
+        if cancels {
+            rig.cancel_request(&key);
+            assert_eq!(
+                rig.told(client),
+                ["Error 57014 canceling statement due to user request", "ReadyForQuery E"]
+            );
+            continue;
+        }
+        for _ in 0..4 {
+            rig.wait(Duration::from_millis(500));
+            rig.says(holder, |w| w.query(b"select 1"));
+            rig.says(server, |w| {
+                w.command_complete("SELECT 1");
+                w.ready_for_query(InTransaction);
+            });
+        }
+        assert_eq!(
+            rig.told(client),
+            [""; 0],
+            "it waits for the pooler, not the pooler for it"
+        );
+    }
+}

@@ -1,0 +1,139 @@
+"""Prepared statements that code replaces, and constants that a SET in front of them decides.
+
+A routine can end a statement of its client and prepare another one under that name, and the pooler sees neither. The
+next client that had the same statement under the name ran the other one; and what it did was not probed, because the
+pooler judged it by the text that it knew. Other tests are about a statement that is prepared again after the client has
+changed a setting under which its constants are read: it must go on to mean what it meant.
+"""
+
+import time
+
+import pytest
+
+from harness import wire
+from harness.wire import bind, command_tags, error_codes, execute, parse, query, rows_of, sync
+
+ONE_SERVER = {"default_pool_size": 1, "query_wait_timeout": 5}
+
+LEFT = {
+    "a role": "select set_config('role', 'replaced_role', false)",
+    "a setting": "select set_config('app.replaced', 'attacker', false)",
+    "a lock": "select pg_advisory_lock(4711)",
+}
+LOOK = (
+    "select current_user <> session_user, coalesce(current_setting('app.replaced', true), '') = 'attacker',"
+    " exists (select from pg_locks where locktype = 'advisory' and pid = pg_backend_pid())"
+)
+
+DATES = "select '01/02/2003'::date::text, to_char('2024-01-01 00:00'::timestamptz at time zone 'utc', 'HH24')"
+
+
+def ask(c, *messages, ready=1):
+    c.send(*messages)
+    return c.read_ready(ready)
+
+
+def by_itself(cluster):
+    return wire.Connection(port=cluster.port, user="postgres", database="postgres")
+
+
+def runs(c, way):
+    if way == "bind":
+        return ask(c, bind("", "x"), execute(), sync())
+    if way == "execute":
+        return ask(c, query("execute x"))
+    return ask(c, parse("", "execute x"), bind("", ""), execute(), sync())
+
+
+@pytest.fixture
+def replacing(pg15):
+    """Installs a function that replaces the statement `x` of its client by another text; returns how."""
+    pg15.psql("do $$ begin create role replaced_role; exception when duplicate_object then null; end $$")
+
+    def install(text):
+        body = f"begin deallocate x; prepare x as {text}; end"
+        pg15.psql(f"create or replace function replaces() returns void language plpgsql as $f${body}$f$")
+
+    return install
+
+
+@pytest.mark.parametrize("way", ["bind", "execute", "extended execute"])
+@pytest.mark.parametrize("left", LEFT)
+def test_what_a_routine_has_put_under_a_name_leaves_nothing(pg15, make_pooler, replacing, left, way):
+    replacing(LEFT[left])
+    pooler = make_pooler(pg15, settings=ONE_SERVER)
+    with pooler.connect() as attacker:
+        attacker.query("prepare x as select 'old'")
+        attacker.query("select replaces()")
+        runs(attacker, way)
+        with pooler.connect() as victim:
+            assert victim.rows(LOOK) == [("f", "f", "f")]
+
+
+@pytest.mark.parametrize("way", ["bind", "execute", "extended execute"])
+def test_another_clients_statement_of_the_same_name_is_its_own(pg15, make_pooler, replacing, way):
+    replacing("select 'the attacker''s'")
+    pooler = make_pooler(pg15, settings=ONE_SERVER)
+    with pooler.connect() as victim, pooler.connect() as attacker:
+        for c in (victim, attacker):
+            c.query("prepare x as select 'old'")
+        assert rows_of(runs(victim, way)) == [("old",)]
+        attacker.query("select replaces()")
+        for _ in range(2):
+            assert rows_of(runs(victim, way)) == [("old",)]
+
+
+@pytest.mark.parametrize("by_set_config", [False, True])
+@pytest.mark.parametrize("name, value", [("timezone", "America/New_York"), ("datestyle", "sql, dmy")])
+def test_a_parse_behind_a_set_in_one_pipeline_keeps_its_constants(pg, make_pooler, name, value, by_set_config):
+    """As psycopg sends it in pipeline mode. From its second use on, such a statement read its constants under the former
+    setting."""
+    sets = f"select set_config('{name}', '{value}', false)" if by_set_config else f"set {name} = '{value}'"
+    messages = [parse("", sets), bind("", ""), execute(), parse("s", DATES), bind("", "s"), execute(), sync()]
+    uses = [bind("", "s"), execute(), sync()]
+    pooler = make_pooler(pg, settings={"default_pool_size": 2})
+
+    def told(c):
+        return [rows_of(ask(c, *messages))[-1:]] + [rows_of(ask(c, *uses)) for _ in range(3)]
+
+    with by_itself(pg) as direct, pooler.connect() as c, pooler.connect() as other:
+        expected = told(direct)
+        assert told(c) == expected
+        other.query("set timezone = 'Asia/Tokyo'")
+        other.query(DATES)
+        assert rows_of(ask(c, *uses)) == expected[-1]
+
+
+@pytest.mark.parametrize("by_sql", [False, True])
+@pytest.mark.parametrize(
+    "setting, text",
+    [
+        ("array_nulls = off", "select '{null,1}'::int[]::text"),
+        ("transform_null_equals = on", "select (null = null) is true"),
+        ("xmloption = document", "select 'a<b/>'::xml::text"),
+    ],
+)
+def test_a_setting_that_no_report_tells_does_not_change_a_statement(pg, make_pooler, setting, text, by_sql):
+    """The use came before the probe's answer, and the statement was prepared again under the new value."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    with pooler.connect() as c:
+        ask(c, query(f"prepare x as {text}")) if by_sql else ask(c, parse("x", text), sync())
+        expected = rows_of(runs(c, "execute"))
+        c.query(f"set {setting}")
+        told = [ask(c, query("execute x")) if by_sql else ask(c, bind("", "x"), execute(), sync()) for _ in range(2)]
+        assert [error_codes(messages) for messages in told] == [[], []]
+        assert [rows_of(messages) for messages in told] == [expected, expected]
+
+
+def test_a_statement_that_only_the_server_knows_keeps_its_constants(pg, make_pooler):
+    """DISCARD PLANS had the server read them again, under the DateStyle that the client had chosen since."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    with by_itself(pg) as direct, pooler.connect() as c:
+        found = []
+        for client in (direct, c):
+            assert command_tags(ask(client, query(f"select 1; prepare x as {DATES}")))[-1] == "PREPARE"
+            time.sleep(0.1)
+            client.query("set datestyle = 'sql, dmy'")
+            time.sleep(0.1)
+            found.append(client.rows("execute x"))
+        assert found[0] == found[1]
