@@ -128,7 +128,7 @@ choice! {
 choice! {
     /// After which transactions a probe asks the server what became of the session.
     SessionStateProbe {
-        /// After those whose text says that they may have changed it.
+        /// After transactions whose text says that they may have changed the session.
         Suspected = "suspected",
         /// After all: for settings, temporary objects, cursors.
         Always = "always",

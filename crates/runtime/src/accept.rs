@@ -36,7 +36,8 @@ pub(crate) struct Accepting {
     reserve: Option<OwnedFd>,
     /// The client that is being refused. Further clients wait in the kernel's queue.
     refusal: Option<Refusal>,
-    /// Nothing is accepted until a descriptor is free: that of the refused client, or one that the timer finds.
+    /// Nothing is accepted until a descriptor is free: when the refused client is closed, or when an attempt of the
+    /// timer succeeds.
     is_starved: bool,
     /// No client is accepted while another process is taking over.
     is_held: bool,

@@ -311,7 +311,8 @@ impl Connections {
         }
     }
 
-    /// Whether `id` may be read: if its handshake is not over, only when it is its turn, for which it waits from now on.
+    /// Whether `id` may be read. During its handshake it may be read only in its turn; if that has not come, this call
+    /// puts it into the queue.
     pub(crate) fn has_turn(&mut self, id: ConnectionId) -> bool {
         let connection = match id {
             ConnectionId::Client(client) => self.clients.get(client.0),
@@ -380,7 +381,7 @@ impl Connections {
     }
 }
 
-/// The parts in an order in which those of one destination stand together, in the order in which they were written.
+/// Sorts the parts by destination, and keeps the order of the parts of one destination.
 /// Thousands of small messages may go to a client and its server by turns: that must not cost as many system calls.
 fn by_destination(parts: &[Part]) -> Vec<Part> {
     let mut sorted = parts.to_vec();

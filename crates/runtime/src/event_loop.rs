@@ -328,7 +328,7 @@ impl EventLoop {
         self.does_requests = false;
     }
 
-    /// Tells the core, if it waits for this, that all input of this turn has been read.
+    /// Tells the core that all input of this turn has been read, if the core waits for that.
     fn end_turn(&mut self) {
         while self.pooler.awaits_turn_end() {
             self.pooler.handle_turn_end(self.now);

@@ -43,7 +43,7 @@ impl PidFile {
         Ok(PidFile { path })
     }
 
-    /// Replaces the id in the file, which is that of the process that this one replaces.
+    /// Writes this process's id into the file, in place of the id of the process that it replaces.
     pub(crate) fn replace(path: &str) -> Result<Self, StartError> {
         let error = |source| StartError::PidFile {
             path: path.to_owned(),

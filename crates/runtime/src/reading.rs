@@ -208,8 +208,8 @@ impl EventLoop {
         }
     }
 
-    /// Back-pressure: whether too much output waits for the connection that this one is linked to, or for this one
-    /// itself if it is a client: the pooler may have made that output. A server without a link is always read: while its
+    /// Back-pressure: whether too much output waits for the linked connection, or for a client itself: the pooler may
+    /// have made that output. A server without a link is always read: while its
     /// replies wait, PostgreSQL reads nothing, and the output for it would wait for ever.
     #[inline]
     fn is_held_back(&mut self, id: ConnectionId) -> bool {
@@ -266,8 +266,8 @@ impl EventLoop {
         }
     }
 
-    /// Reads a held-back connection again if the connection that it is linked to has taken its output, or if it is no
-    /// longer linked to that one. Links may change in any step of the core, so all held-back connections are looked at.
+    /// Reads a held-back connection again if the linked connection has taken the output, or if the two are no longer
+    /// linked. Links may change in any step of the core, so all held-back connections are looked at.
     pub(crate) fn release_held_back(&mut self) {
         let mut i = 0;
         while i < self.held_back.len() {

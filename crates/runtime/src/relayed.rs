@@ -49,8 +49,8 @@ impl Connections {
 /// Tells the process that carries the bytes of a server's connection to reset that connection, and to send nothing
 /// more to it. That process closes its end of the pair when it has done so.
 ///
-/// The sign is that this end gets a name: that needs no room in the pair, and the other side sees it even when this end
-/// is closed. An end without a name is closed in an orderly way.
+/// The sign is a name that is bound to this end of the pair. It needs no buffer space, and the other process sees it
+/// even after this end is closed. An end without a name is closed in an orderly way.
 pub(crate) fn ask_for_reset(transport: &mut Transport) {
     // Without an address the kernel chooses a name (unix(7), "Autobind feature").
     let _ = rustix::net::bind(transport.socket(), &SocketAddrUnix::new_unnamed());

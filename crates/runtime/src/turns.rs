@@ -1,4 +1,4 @@
-//! A queue in which origins take turns: whoever opens many connections waits behind itself, not in front of others.
+//! A queue in which origins take turns: an origin that opens many connections delays only itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
@@ -42,7 +42,7 @@ struct Share {
 }
 
 /// Waiting items. In each round an origin has at most one of them, and a new item never gets a place in a round that
-/// has begun. So nothing that comes later can keep an item waiting for ever.
+/// has begun. So later items cannot delay an item for ever.
 #[derive(Debug)]
 pub(crate) struct Turns<T> {
     waiting: BTreeMap<Place, (Origin, T)>,

@@ -53,8 +53,8 @@ pub(crate) struct Taken {
 
 impl Predecessor {
     /// The process that waits at this socket; `None` if there is none. It must have the same system user, or be root:
-    /// in a directory such as /tmp every user of the machine can wait. Before that is known, nothing is sent to it or
-    /// believed of it.
+    /// in a directory such as /tmp every user of the machine can wait. Until that is known, this process sends it
+    /// nothing, and uses nothing that it sends.
     pub(crate) fn at(path: &str) -> Result<Option<Predecessor>, StartError> {
         Self::of_user(path, geteuid(), WAIT_MAX)
     }
@@ -139,8 +139,8 @@ impl Predecessor {
     }
 
     /// Tells the old process that this one is ready. When this returns without an error, the old process no longer uses
-    /// what it has handed over. If the old process has died meanwhile, this one goes on, unless the old one had gone on
-    /// before: then what it has handed over is out of date.
+    /// what it has handed over. If the old process has ended, this one takes over, unless the old one resumed
+    /// service first: then what it has handed over is out of date.
     pub(crate) fn take_place(&mut self, with_connections: bool) -> io::Result<()> {
         let kind = match with_connections {
             true => Kind::Ready,

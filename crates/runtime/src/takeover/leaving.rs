@@ -121,8 +121,8 @@ impl Succession {
         self.gate = None;
     }
 
-    /// From now on the socket and its file belong to this process. So listen() is called again, because the kernel
-    /// reports the process that called it last to those that connect.
+    /// From now on the socket and its file belong to this process. So listen() is called again, because
+    /// SO_PEERCRED shows connecting processes the process that called it last.
     pub(crate) fn own(&mut self) {
         if let Some(gate) = &mut self.gate {
             let _ = rustix::net::listen(&gate.socket, GATE_BACKLOG);
@@ -199,7 +199,7 @@ impl EventLoop {
         self.accepting.hold(true);
         let rests = self.cancels.iter().next().is_none() && self.reloads_under_way == 0;
         if !rests && waited >= REST_WAIT {
-            self.refuse_successor("a cancel request or a RELOAD does not come to an end");
+            self.refuse_successor("a cancel request or a RELOAD has not ended in time");
         } else if rests && (waited >= HANDSHAKE_WAIT || !self.is_shaking_hands()) {
             self.let_successor_in(layout);
         }
@@ -271,8 +271,8 @@ impl EventLoop {
     }
 
     /// Sends everything and waits until the other process is ready. If that fails, nothing has changed here. If
-    /// connections are sent, those with TLS stay here. From `goes_on` the other process learns whether this one has gone
-    /// on, even if this one has ended since.
+    /// connections are sent, those with TLS stay here. The other process reads from `goes_on` whether this one has
+    /// resumed service, even after this one has ended.
     fn hand_over(&mut self, successor: Successor, whole: bool, goes_on: &UnixStream) -> io::Result<Option<Vec<Kept>>> {
         let mut channel = Channel::new(successor.stream, ANSWER_WAIT)?;
         let (mut lines, mut sockets) = self.accepting.description();

@@ -1,7 +1,7 @@
-//! Which of the certificates that the other side sends beside its own may sign it, by their names alone.
+//! Selects, by names alone, the certificates that may be in the chain of the peer's certificate.
 //!
-//! Whoever sends a handshake chooses its certificates, before anybody knows who it is, and the search for a way from one
-//! to an authority tries every order of those with fitting names. So the search gets few of them.
+//! Anyone can send any certificates in a handshake. The search for a chain to an authority tries every order of those
+//! with fitting names, which may take long. So the search gets few of them.
 
 use super::certificate::parse;
 use rustls::pki_types::CertificateDer;
@@ -14,8 +14,8 @@ pub(super) const OTHERS_MAX: usize = 8;
 /// The most of these with the same subject. Two are honest: an authority that two others have signed, or that has a new key.
 pub(super) const ALIKE_MAX: usize = 2;
 
-/// The most signatures that are checked to find out whether an authority has signed a certificate of version 1. An honest
-/// chain needs one for each of its certificates, and one more for each authority of the same name.
+/// The most signatures that are checked to find out whether an authority has signed a certificate of version 1. A usual
+/// chain needs one check for each of its certificates, and one more for each further authority of the same name.
 pub(super) const CHECKS_MAX: usize = 16;
 
 /// Why a chain is refused without an answer to the question whether it is good.

@@ -24,9 +24,9 @@ pub(super) enum Role {
 /// A file of trusted certificates.
 #[derive(Debug, Clone)]
 pub(super) struct Trust {
-    /// Those that may sign others. rustls does not check that of its roots.
+    /// The certificates that may sign others. rustls does not check whether its roots may.
     pub(super) roots: std::sync::Arc<RootCertStore>,
-    /// All certificates of the file. Those that may not sign are accepted themselves, and nothing else because of them.
+    /// All certificates of the file. One that may not sign is accepted only as the peer's own certificate.
     certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -157,8 +157,8 @@ impl Search<'_, '_> {
     }
 }
 
-/// Whether a certificate may sign the certificates of others, as OpenSSL decides it (`check_ca`): it says so; or it
-/// cannot say so, because it is of version 1, and has signed itself.
+/// Whether a certificate may sign the certificates of others, as OpenSSL decides it (`check_ca`): its
+/// extensions say so, or it is a self-signed certificate of version 1, which has no extensions.
 fn is_authority(certificate: &X509Certificate<'_>) -> bool {
     let (Ok(constraints), Ok(usage)) = (certificate.basic_constraints(), certificate.key_usage()) else {
         return false;
