@@ -21,10 +21,10 @@ impl MockKey {
         Self(bytes)
     }
 
-    /// From the SCRAM verifiers among stored secrets, which every process with the same users has: the first
-    /// [`VERIFIERS_MAX`] of them. Who knows the password of one can compute that verifier, so the key comes from several.
-    /// `None` if there is none. Other secrets do not count: whoever knows a salt could find out a password by trial, while
-    /// the keys of a verifier cannot be guessed.
+    /// From the first [`VERIFIERS_MAX`] SCRAM verifiers among stored secrets, which are the same in every process with
+    /// the same users. Someone who knows a password can compute its verifier, so the key comes from several. `None` if
+    /// there is no verifier. Other secrets do not count: with them, someone who knows a salt could guess a password,
+    /// while the keys of a verifier cannot be guessed.
     pub fn from_verifiers<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Option<Self> {
         let is_verifier = |secret: &&[u8]| matches!(Secret::parse(secret), Ok(Secret::Scram(_)));
         let verifiers = secrets.into_iter().filter(is_verifier).take(VERIFIERS_MAX);

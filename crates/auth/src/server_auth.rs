@@ -191,7 +191,8 @@ impl ServerAuth {
         let end_point = self.end_point.as_deref().unwrap_or_default();
         let (mechanism, gs2) = match &self.end_point {
             Some(_) if offers(SCRAM_SHA_256_PLUS) => (SCRAM_SHA_256_PLUS, Gs2::EndPoint),
-            // If the server has offered it after all, it now knows that somebody has removed the offer.
+            // Tells the server that this side saw no offer. If the server made one, it knows that someone has removed
+            // it.
             Some(_) => (SCRAM_SHA_256, Gs2::NotOffered),
             None => (SCRAM_SHA_256, Gs2::NotSupported),
         };

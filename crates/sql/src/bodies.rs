@@ -76,8 +76,8 @@ pub struct Body {
 }
 
 /// Judges a body. `parameters` are the names of its parameters, in order, as far as they have names. Dynamic SQL counts
-/// as unread code, except for the names in its constants. The effects of other routines that the body calls are not
-/// included.
+/// as code that is not read, except for the names in its constants. The effects of other routines that the body calls
+/// are not included.
 pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body {
     let judged = judge_with_routines(language, body, parameters);
     Body {
@@ -161,8 +161,8 @@ fn plain(effects: Effects) -> Body {
     Body { effects, passes: 0 }
 }
 
-/// The effects of a block without parameters: DO. The catalog must know the routines that it calls, as it must know those
-/// of any text: [`Effects::ROUTINES`].
+/// The effects of a block without parameters: DO. The catalog must know the routines that it calls, as for any
+/// text: [`Effects::ROUTINES`].
 pub(crate) fn body_effects(language: Language, body: &[u8]) -> Effects {
     let judged = judge_with_routines(language, body, &[]);
     match judged.passes {

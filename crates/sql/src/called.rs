@@ -32,7 +32,7 @@ pub fn called(text: &[u8]) -> BTreeSet<Box<[u8]>> {
     names
 }
 
-/// Adds the names of what a text calls, except those of which `is_word` says that they are words of its language.
+/// Adds the names that a text calls, except words of its language (`is_word`).
 fn add_called(text: &[u8], names: &mut Names, is_word: impl Fn(&Foreign<'_>) -> bool) {
     for backslashes in [false, true] {
         each_foreign(text, backslashes, |_, foreign| {
@@ -43,7 +43,7 @@ fn add_called(text: &[u8], names: &mut Names, is_word: impl Fn(&Foreign<'_>) -> 
     }
 }
 
-/// Adds what code calls, itself and in the constants that it EXECUTEs. The code contains no backslashes.
+/// Adds the names that code calls, directly and in constants that it EXECUTEs. The code contains no backslashes.
 fn add_called_by_code(code: &[u8], names: &mut Names) {
     add_called(code, names, is_word_of_code);
     let mut executes = false;

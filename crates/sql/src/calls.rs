@@ -10,7 +10,8 @@ use crate::lexer::{Lexer, Token};
 use crate::names;
 use memchr::{memchr, memchr_iter, memmem, memrchr};
 
-/// The effects of unread code. No server can tell afterwards which seed and which custom settings it has made.
+/// The effects of code that is not read. No server can tell afterwards which seed and which custom settings it has
+/// made.
 pub const UNREAD: Effects = Effects::CODE
     .union(Effects::UNTOLD)
     .union(Effects::SEED)

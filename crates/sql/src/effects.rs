@@ -77,8 +77,8 @@ impl Effects {
     /// May seed `random()` by a setting whose name the text does not show, and that ends with its transaction. The seed
     /// stays.
     pub const MAY_SEED: Effects = Effects(1 << 25);
-    /// May create, rename or move objects that other statements name. Afterwards the names in a statement that is
-    /// prepared already may mean other objects than in one that is prepared then.
+    /// May create, rename or move objects that other statements name. Afterwards a name may mean one object in
+    /// statements that were prepared before, and another in statements that are prepared later.
     pub const NAMES: Effects = Effects(1 << 26);
     /// Every effect: the verdict on text that cannot be read.
     pub const ALL: Effects = Effects((1 << 27) - 1);

@@ -6,7 +6,7 @@ use crate::set_config::{Argument, set_config_arguments};
 /// Types whose values become text unchanged, by OID: text, varchar.
 const TEXT_TYPES: [u32; 2] = [25, 1043];
 
-/// Types that the server replaces by one that it infers: none (0), `unknown`.
+/// Types for which the server infers a type: 0 (not given) and `unknown`.
 const OPEN_TYPES: [u32; 2] = [0, 705];
 
 /// Whether the value that a client gives for this parameter, which names a setting in the text, is the name as it
@@ -21,7 +21,7 @@ pub fn is_given_as_text(text: &[u8], number: u16, oid: u32) -> bool {
     }
     match prepared_type(text, number) {
         Some(is_text) => is_text,
-        // The first use decides about the type, so there must be no other.
+        // PostgreSQL infers the type from the first use. So there must be no other use, except as a name of a setting.
         None => {
             let uses = Lexer::new(text).filter(|t| *t == Token::Parameter(number)).count();
             let names = set_config_arguments(text).filter(|a| *a == Argument::Parameter(number));

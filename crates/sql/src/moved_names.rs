@@ -10,8 +10,8 @@ use crate::lexer::{Lexer, Token};
 /// Words between CREATE and the kind of object.
 const BEHIND_CREATE: [&str; 6] = ["or", "replace", "local", "global", "unlogged", "unique"];
 
-/// What CREATE makes without giving a name to something that other statements use. Statements that were prepared beside
-/// temporary objects are prepared again in any case.
+/// Objects whose CREATE introduces no name that other statements use. Statements that were prepared beside temporary
+/// objects are prepared again in any case.
 const CREATES_NONE: [&str; 16] = [
     "temp",
     "temporary",
@@ -31,7 +31,7 @@ const CREATES_NONE: [&str; 16] = [
     "event",
 ];
 
-/// What DROP removes without changing the meaning of a name, or so that PostgreSQL analyses again what uses it.
+/// Objects whose DROP changes no name's meaning, or makes PostgreSQL analyse the statements that use them again.
 const DROPS_NONE: [&str; 22] = [
     "table",
     "view",

@@ -1,7 +1,7 @@
 //! Which parameters of a function become names of settings, unchanged.
 //!
-//! A parameter counts only if nothing else can stand under its name or number, and nothing can have changed its value.
-//! Otherwise the name of the setting is unknown.
+//! A parameter counts only if its name or number is unique in the function, and no statement can have changed its
+//! value. Otherwise the name of the setting is unknown.
 
 use crate::bodies::Language;
 use crate::lexer::{Lexer, Token};
@@ -61,7 +61,7 @@ pub(crate) fn passes(language: Language, body: &[u8], parameters: &[&[u8]], back
         return Some(0);
     }
     let uses = Uses::of(body, parameters, &names, backslashes);
-    // A call that is not in the code itself is in a constant: its parameters are those of another statement.
+    // If a call is inside a constant, its parameters are those of another statement.
     let plain = uses.calls == calls && !uses.may_be_column;
     // Another use may be an assignment, a second declaration or an alias. In SQL there is none for a number.
     let changed = (0..given.len()).any(|place| {

@@ -31,8 +31,8 @@ const FOLD: u64 = 0x2020_2020_2020_2020;
 
 const SLOTS: usize = 1024;
 
-/// Chosen so that no two keys share a slot (which [`Table::add`] checks), and that few letters that are frequent in SQL
-/// hit one.
+/// Chosen so that no two keys share a slot (which [`Table::add`] checks), and that frequent letters of SQL seldom match
+/// a slot.
 const MULTIPLIER: u32 = 0x0005_f87b;
 
 /// What eight bytes of the text are compared with. Their fourth to sixth byte are the key.

@@ -1,7 +1,7 @@
 //! Statements that only read, and the class that a text belongs to.
 //!
-//! Texts of one class differ in their constants alone. So the time that the statements of a class took, and how much
-//! they returned, predict the same for the next one.
+//! Texts of one class differ in their constants alone. So the time that the statements of a class have taken, and
+//! the bytes that they have returned, predict those of the next statement.
 
 use crate::lexer::{Lexer, Token};
 

@@ -12,7 +12,7 @@ pub enum Returns {
     AllButWho,
     /// The setting of this name. It may be one that a client cannot give at startup.
     One(Box<[u8]>),
-    /// The settings that are reset after these changes, which the statements of one Query make in this order.
+    /// The settings that are reset after these changes. The statements of one Query make the changes in this order.
     Among(#[freeze(cycle)] Vec<Change>),
 }
 

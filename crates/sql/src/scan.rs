@@ -16,7 +16,7 @@ use crate::verbs::{begins_ordinary, begins_with_rows, effects_of_verb};
 ///
 /// The text must be in an encoding in which bytes below 128 are ASCII. This holds for every server encoding, and for
 /// all client encodings except BIG5, GB18030, GBK, JOHAB, SJIS, SHIFT_JIS_2004 and UHC. For text in these in which
-/// [`may_hide_ascii`] sees such a character, assume the effects of unread code.
+/// [`may_hide_ascii`] sees such a character, assume the effects of code that is not read.
 ///
 /// A text that the server refuses does nothing, but may have any effects here. The effects of functions of the
 /// database, and of texts that run later, are not included: the query of a cursor when rows are fetched, a prepared

@@ -8,7 +8,7 @@ use memchr::memmem;
 /// What a text shows of the values that it gives to `search_path`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SearchPath {
-    /// It gives none, or all of them stand in the text.
+    /// The text sets no `search_path`, or shows all values.
     Shown,
     /// Some are parameters of a Bind.
     InParameters,
@@ -20,8 +20,8 @@ impl SearchPath {
     /// A text that gives a value to `search_path` has at least one of these effects.
     pub const SETS: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(Effects::UNTOLD);
 
-    /// The effects of a text, and those of what is created while its value of `search_path` is in force. `values` are
-    /// what the Bind of the text gives; `None`: not known.
+    /// The effects of a text, and of creating objects while its value of `search_path` is in force. `values`: the
+    /// values that the text's Bind gives; `None`: not known.
     pub fn adds_to(effects: Effects, text: &[u8], values: Option<&[u8]>) -> Effects {
         let hides = effects.intersects(SearchPath::SETS)
             && match SearchPath::of(text) {

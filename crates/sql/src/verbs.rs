@@ -59,8 +59,8 @@ pub fn belongs_to_session(text: &[u8]) -> bool {
     verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb))
 }
 
-/// Whether a text begins with a statement that PostgreSQL refuses, or that means something else, if another statement of
-/// its transaction or pipeline has come before.
+/// Whether a text begins with a statement that must be the first of its transaction or pipeline: behind another one
+/// PostgreSQL refuses it or gives it another meaning.
 pub fn must_come_first(text: &[u8]) -> bool {
     let verbs: [&[u8]; 5] = [b"discard", b"vacuum", b"cluster", b"reindex", b"checkpoint"];
     begins_without_snapshot(text) || is_first_word(text, &verbs)

@@ -138,7 +138,8 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    /// Asks it once, so that a console that does not answer is an error at once, and goes on asking beside the caller.
+    /// Asks the console once, so that a console that does not answer is an error at once. Then another thread goes on
+    /// asking.
     pub(super) fn begin(server: &Server) -> Result<Self> {
         let first = ask(server)?;
         let stop = Arc::new(AtomicBool::new(false));

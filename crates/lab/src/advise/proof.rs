@@ -152,7 +152,7 @@ const PROOFS: [Proof; 18] = [
     },
 ];
 
-/// Adds to each finding that asks for something how to see that it helped, and what shows it.
+/// Adds to each finding that recommends a change how to see that the change helped, and which measurement shows it.
 pub(super) fn add(findings: &mut [Finding]) {
     for finding in findings
         .iter_mut()

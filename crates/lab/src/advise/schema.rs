@@ -1,4 +1,4 @@
-//! `schema.json` against what is printed: every field is in it with its type, and nothing is in it that is not printed.
+//! Compares `schema.json` with what is printed: it must list exactly the printed fields, with their types.
 
 use super::connections::tests::quiet;
 use super::{

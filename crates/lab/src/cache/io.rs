@@ -1,7 +1,7 @@
 //! What pg_stat_io says of misses. PostgreSQL has it from version 16 on.
 //!
-//! It tells apart what pg_stat_database adds up: blocks that a large scan, VACUUM or COPY reads go through a small ring of
-//! buffers, however large shared_buffers is, so a larger one does not save them. And it counts the dirty buffers that
+//! It counts apart what pg_stat_database adds up: blocks that a large scan, VACUUM or COPY reads go through a small
+//! ring of buffers, so a larger shared_buffers does not save these reads. It also counts the dirty buffers that
 //! sessions had to write before they could use them for another block.
 
 use super::extension::failed;

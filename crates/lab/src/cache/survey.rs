@@ -88,7 +88,7 @@ impl ServerFacts {
 }
 
 impl ServerFacts {
-    /// Processors of its machine, where that is this one.
+    /// The processors of the server's machine, if the server runs on this one.
     pub(crate) fn cores(&self) -> Option<u32> {
         let here = std::thread::available_parallelism().ok().filter(|_| self.local)?;
         u32::try_from(here.get()).ok()

@@ -53,7 +53,7 @@ impl CachedRelation {
         self.ranges.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// What of it lies within a relation that now has this many blocks.
+    /// The saved blocks that still exist in a relation that now has this many blocks.
     #[must_use]
     pub fn within(&self, blocks: u64) -> CachedRelation {
         let inside = self.ranges.iter().filter(|(first, _)| *first < blocks);

@@ -111,7 +111,7 @@ fn on_throwaway(session: &mut Session, port: u16, settings: &[String]) -> Result
     ])
 }
 
-/// Without TLS and with it, as far as the server takes both; who we are it asks in its own way.
+/// Without TLS and with it, if the server accepts both. The server authenticates the client by its own rules.
 fn on_users_server(session: &Session, left_out: &mut Vec<String>) -> Result<Vec<Way>> {
     let server = &session.target.server;
     let plain = server.with(&[("sslmode", "disable")])?;

@@ -164,7 +164,7 @@ pub(super) fn tell(judged: &Judged, arguments: &Arguments, outcome: &mut Outcome
         .collect();
 }
 
-/// The pools by size, and last those that ran beside them.
+/// The rounds of the pools, by size, and last those of the case that ran beside them.
 fn pool_rounds(pooled: &[Case], beside: Option<&Case>) -> Rounds {
     Rounds::new(pooled.iter().chain(beside).map(|case| case.values("tps")))
 }
@@ -249,7 +249,7 @@ fn pool_beside_direct(judged: &Judged) -> Option<String> {
     ))
 }
 
-/// What the pool that finds its size makes, beside the best of the others.
+/// The throughput of the pool with size `auto`, compared with the best fixed size.
 fn auto_beside_best(judged: &Judged) -> Option<String> {
     let auto = judged.auto.as_ref()?;
     let rounds = pool_rounds(&judged.pooled, Some(auto));

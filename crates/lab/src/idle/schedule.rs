@@ -15,8 +15,8 @@ pub(super) struct OpeningTimes {
 }
 
 impl OpeningTimes {
-    /// Opens two connections, of which the first fills the server's own caches. A pool has filled those of its servers
-    /// after a few clients, so that through it the queries take as long as on a connection that has run them before.
+    /// Opens two connections, of which the first fills the server's own caches. After a few clients the caches of a
+    /// pool's servers are full. So queries through the pool take as long as on a connection that has run them before.
     pub(super) fn sample(server: &Server) -> Result<Self> {
         let filling = filling(server)?;
         drop(open_one(server, &filling)?);

@@ -1,7 +1,8 @@
-//! Whether intervals hold as often as they say: experiments of the laboratory's own kind, whose truth is known.
+//! Whether intervals contain the true value as often as they promise: simulated experiments, whose true values are
+//! known.
 //!
-//! A case has its throughput, a round a state of the machine that is everybody's (it drifts), and each run its own noise.
-//! The noise is that of logarithms, normally distributed, from a generator with a fixed seed.
+//! Each case has its throughput. In each round the state of the machine is the same for all cases, and it drifts. Each
+//! run has its own noise: normally distributed logarithms, from a generator with a fixed seed.
 
 use super::random::SplitMix64;
 use super::ratio::{Ratio, unpaired};

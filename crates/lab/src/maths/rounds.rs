@@ -13,8 +13,8 @@ use super::ratio::{Ratio, half, ln};
 use super::statistics::{mean, standard_deviation};
 use super::student::f_above;
 
-/// What the noise of all cases together weighs beside that of the two that are compared, in degrees of freedom: some cases
-/// are noisier than others, and the more it weighs, the less their own noise shows.
+/// How many degrees of freedom the common noise of all cases counts for, when two cases are compared. Some cases are
+/// noisier than others; the more the common noise counts, the less these two cases' own noise shows.
 const COMMON_FREEDOM_MAX: usize = 4;
 
 /// Two cases have a noise of their own where the common one would rarely make so much: once in twenty times.

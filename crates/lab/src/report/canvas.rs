@@ -5,7 +5,7 @@ use super::scale::{Axis, Scale};
 use std::fmt::Write as _;
 
 /// Widths at which every chart is drawn, pixels: for a desktop or paper, and for a telephone. The style sheet shows one
-/// of them, so that letters are of one size everywhere.
+/// of the two drawings, so that letters have the same size everywhere.
 pub(super) const WIDE: f64 = 880.0;
 /// See [`WIDE`].
 pub(super) const NARROW: f64 = 330.0;
@@ -96,7 +96,7 @@ impl Canvas {
         );
     }
 
-    /// An invisible disc, larger than what it covers, that shows a text when pointed at.
+    /// An invisible disc over a mark, and larger than it. It shows a text when the pointer is over it.
     pub(super) fn hover(&mut self, (x, y): (f64, f64), title: &str) {
         let _ = write!(
             self.out,

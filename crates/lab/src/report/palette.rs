@@ -3,7 +3,7 @@
 /// How many series can be told apart by colour; further ones begin anew.
 pub(super) const COLORS: usize = 8;
 
-/// What a stack calls that which it does not tell apart; it is grey everywhere.
+/// The name of the part of a stack that is not divided further; it is grey everywhere.
 pub(super) const OTHER: &str = "other";
 
 /// The class of the series with this number.

@@ -70,7 +70,7 @@ impl Results {
         fs::write(&path, text).map_err(|e| Error::new(format!("could not write {}: {e}", path.display())))
     }
 
-    /// An outcome that says what was run, when and where, and nothing yet of what came of it.
+    /// An outcome that says what was run, when and where, and has no results yet.
     pub fn outcome(&self, machine: &Machine, target: &Target, pgbench: &str) -> Outcome {
         Outcome {
             schema: SCHEMA,

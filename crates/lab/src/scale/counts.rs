@@ -10,8 +10,8 @@ use crate::{Error, Result};
 /// few enough to be opened within seconds.
 const DIRECT_MAX_ON_THROWAWAY: u32 = 2048;
 
-/// Memory that a working server process is supposed to take, and the share of what is available that they may take: for
-/// a throwaway server, whose max_connections is ours to choose.
+/// For a throwaway server, whose max_connections the laboratory chooses: the memory that a working server process is
+/// assumed to take, and the share of the available memory that all of them may take.
 const BACKEND_BYTES_SUPPOSED: u64 = 5 << 20;
 const MEMORY_SHARE_MAX: f64 = 0.5;
 
@@ -30,7 +30,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Those that were asked for, as far as they can be measured here.
+    /// The numbers of clients that the arguments ask for, less those that cannot be measured here.
     pub(super) fn of(arguments: &Arguments, target: &Target) -> Result<Self> {
         let free = target.facts.connections_free().saturating_sub(SPARE_CONNECTIONS);
         if free < arguments.pool() {

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Steps of a round, for the progress: five measurements, and the coming of the others.
 pub(super) const STEPS: usize = 6;
 
-/// Turns that the one client shall have in a pool where it waits for each, and the longest time for that, seconds.
+/// How many turns the one client should get in a pool where it waits for each turn, and the longest time for that,
+/// seconds.
 const TURNS: f64 = 4.0;
 const TURNS_SECONDS_MAX: u32 = 120;
 

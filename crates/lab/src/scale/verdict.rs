@@ -159,7 +159,7 @@ fn memory(pooled: &[&Case]) -> Option<String> {
     ))
 }
 
-/// Where a run has ended before each client had a turn or two, its latencies are those of the few that had.
+/// If a run has ended before each client had a turn or two, its latencies are those of the few clients that had one.
 fn too_short(pooled: &[&Case], seconds_per_run: u32) -> Option<String> {
     let most = pooled.last()?;
     let turn_seconds = f64::from(most.clients) / tps(most);

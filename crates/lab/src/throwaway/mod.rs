@@ -128,7 +128,7 @@ impl Cluster {
         &self.folder
     }
 
-    /// The user that it runs as, if that is not the present one. A pooler beside it runs as the same user.
+    /// The user that the server runs as, if it is not the present user. Its pooler runs as the same user.
     pub fn user(&self) -> Option<&User> {
         self.user.as_ref()
     }

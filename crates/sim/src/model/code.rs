@@ -27,7 +27,7 @@ const CALL: &str = "select changing()";
 /// One that calls it after a while.
 const CALL_LATER: &str = "select pg_sleep(0.05); select changing()";
 
-/// One that calls it and does not show it: the query of a view does.
+/// A text that calls the function without naming it: the query of a view names it.
 const CALL_BY_VIEW: &str = "select changing from changes";
 
 /// The function's OID.

@@ -124,7 +124,7 @@ pub(super) enum Statement {
     /// The pooler's readings of the catalog.
     Objects,
     Sources,
-    /// What the pooler resets after code of unknown effect.
+    /// What the pooler resets after code that is not read.
     ResetSettings,
     /// See `views.rs`.
     Ties,

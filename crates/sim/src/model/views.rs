@@ -53,7 +53,7 @@ pub(super) const MADE_COLUMNS: [&str; 2] = ["name", "setting"];
 /// The beginnings of the statements that read what functions do to sessions.
 const CATALOG: [&str; 2] = ["WITH RECURSIVE later AS (", "SELECT s.oid, s.language, "];
 
-/// Resets the settings of a session that has run code of unknown effect.
+/// Resets the settings of a session that has run code that is not read.
 const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DISCARD PLANS";
 
 /// The beginning of the text that seeds random(); the seed and [`REMAINS`] follow.

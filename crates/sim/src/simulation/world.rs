@@ -85,8 +85,8 @@ pub(super) enum Event {
     FromPooler(u64),
     /// A connection attempt ends.
     ConnectEnds(ServerId),
-    /// A cancel request reaches the server: the client that was linked when it was sent, and whether the core believes
-    /// that it has ended.
+    /// A cancel request reaches the server: the client that was linked when the request was sent, and whether the core
+    /// believes that the request has ended.
     CancelArrives(ServerId, CancelKeyBytes, Option<ClientId>, bool),
     /// The connection of a cancel request ends; the same.
     CancelEnds(ServerId, bool),
@@ -128,7 +128,7 @@ impl Eq for Scheduled {}
 
 pub(super) type CancelKeyBytes = (u32, Vec<u8>);
 
-/// The longest time for which the driver goes on reading before it says that it has read all.
+/// The longest time for which the driver reads before it reports the end of a turn.
 const TURN_US_MAX: u64 = 300;
 
 /// The world of one run.
@@ -281,9 +281,9 @@ impl World {
         });
     }
 
-    /// After the faults have stopped the network is fast and reliable.
-    /// How long all clients may take to be served, once there are no more faults. Where all users share one connection,
-    /// most transactions begin with a new one, and a client that keeps its server keeps everybody waiting.
+    /// How long all clients may take to be served, once the faults have stopped: then the network is fast and reliable.
+    /// If all users share one connection, most transactions begin with a new one, and a client that keeps its server
+    /// makes all others wait.
     fn served_within_us(&self) -> u64 {
         match self.topology.max_db_connections {
             1 if self.topology.users > 1 => 3 * SERVED_WITHIN_US,

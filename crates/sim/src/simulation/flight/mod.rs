@@ -15,7 +15,7 @@ use session_statements::ROLE;
 /// One exchange: bytes to send, and what answers them.
 #[derive(Debug, Default)]
 pub struct Flight {
-    /// Parts that are sent one after the other, each after all answers to the one before have come.
+    /// Parts that are sent one after the other. A part is sent when all answers to the part before it have come.
     pub stages: Vec<Vec<u8>>,
     /// Lengths of the segments: each has exactly one ReadyForQuery, unless `certain`.
     pub segments: Vec<usize>,
