@@ -75,7 +75,7 @@ pub(crate) struct Client {
     pub(crate) request_time: Time,
     /// When its present transaction got its server.
     pub(crate) xact_start: Time,
-    /// Its use of the pool's servers while other clients waited.
+    /// The account of the server time that it has used while other clients waited.
     pub(crate) used: Flow,
 }
 
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// Whether the client can change to another server: it has sent its server nothing, nothing pins it, and it has not
+    /// Whether the client can change to another server: it has sent nothing to this one, it has no pins, and it has not
     /// changed before for this reason.
     pub(crate) fn may_go_elsewhere(&self) -> bool {
         self.waiting == Waiting::ForRestoration

@@ -12,7 +12,8 @@ use crate::server_side::ServerSide;
 use crate::shared::Shared;
 use pgweir_wire::Writer;
 
-/// What a client's message does to its session and its server. What it needs from other connections is a [`Wish`].
+/// What a client's message does to its session and its server. If a message needs other
+/// connections, the result is a [`Wish`].
 pub(crate) struct Exchange<'a> {
     pub(crate) now: Time,
     pub(crate) id: ClientId,

@@ -48,7 +48,8 @@ pub struct Surroundings {
 /// SCRAM keys kept so that logging in to a server does not cost thousands of hashes each time.
 const SCRAM_KEYS_KEPT_MAX: usize = 1024;
 
-/// The same, and those of all users of `auth_file`: a stranger who names one after the other has them derived once.
+/// The keys kept for servers, and one for each user of `auth_file`. So a client that names all these users causes each
+/// key to be derived only once.
 pub(crate) fn scram_keys_kept_max(config: &Config) -> usize {
     SCRAM_KEYS_KEPT_MAX + config.auth_users.len()
 }
@@ -173,8 +174,8 @@ impl Pooler {
     }
 
     /// How many bytes of this connection the driver should have, including those it kept, before it passes them on:
-    /// with fewer the core can do nothing. 0: any number is of use. The value holds until the next `handle_*_bytes`
-    /// call for this connection.
+    /// with fewer the core cannot handle anything. 0: the driver passes on whatever comes. The value holds until the
+    /// next `handle_*_bytes` call for this connection.
     #[inline]
     pub fn needs_bytes(&self, id: ConnectionId) -> usize {
         match id {

@@ -24,7 +24,7 @@ use pgweir_sql::Effects;
 use pgweir_wire::HEADER_BYTES;
 use std::sync::Arc;
 
-/// Effects after which the server may read constants under other settings than those that are known of its client.
+/// Effects after which the server may read constants under settings that the pooler does not know.
 const READS_OTHERWISE: Effects = Effects::READING.union(Effects::CODE);
 
 /// One server connection.
@@ -36,7 +36,7 @@ pub(crate) struct Server {
     pub(crate) since: Time,
     pub(crate) link: Option<ClientId>,
     pub(crate) endpoint: Endpoint,
-    /// It is being opened, and no client counts on it: see [`crate::pools::hosts`].
+    /// It is being opened, and is not counted as a server for a waiting client: see [`crate::pools::hosts`].
     pub(crate) in_doubt: bool,
     pub(crate) connected: Option<Connected>,
     pub(crate) connect_time: Time,

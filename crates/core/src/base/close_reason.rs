@@ -35,7 +35,7 @@ pub(crate) enum CloseReason {
     CancelMayCome,
     /// A step of moving channels has failed.
     ChannelsUnknown,
-    /// It does not hold the prepared statements that it should.
+    /// The server does not hold the statements that the pooler believes it holds.
     OutOfStep,
     /// It may hold a statement whose text the pooler does not know.
     StatementTooLong,

@@ -48,7 +48,7 @@ pub(crate) enum Cleanup {
     /// DISCARD PLANS, where functions may have kept plans: constants in them may have been read under other settings
     /// than those that the session has now.
     Plans,
-    /// RESET ALL, and a new seed for random(): the client has run code of unknown effect, and a probe has asked for
+    /// RESET ALL, and a new seed for random(): the client has run code that is not read, and a probe has asked for
     /// everything else that the code may have left.
     Settings,
     /// DISCARD ALL.

@@ -29,7 +29,7 @@ pub(crate) struct StateStats {
     pub(crate) returns_to_startup: u64,
     /// Servers cleaned with DISCARD ALL after a pinned client had left.
     pub(crate) discards: u64,
-    /// Servers cleaned with RESET ALL after they had run code of unknown effect.
+    /// Servers cleaned with RESET ALL after they had run code that is not read.
     pub(crate) resets: u64,
     /// DISCARD PLANS on servers whose functions may have kept plans that were made under other settings.
     pub(crate) plans_discarded: u64,

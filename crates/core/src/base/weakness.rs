@@ -40,9 +40,9 @@ pub enum Weakness {
     ServesNewestFirst,
     /// When a client leaves, the first of its unanswered segments is cancelled, and those behind run without it.
     CancelsAmongSegments,
-    /// Texts that servers are running count as what they were when they were sent, although code is changed meanwhile.
+    /// A running text keeps the verdict that it got when it was sent, although code is changed meanwhile.
     TrustsRunningTexts,
-    /// What no probe shows is not reset behind code of unknown effect.
+    /// What no probe shows is not reset behind code that is not read.
     KeepsUnknownSettings,
     /// Code that is not read counts as harmless.
     TrustsCode,

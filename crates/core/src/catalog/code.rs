@@ -12,10 +12,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The most objects, and the most pairs of objects of which one runs the other. In a larger database every statement
-/// counts as code.
+/// counts as code that is not read.
 pub(crate) const RUNS_MAX: usize = 500_000;
 
-/// The most bytes of source. In a database with more, every statement counts as code.
+/// The most bytes of source. In a database with more, every statement counts as code that is not read.
 pub(crate) const SOURCE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// A probe asks for at most this many settings that functions set and `pg_settings` does not show. One more is kept: it
@@ -59,7 +59,7 @@ pub(crate) struct Draft {
     reads_constants: bool,
     identity: Option<Box<[u8]>>,
     source_bytes: usize,
-    /// The database is larger than the limits: every statement counts as code.
+    /// The database is larger than the limits: every statement counts as code that is not read.
     pub(crate) too_much: bool,
 }
 

@@ -58,7 +58,7 @@ impl Known {
         Arc::ptr_eq(&self.catalog, catalog) && self.holds == holds
     }
 
-    /// What a text may do because of the names in it; `of_text` is what it does by itself.
+    /// What a text may do because of the names in it. `of_text`: the effects that the text shows without its names.
     pub(crate) fn effects_of(&self, text: &[u8], of_text: Effects) -> Effects {
         let mut effects = self.catalog.names.effects_in(text);
         if of_text.intersects(Effects::ROUTINES) && !self.knows_all_in(text) {
@@ -72,8 +72,8 @@ impl Known {
     }
 
     /// Whether the catalog contains all routines that a text calls. If the catalog is not up to date, these names may
-    /// mean other routines by now: every text counts as code ([`Known::effects_of_any`]), but pins its client only if
-    /// it calls a routine that the catalog does not contain.
+    /// mean other routines by now: every text counts as code that is not read ([`Known::effects_of_any`]), but pins its
+    /// client only if it calls a routine that the catalog does not contain.
     pub(crate) fn knows_all_in(&self, text: &[u8]) -> bool {
         self.catalog.knows_all(&pgweir_sql::called(text))
     }

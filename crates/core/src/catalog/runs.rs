@@ -1,5 +1,5 @@
-//! Which objects of a database run which: functions and what calls them, tables and their triggers. An object has the
-//! effects of everything that it runs.
+//! Which objects of a database run which others: what calls a function runs it, and a table runs its triggers. An
+//! object has the effects of everything that it runs.
 
 use pgweir_sql::Effects;
 

@@ -37,7 +37,7 @@ pub(crate) struct Catalogs {
 pub(crate) struct State {
     /// The catalog as it was last read.
     pub(crate) read: Arc<Catalog>,
-    /// Whether `read` is up to date. If not, every statement counts as code.
+    /// Whether `read` is up to date. If not, every statement counts as code that is not read.
     pub(crate) holds: bool,
     /// The number of changes that may have made the catalog outdated.
     pub(crate) version: u64,
@@ -100,7 +100,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Failure::Refused { message, .. } => message,
-            Failure::NotUnderstood => "a row of another shape than expected",
+            Failure::NotUnderstood => "an unexpected row",
             Failure::ServerLost => "the server connection was closed",
         })
     }

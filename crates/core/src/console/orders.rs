@@ -39,7 +39,7 @@ pub(crate) struct Orders {
     pub(crate) ending: Ending,
     /// Console clients that wait for the end of a command.
     pub(crate) waiters: Vec<ClientId>,
-    /// `Pooler::pause_progress` is running. It closes servers, which calls it again.
+    /// `Pooler::pause_progress` is running. It closes servers, and each closed server calls it again.
     pub(crate) progressing: bool,
     pub(crate) console_stats: Stats,
     pub(crate) periods: Periods,

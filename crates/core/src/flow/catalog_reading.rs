@@ -34,7 +34,7 @@ impl Pooler {
     }
 
     /// A request that may change what code a database runs was sent to this server: the texts that other servers are
-    /// running count as code of unknown effect.
+    /// running count as code that is not read.
     fn code_may_change(&mut self, now: Time, by: ServerId) {
         let Some(pool_id) = self.servers.get(by.0).map(|server| server.pool) else {
             return;

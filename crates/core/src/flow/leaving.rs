@@ -2,10 +2,9 @@
 //!
 //! A server with bytes in flight is never given to another client.
 //!
-//! A client may have sent several segments. A cancel hits one of them, and the server would run the segments behind it
-//! without the cancelled one: a DELETE without the SET ROLE in front of it. So nothing is cancelled while another
-//! segment of the client is behind. If that takes long, the connection is reset with the cancel: then the server runs
-//! none of them.
+//! A client may have sent several segments. A cancel ends one of them, and the server goes on with the next: it could
+//! run a DELETE without the SET ROLE in front of it. So nothing is cancelled while another segment of the client is
+//! behind. If that takes long, the connection is reset with the cancel: then the server runs none of them.
 
 use crate::base::ids::ServerId;
 use crate::base::pin_reason::Cleanup;
@@ -141,7 +140,8 @@ impl Pooler {
         let Some(server) = self.servers.get(id.0) else { return };
         let takes_long = now - server.since > WORK_TIME_MAX;
         if server.flights.as_ref().is_some_and(|flights| flights.has_riders()) {
-            // It is the flight of the client that has left. If the cancel hits one behind it, that one is run again.
+            // The client that has left has the flight at the front. If the cancel hits a later flight, that one is run
+            // again.
             if takes_long {
                 self.at(id).send_cancel();
             }
@@ -158,8 +158,8 @@ impl Pooler {
         self.at(id).cancel_again(takes_long);
     }
 
-    /// Ends a connection so that its server runs nothing more: what it works on is cancelled, and what is behind that
-    /// is never read.
+    /// Ends a connection so that its server runs nothing more: the running statement is cancelled, and later messages
+    /// are never read.
     fn abort(&mut self, now: Time, id: ServerId, reason: &'static str) {
         let mut side = self.at(id);
         if side.server.conversation.queue().works_for_client() {

@@ -23,7 +23,7 @@ const ENDS: [&[u8]; 2] = [b"S\0\0\0\x04", b"H\0\0\0\x04"];
 /// The most servers that are looked at for a statement.
 const SERVERS_LOOKED_AT_MAX: usize = 256;
 
-/// Whether a client has nothing in its session, except its names for statements, that matters for a Parse.
+/// Whether nothing in a client's session matters for a Parse, except its names for statements.
 fn is_usual(client: &Client) -> bool {
     let session = &client.session;
     client.is_session()
@@ -38,7 +38,8 @@ fn is_usual(client: &Client) -> bool {
 }
 
 impl Pooler {
-    /// Answers a Parse of a client without a server. `None`: it needs one, or there is an idle one.
+    /// Answers a Parse of a client without a server. `None`: the Parse needs a server, or a server
+    /// is idle.
     #[cold]
     pub(crate) fn parse_without_server(&mut self, id: ClientId, message: &Message<'_>) -> Option<Step> {
         let settings = &self.shared.settings;

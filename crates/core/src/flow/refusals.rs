@@ -167,8 +167,8 @@ impl Reply<'_> {
         let front = self.server.conversation.queue().front()?;
         let gains = front.effect().and_then(|e| e.server_gains.as_ref());
         if sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_client_named()) {
-            // The server holds a statement that the pooler believed it does not hold: its other statements are not
-            // known either.
+            // The server holds a statement that the pooler did not expect. So the pooler can no longer rely on what it
+            // knows of the server's statements.
             self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
         }
         Some(refused)

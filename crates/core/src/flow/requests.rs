@@ -246,8 +246,8 @@ impl Exchange<'_> {
 
 impl crate::client::Client {
     /// A message has come in part and need not be looked at again before enough of it has come. Only the names of a Bind
-    /// are needed. The rest of a message longer than any statement is never waited for; if it waits for a server, its
-    /// beginning is.
+    /// are needed. For a message longer than any statement the core never waits for the rest. If the client has no
+    /// server, it waits for the message's beginning.
     #[cold]
     pub(crate) fn needs_more(&mut self, tag: FrontendTag, total: usize) {
         self.needs_bytes = match tag {

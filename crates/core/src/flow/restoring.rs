@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// last client has set.
 const SERVERS_TRIED_MAX: u8 = 3;
 
-/// The name of a setting, if the client has set it itself and another pooler would not keep it.
+/// The setting `name`, if the client itself has set it and a server that is a pooler would not keep it.
 fn lost_behind_pooler(name: &Arc<str>, wanted: &Shape) -> Option<Arc<str>> {
     let made = wanted.get(name).is_some_and(|setting| !setting.is_reported());
     (made && !is_kept_by_poolers(name)).then(|| name.clone())
@@ -32,7 +32,7 @@ enum Restoring {
     Done,
     /// It has been sent settings, and must confirm them.
     Asked,
-    /// It cannot: this setting would be lost, or reach other clients.
+    /// The client cannot be served: this setting would be lost, or reach other clients.
     Refused(Arc<str>),
 }
 

@@ -20,7 +20,7 @@ use crate::upstream::flights::Flights;
 use crate::upstream::phase::ServerPhase;
 use std::ops::Range;
 
-/// A message that concerns connections other than its client's, and what became of it.
+/// A server's message that concerns further connections, and the result of handling it.
 struct Met {
     passed: Passed,
     piece: Piece,

@@ -2,8 +2,8 @@
 //!
 //! No server process has that id, so the pooler acts on the client itself if the statement consists of the call alone.
 //! The server only gives the answer: it gets `SELECT true` under the function's name instead of the call. The same
-//! login user, acting as itself, and superusers may do it, and only to clients of the same PostgreSQL: who is a user or a
-//! superuser there, need not be one elsewhere. In every other case the call goes to the server unchanged; the server
+//! login user, acting as itself, and superusers may do it, and only to clients of the same PostgreSQL: a role of one
+//! PostgreSQL says nothing about another. In every other case the call goes to the server unchanged; the server
 //! knows no such process, warns and returns false.
 
 use crate::base::errors::Trouble;
@@ -58,8 +58,8 @@ struct Call<'m> {
 }
 
 impl Exchange<'_> {
-    /// A Query, or a Bind of a statement, that may be a call of one of these functions. `None`: it is handled as any
-    /// other.
+    /// A Query, or a Bind of a statement, that may be a call of one of these functions. `None`: the message is no such
+    /// call.
     fn called<'m>(&mut self, message: &Message<'m>) -> Option<Called<'m>> {
         if message.tag == FrontendTag::Query {
             return self.called_by_query(message.body().strip_suffix(&[0])?);

@@ -186,7 +186,7 @@ impl ServerSide<'_> {
         self.seed_and_ask(seed);
     }
 
-    /// Resets what code of unknown effect may have left and no probe shows: custom settings of any name, and the seed
+    /// Resets what code that is not read may have left and no probe shows: custom settings of any name, and the seed
     /// of random(). `seed` chooses the next one.
     pub(crate) fn reset_settings(&mut self, now: Time, seed: u32) {
         self.shared.state_stats.resets += 1;

@@ -6,8 +6,8 @@ use crate::upstream::entry::{Effect, Entry, Expect, To};
 use std::collections::HashSet;
 
 impl Reply<'_> {
-    /// Undoes the effects of requests that the server refused (`failed`, the first one) or ignored, later ones first,
-    /// so that each one restores the state that it found.
+    /// Undoes the effects of requests that the server refused (`failed`, the first one) or ignored, the latest
+    /// first, so that each one restores the state that it found.
     pub(crate) fn undo(&mut self, entries: Vec<Entry>) {
         let mut restored = HashSet::new();
         let answered = entries.iter().position(|e| e.to() != To::Skip);

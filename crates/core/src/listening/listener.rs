@@ -3,7 +3,7 @@
 //! A listener is a server connection that serves no client. It listens to every channel of the clients with its
 //! database, user and encoding, and delivers notifications to each of them. It is opened for the first such client, and
 //! closed when no client has listened for [`UNUSED_TIME_MAX`]. It counts for `max_db_connections` and
-//! `max_user_connections`, not for the pool's size. If there is no place for it, clients that listen keep their
+//! `max_user_connections`, not for the pool's size. If the limits allow no listener, clients that listen keep their
 //! servers.
 //!
 //! There is one for each user, because its clients have proved that they may log in as that user. There is one for each
@@ -256,7 +256,7 @@ impl Listening<'_> {
             sqlstate: "01000",
             message: "notifications may have been lost",
             detail: "The connection that listens for this session was lost and has been restored.",
-            hint: "Look for what the notifications would have told.",
+            hint: "Query the data that the lost notifications were about.",
         });
         let told: Told = notice.into();
         for &id in clients {

@@ -1,7 +1,7 @@
 //! Settings that only a new connection can have.
 //!
-//! PostgreSQL refuses to change them later (55P02, recording E19). So a client that asks for one in its startup packet
-//! gets servers that were started with it: a pool for all clients that ask for the same.
+//! PostgreSQL refuses to change them later (55P02, recording E19). So the clients that ask for the same value in
+//! their startup packets share a pool, whose servers are started with that value.
 
 use crate::base::pool_id::StartupValue;
 use crate::login::spelling::canonical;

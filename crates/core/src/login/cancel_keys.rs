@@ -1,4 +1,4 @@
-//! The keys by which clients cancel their queries, and what they tell the peers of this process.
+//! The keys by which clients cancel their queries.
 //!
 //! The keys of a process with a `peer_id` tell its peers where to pass a cancel request on. The format is PgBouncer's,
 //! so that both can be peers. A key has eight bytes, first the process id and then the secret:

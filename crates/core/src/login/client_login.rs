@@ -175,8 +175,8 @@ impl Login {
         }
     }
 
-    /// The system user is known. Returns the map in which it must be looked up; the outer `None` means that nobody has
-    /// asked for it.
+    /// The system user is known. Returns the ident map in which it must be looked up, if there is one. The outer
+    /// `None`: no system user was asked for.
     pub(crate) fn system_user_known(&mut self) -> Option<Option<Box<str>>> {
         match std::mem::replace(&mut self.stage, Stage::New) {
             Stage::SystemUser(map) => Some(map),

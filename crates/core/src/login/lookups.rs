@@ -1,5 +1,5 @@
-//! auth_query on behalf of clients that are not authenticated: limits on what they may cause, and answers that do not
-//! reveal what went wrong.
+//! auth_query on behalf of clients that are not authenticated: limits on the work that such clients can cause, and
+//! answers that do not reveal why a login failed.
 
 use crate::base::pool_id::LoginFailure;
 use crate::base::settings::SecretKinds;

@@ -4,8 +4,8 @@
 //! them. They begin above every process id on Linux, so that a number in SQL is either a client's or a server's.
 //!
 //! If the process has peers, its `peer_id` is part of them, which leaves [`crate::login::cancel_keys::PEERED_IDS`]
-//! different ones. With more clients than that, several clients share one: their secrets tell them apart, and SQL
-//! functions do not act on a shared one.
+//! different ones. With more clients than that, several clients share an id. The secrets of their keys distinguish
+//! them; pg_terminate_backend() and pg_cancel_backend() do not act on a shared id.
 
 use crate::base::ids::CLIENT_IDS_FROM;
 use crate::login::cancel_keys::peered_process_id;

@@ -105,7 +105,7 @@ impl Listeners {
         }
     }
 
-    /// Takes the clients that have notifications which they could not get yet.
+    /// Returns the clients whose notifications had to wait, and empties the list.
     pub(crate) fn take_behind(&mut self) -> Vec<ClientId> {
         std::mem::take(&mut self.behind)
     }

@@ -116,7 +116,7 @@ impl Listener {
         self.asked.push_back(asked);
     }
 
-    /// It has refused the request that it answers.
+    /// The listener has answered its request with an error.
     pub(crate) fn refuses(&mut self) {
         self.refused = true;
     }

@@ -61,7 +61,7 @@ pub(crate) enum Answered {
     Listed(Vec<ChannelName>),
     /// The server has refused the move, which has this mark.
     Refused(u64),
-    /// The server has sent the mark. `away`: its channels are the client's no longer; otherwise it still listens to the
+    /// The server has sent the mark. `away`: it no longer listens for the client; otherwise it still listens to the
     /// channel for marks.
     Marked { away: bool },
     /// The server has answered the last step.
@@ -195,8 +195,8 @@ impl Channels {
         };
     }
 
-    /// The listener has answered the request with this number. Returns the channels that it was asked for, if it has
-    /// refused them; `None` if the client does not want them any more.
+    /// The listener has answered the request with this number. If it has refused, returns the channels that it
+    /// was asked for. `None`: the client does not want them any more.
     pub(crate) fn listener_answers(&mut self, of: u64, refused: bool) -> Option<Result<(), BTreeSet<ChannelName>>> {
         match &mut self.moving {
             Moving::Wanted { ticket, channels, .. } if *ticket == of && refused => {

@@ -15,8 +15,8 @@ use std::time::Duration;
 /// How long a server may take to end its client's last work, or internal work, before it is closed.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long a server may take to close after a FATAL message. PostgreSQL closes at once; a server that does not would
-/// keep its client waiting, whose further requests it does not answer.
+/// How long a server may take to close after a FATAL message. PostgreSQL closes at once. With another
+/// server, the client would wait for answers that never come.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Usually a server is opened within this time. If it takes longer, other hosts are tried, too.

@@ -42,8 +42,8 @@ pub(super) fn use_of_reserve(label: &str, pinned: usize) -> String {
 
 /// A pool gets no server because the pools for which `shares` holds have all that a limit allows. Returns the server
 /// that makes room: one of the largest of these pools, to be closed when it is free. Only one such server at a time is
-/// chosen: the one whose client, phase or login is the latest, because one that has been kept for long may be kept for
-/// ever. A listener is closed only if there is no other choice, because notifications may be lost with it.
+/// chosen: the one whose client, phase or login is the latest, because a client that has kept a server for long may
+/// keep it for ever. A listener is closed only if there is no other choice, because notifications may be lost with it.
 pub(super) fn gives_way(
     pools: &[Option<Pool>],
     servers: &Slab<Server>,

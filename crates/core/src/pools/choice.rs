@@ -12,7 +12,7 @@ pub(crate) enum Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Whether this pool is one of them.
+    /// Whether the command applies to this pool.
     pub(crate) fn includes(self, pools: &[Option<Pool>], id: PoolId) -> bool {
         match self {
             Choice::Within(database) => database.is_none_or(|name| *pool::of(pools, id).key.database == *name),

@@ -1,8 +1,8 @@
 //! The hosts of a pool: which one gets the next connection.
 //!
 //! Failures are counted for each host. A host that fails gets no connections for a while, and the others serve. Then
-//! one connection at a time is attempted again. Such an attempt is *in doubt*: no waiting client counts on it, so
-//! another connection may be opened beside it.
+//! one connection at a time is attempted again. Such an attempt is *in doubt*: it is not counted as a server
+//! for a waiting client, so another connection may be opened, too.
 
 use crate::base::time::Time;
 use std::time::Duration;

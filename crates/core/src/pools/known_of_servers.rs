@@ -75,7 +75,7 @@ impl Pool {
         self.sequences
     }
 
-    /// One of its clients uses sequences so.
+    /// A client of the pool uses sequences in this way.
     pub(crate) fn uses_sequences(&mut self, how: Sequences) {
         self.sequences = self.sequences.max(how);
     }
@@ -198,7 +198,7 @@ impl Pool {
     }
 
     /// A server has ended by itself soon after it was ready, and has not served a client. Returns whether another one
-    /// did the same less than `within` ago: then something ends them all.
+    /// did the same less than `within` ago: then something ends all servers, not only this one.
     pub(crate) fn ends_early_again(&mut self, now: Time, within: Duration) -> bool {
         let before = self.early_end.replace(now);
         before.is_some_and(|before| now - before < within)

@@ -91,7 +91,8 @@ impl Pool {
         &mut self.waiting
     }
 
-    /// Its waiting clients, and the user that counts for those who have logged in as the user of its servers.
+    /// Its waiting clients, and the user of its servers. A client that did not log in as another user counts as a
+    /// client of that user.
     pub(crate) fn queue_and_user(&mut self) -> (&mut WaitQueue, &str) {
         (&mut self.waiting, &self.key.user)
     }
@@ -136,8 +137,8 @@ impl Pool {
         &self.pressure
     }
 
-    /// Looks at its queue, which is usual only while it has servers and its clients may get them (`is_normal`). Returns
-    /// how many clients are to be refused.
+    /// Judges how long clients wait, and returns how many of them must be refused. Judges nothing while there are no
+    /// servers, or while the pool's clients may not get them (`is_normal` is false).
     pub(crate) fn look_at_queue(&mut self, now: Time, is_normal: bool, target: Duration) -> usize {
         let traffic = self.waiting.take_traffic();
         let oldest = self.first_waiter().map_or(Duration::ZERO, |(_, since)| now - since);
@@ -172,7 +173,7 @@ impl Pool {
         !self.roomy.is_empty()
     }
 
-    /// A server will soon be free. Of the others that were to be so, only those stay for which `still` holds.
+    /// Lists a server that will soon be free, and removes the other listed servers for which `still` is false.
     pub(crate) fn note_soon_free(&mut self, server: ServerId, still: impl Fn(&ServerId) -> bool) {
         self.soon_free.retain(|other| *other != server && still(other));
         self.soon_free.push(server);

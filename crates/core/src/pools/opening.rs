@@ -1,4 +1,4 @@
-//! Opening server connections: when one may be opened, what it says first, and what a failure means for the next.
+//! Opening server connections: when a pool may open one, what is sent first, and what a failure means for the next.
 
 use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind};
 use crate::base::request::Endpoint;

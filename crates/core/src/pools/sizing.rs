@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The limit at the beginning.
 const LIMIT_AT_FIRST: u32 = 8;
 
-/// The most servers of a host while it is not known what it allows.
+/// The most servers of a host until a server has said how many connections it allows.
 const SERVERS_MAX_AT_FIRST: u32 = 90;
 
 /// Completions per second are counted over this time.

@@ -1,6 +1,6 @@
 //! The clients of one pool that wait for a server.
 //!
-//! Only this type knows the order. `fair_by` says whether it is that of [`crate::pools::fair`] or that of arrival.
+//! Only this type knows the order. `fair_by` chooses between the order of [`crate::pools::fair`] and that of arrival.
 //! Clients whose flight must be run again stand in front of all others.
 
 use crate::base::ids::ClientId;
@@ -90,8 +90,8 @@ impl WaitQueue {
         }
     }
 
-    /// Adds a client. `flow` is what it has used, `paused_us` how long it has had no server. The returned ticket
-    /// removes it again.
+    /// Adds a client. `flow`: the server time that it has used. `paused_us`: how long it has had no server. The
+    /// returned ticket removes the client again.
     pub(crate) fn push(&mut self, client: ClientId, now: Time, who: &Who<'_>, flow: &mut Flow, paused_us: u64) -> u64 {
         let number = self.number();
         let at = self.free.pop().unwrap_or(self.entries.len() as u32);
@@ -302,7 +302,7 @@ impl WaitQueue {
     }
 
     /// Up to `count` clients for which `may` holds. Each is the one that is served last in the group that has the most
-    /// clients for its weight; if that group has no such client, no further one is returned. With `fair_by = off`, the
+    /// clients for its weight. If that group has no such client, the search ends. With `fair_by = off`, the
     /// clients that came last.
     pub(crate) fn last(&self, count: usize, may: impl Fn(ClientId) -> bool) -> Vec<ClientId> {
         if self.by == FairBy::Off {

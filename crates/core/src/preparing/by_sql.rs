@@ -79,7 +79,7 @@ impl Exchange<'_> {
 
     /// Handles a DEALLOCATE of one of the client's names, which is about to run; returns what it changes if it
     /// succeeds. The server keeps the shared statement for others. The DEALLOCATE ends an empty statement that was made
-    /// for it, so that the reply is the server's, and an error where there must be one (in a failed transaction).
+    /// for it. So the server itself answers, and answers with an error in a failed transaction.
     pub(crate) fn deallocates(&mut self, name: &[u8], mut effect: Effect) -> Effect {
         effect.name = self.end_name(name).and_then(|e| e.name);
         effect.server_loses = Some(self.make_empty(name));

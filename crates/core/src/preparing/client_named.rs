@@ -107,8 +107,8 @@ impl Exchange<'_> {
         let mut mentioned = Mentioned::default();
         let guarded = self.to().lends_behind_savepoint(effects);
         let all = self.client_named_in(effects, text);
-        // Once, and only for a name that the server is about to get: otherwise each of two such names would raise doubts
-        // about the other, and a message that waits would raise the same doubts whenever it is looked at again.
+        // Done once, and only for a name that the server is about to get. Otherwise two such names would make each
+        // other doubtful, and a message that waits would repeat the doubts whenever it is looked at again.
         let held = &self.server.held;
         let comes = |(named, since): &&(Arc<Statement>, Moment)| {
             could_be_internal(named.server_name()) && !held.is_as_good_as(named.id, *since)
@@ -139,8 +139,8 @@ impl Exchange<'_> {
     /// Whether a text must wait before names are lent for it. Lent names are prepared in internal segments. Behind an
     /// unanswered segment of the client's, such a segment could run in a failed transaction, or be taken for the data
     /// of a copy. Names that are lent behind a savepoint also wait until the BEGIN of the transaction block has been
-    /// answered. A text that reads `pg_prepared_statements` waits for what becomes of the statements that an unanswered
-    /// segment closes: if the segment fails before, they are still there and must be closed again.
+    /// answered. A text that reads `pg_prepared_statements` also waits until the server has answered earlier
+    /// segments that close statements: if such a segment fails, the statements still exist and must be closed again.
     pub(crate) fn waits_to_lend(&mut self, effects: Effects, text: &[u8]) -> Option<Step> {
         let server = &*self.server;
         if effects.intersects(Effects::STATEMENTS) && server.conversation.queue().client_segment_outstanding() {

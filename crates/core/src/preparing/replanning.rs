@@ -41,7 +41,7 @@ pub(crate) enum Use {
     Becomes(Arc<Statement>),
     /// The server must answer first; then the message is handled again.
     Waits,
-    /// Its rows differ from those that the client was told: it must be refused.
+    /// The statement now returns other columns than the client was told: the use must be refused.
     Refused,
 }
 

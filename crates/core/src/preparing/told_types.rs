@@ -54,8 +54,7 @@ impl Reply<'_> {
             }
             return;
         }
-        // The unnamed statement: from now on it is the statement with these types, which is the one that this server
-        // has.
+        // The client's unnamed statement becomes the one with these types, which is the one that this server has.
         let Some((_, client)) = &mut self.client else {
             return;
         };
@@ -69,9 +68,9 @@ impl Reply<'_> {
         }
     }
 
-    /// What a name meant for the Describe at the front, which was sent at the moment `asked`. If a later message of the
-    /// client, such as a Close, has given the name another meaning or none, what is told still counts: the server may
-    /// ignore that message.
+    /// What a name meant for the Describe at the front, which was sent at the moment `asked`. The types
+    /// still count if a later message of the client, such as a Close, gives the name another meaning or removes it,
+    /// because the server may ignore that message.
     pub(crate) fn meaning_described(&mut self, name: &[u8], uses: u64, asked: Moment) -> Option<&mut Meaning> {
         let (_, client) = self.client.as_mut()?;
         let present = client.statements.named_mut(name);

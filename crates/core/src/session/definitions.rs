@@ -4,7 +4,7 @@
 //! read, and perhaps for long. Meanwhile another client may change a function that the text calls. So from the moment
 //! when a request is sent that may *commit* a definition, until the catalog has been read again,
 //!
-//! - every text of the database counts as code of unknown effect, also those that servers are running: a probe follows,
+//! - every text of the database counts as code that is not read, also those that servers are running: a probe follows,
 //!   and what no probe can see is reset before another client gets the server,
 //! - no flight boards, and servers with flights are closed when those have landed.
 //!

@@ -1,9 +1,9 @@
 //! Plans that functions keep in the server process.
 //!
 //! A function in SQL or PL/pgSQL keeps the plans of its statements until the server process ends. Their constants were
-//! read when the function first ran: `'01/02/2024'::date` under the DateStyle of whoever called it first (see
-//! tests/e2e/test_attack_plans.py). On a direct connection that was the client itself. Here it may have been another
-//! client, whose settings must not decide what this one gets.
+//! read when the function first ran: `'01/02/2024'::date` under the DateStyle of the client that called it first (see
+//! tests/e2e/test_attack_plans.py). On a direct connection that is the client itself. On a shared server another client
+//! may have called the function first. Its settings must not decide what this client gets.
 //!
 //! So the plans on a server without a client were all made under the server's present settings, as far as constants
 //! depend on them ([`pgweir_sql::READ_UNDER`]):

@@ -1,7 +1,7 @@
 //! Reading statements, on their way to a server, for what they may do to the session.
 //!
 //! Only `session_state = full` does this. The verdict on a prepared statement is kept with the statement; a Query is
-//! read each time. A text that is too long to be read counts as code of unknown effect.
+//! read each time. A text that is too long to be read counts as code that is not read.
 
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
@@ -115,7 +115,7 @@ impl Exchange<'_> {
     }
 
     /// Inspects a Query whose text is too long to be kept. The text without its constants is judged when its last byte
-    /// is on its way: before that byte the server runs nothing.
+    /// is forwarded. The server runs nothing before that byte.
     #[cold]
     pub(crate) fn inspect_long(&mut self, message: &Message<'_>) -> Result<Effects, Step> {
         if self.keeps_session() {

@@ -17,8 +17,8 @@ impl Exchange<'_> {
         in_flight && (session.parses_in_doubt())
     }
 
-    /// Pins the client to its server if it parses a text that may be misread in this way: the pooler does not know what
-    /// the statement does when it is bound, on this server or another one.
+    /// Pins a client that parses a text which may be misread in this way, because the pooler does not know what the
+    /// statement does when it is bound, on this server or another one.
     pub(crate) fn minds_misread(&mut self, text: &[u8]) {
         if self.keeps_session() && self.may_be_misread(text) {
             self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());

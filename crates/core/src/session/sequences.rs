@@ -44,9 +44,9 @@ const NEEDS_OWN: Effects = ASKS.union(Effects::DRAWS);
 
 impl ServerSide<'_> {
     /// What a text may do with sequences. `effects` include those of names looked up in the catalog. While the catalog
-    /// is not up to date, every text counts as code, and an internal statement would go in front of it. In the midst of
-    /// a transaction or a segment, the server would refuse some texts behind an internal statement. So there a text
-    /// counts as code only if it runs code itself, or calls a routine, which may do anything.
+    /// is not up to date, every text counts as code that is not read, and an internal statement would go in front of
+    /// it. In the midst of a transaction or a segment, the server would refuse some texts behind an internal statement.
+    /// So there a text counts as code only if it runs code itself, or calls a routine, which may do anything.
     pub(crate) fn sequence_effects(&mut self, of_text: Effects, effects: Effects) -> Effects {
         if self.catalog_holds() {
             effects

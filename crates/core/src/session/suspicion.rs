@@ -156,8 +156,8 @@ impl Exchange<'_> {
 
 impl Reply<'_> {
     /// The server has refused a text without running any of it. If only this text and those that fail with it are
-    /// suspected, the effects that no probe can see have not happened. If other texts are suspected too, it is not
-    /// known which text has which effect.
+    /// suspected, none of the effects that no probe shows has happened. If other texts are suspected, too, the pooler
+    /// does not know which text has which effect.
     #[cold]
     pub(crate) fn text_refused(&mut self, fields: &ErrorFields<'_>) {
         let front = self

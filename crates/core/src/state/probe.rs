@@ -132,7 +132,7 @@ impl Probe {
                 (Some(name), Some(before)) => self.lifted.push((name, Some(before))),
                 _ => self.unreadable = true,
             },
-            _ => self.fails("a row of another shape than expected"),
+            _ => self.fails("an unexpected row"),
         }
     }
 

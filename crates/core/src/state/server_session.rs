@@ -33,7 +33,7 @@ pub(crate) enum Report {
     /// The server has read its configuration again: no restoration is under way. Plans that were made before may not
     /// suit the client's settings.
     Configured,
-    /// The server reports more than is kept of it.
+    /// The server has reported more than the pooler keeps of a server's settings.
     TooMuch,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct ServerSession {
     /// A request that was sent to the server may create, rename or move objects that statements name. Its transaction
     /// has not ended.
     moves_names: bool,
-    /// At each ReadyForQuery it must be looked at what became of `defines` and `moves_names`.
+    /// `defines` or `moves_names` is set: each ReadyForQuery must check what became of them.
     changes_objects: bool,
     /// An unanswered request may have committed such a change.
     publishes: bool,

@@ -172,7 +172,7 @@ impl Shape {
         &self.parse
     }
 
-    /// Whether functions whose plans were made under one of both have the same results under the other.
+    /// Whether a function's plans that were made under one of the two shapes give the same results under the other.
     pub(crate) fn plans_alike(&self, other: &Shape) -> bool {
         self.parse.plans_alike(&other.parse)
     }
@@ -237,7 +237,7 @@ impl Shape {
             .is_some_and(|s| !matches!(&*s.value, "off" | "false" | "0" | "no"))
     }
 
-    /// Whether a server with these settings reports more than is kept of it, if it reports this one, too.
+    /// Whether this setting would be more than the pooler keeps of the settings that a server reports.
     pub(super) fn reports_too_much(&self, name: &str, value: &str) -> bool {
         let others = self.settings.iter().filter(|s| s.reported && *s.name != *name);
         let (count, bytes) = others.fold((1, name.len() + value.len()), |(count, bytes), other| {

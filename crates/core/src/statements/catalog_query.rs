@@ -24,14 +24,14 @@
 //! | `pg_operator.oprcode`, `pg_aggregate.aggfnoid`, `pg_aggregate.aggtransfn`, `pg_aggregate.aggfinalfn`, `pg_aggregate.aggcombinefn`, `pg_aggregate.aggmtransfn`, `pg_aggregate.aggminvtransfn`, `pg_aggregate.aggmfinalfn` | by the routine's OID |
 //! | `pg_class.relpartbound` | constants: computed when the partition is made |
 //! | `pg_publication_rel.prqual` | only immutable functions of PostgreSQL's own are allowed |
-//! | `pg_aggregate.aggserialfn`, `pg_aggregate.aggdeserialfn`, `pg_am.amhandler`, `pg_conversion.conproc`, `pg_operator.oprrest`, `pg_operator.oprjoin`, `pg_proc.prosupport`, `pg_transform.trffromsql`, `pg_transform.trftosql`, `pg_ts_parser.prsstart`, `pg_ts_parser.prstoken`, `pg_ts_parser.prsend`, `pg_ts_parser.prsheadline`, `pg_ts_parser.prslextype`, `pg_ts_template.tmplinit`, `pg_ts_template.tmpllexize`, `pg_type.typinput`, `pg_type.typoutput`, `pg_type.typreceive`, `pg_type.typsend`, `pg_type.typmodin`, `pg_type.typmodout`, `pg_type.typanalyze`, `pg_type.typsubscript` | the function must take arguments of the types internal, cstring or of the type itself, so it is in C, and none of those that matter fits |
-//! | `pg_amproc.amproc`, `pg_range.rngcanonical`, `pg_range.rngsubdiff` | the argument and result types that are required fit none of those that matter |
+//! | `pg_aggregate.aggserialfn`, `pg_aggregate.aggdeserialfn`, `pg_am.amhandler`, `pg_conversion.conproc`, `pg_operator.oprrest`, `pg_operator.oprjoin`, `pg_proc.prosupport`, `pg_transform.trffromsql`, `pg_transform.trftosql`, `pg_ts_parser.prsstart`, `pg_ts_parser.prstoken`, `pg_ts_parser.prsend`, `pg_ts_parser.prsheadline`, `pg_ts_parser.prslextype`, `pg_ts_template.tmplinit`, `pg_ts_template.tmpllexize`, `pg_type.typinput`, `pg_type.typoutput`, `pg_type.typreceive`, `pg_type.typsend`, `pg_type.typmodin`, `pg_type.typmodout`, `pg_type.typanalyze`, `pg_type.typsubscript` | the function must take arguments of the types internal, cstring or of the type itself, so it is in C, and no C function that matters has such arguments |
+//! | `pg_amproc.amproc`, `pg_range.rngcanonical`, `pg_range.rngsubdiff` | no function that matters has the argument and result types that are required |
 
 /// One row for each routine, and one for each object that runs one: kind, OID, name, OID of what the object runs.
 ///
 /// | kind | object | what it runs |
 /// |---|---|---|
-/// | `r` | a routine | none; instead 1 for C that may keep state in its process, 2 for code that is not read, 3 for C of an extension that nobody has reviewed, 4 for C that has been reviewed, else 0 |
+/// | `r` | a routine | none. The column says instead how the routine is known: 1 C that may keep state in its process, 2 code that is not read, 3 C of an extension that was not reviewed, 4 reviewed C, 0 all others |
 /// | `b` | one of PostgreSQL's own routines that some object runs | none |
 /// | `x` | a volatile routine of a PostgreSQL later than the reviewed versions | none |
 /// | `i` | the database; its name tells its server from others | none |

@@ -26,7 +26,7 @@ pub(crate) struct Names {
     /// How many names are beyond ASCII.
     beyond_ascii: usize,
     /// Names beyond ASCII that the client gave under another client_encoding than its present one. PostgreSQL keeps names
-    /// in the database's encoding, so they have other bytes now, which the pooler does not know. They mean nothing until
+    /// in the database's encoding, so they have other bytes now, which the pooler does not know. They are unknown until
     /// the client has that encoding again.
     of_other_encodings: Vec<(StatementName, Meaning)>,
 }
@@ -115,7 +115,7 @@ impl Names {
         }
     }
 
-    /// Gives a name its meaning, or none; returns what it meant before.
+    /// Sets what a name means; `None` removes the name. Returns its earlier meaning.
     pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Meaning>) -> Option<Meaning> {
         self.changes += 1;
         let name = kept(name);

@@ -8,7 +8,7 @@ use crate::statements::ends::Ends;
 use crate::statements::parameter_types;
 use crate::statements::parse_settings::ParseSettings;
 
-/// What a text that was not read, or that may not be what it looks like, may have done.
+/// The effects of a text that was not read, or that may have been misread.
 pub(crate) const UNREAD: pgweir_sql::Effects = pgweir_sql::UNREAD
     .union(pgweir_sql::Effects::SETTINGS)
     .union(pgweir_sql::Effects::ENDS)

@@ -26,7 +26,7 @@ impl Cancels {
         self.key.as_ref().map(|key| key.process_id)
     }
 
-    /// The server has told its cancel key, or one that cannot be used.
+    /// The server has sent its cancel key. `None`: the key cannot be used.
     pub(crate) fn key_is_told(&mut self, key: Option<CancelKey>) {
         self.key = key;
     }

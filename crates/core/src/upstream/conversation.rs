@@ -36,8 +36,8 @@ pub(crate) struct Conversation {
     request_time: Time,
     /// When the server last sent ReadyForQuery.
     ready_time: Time,
-    /// When the server was first seen to have answered everything of a segment that its client has not ended. Valid
-    /// only if later than `request_time`.
+    /// When the pooler first saw that the server waits for the rest of the client's segment. Valid only if later than
+    /// `request_time`.
     quiet_since: Time,
 }
 

@@ -197,8 +197,8 @@ pub(crate) enum Ready {
     Decides,
     /// It is swallowed even if the request failed, because restored settings of the client follow.
     Makes,
-    /// It stands for an earlier one that was swallowed. The client first gets the reported settings that differ from
-    /// what it knows.
+    /// This ReadyForQuery replaces an earlier one that was swallowed. The client first gets the reported settings that
+    /// differ from what it knows.
     Told,
 }
 
@@ -290,7 +290,7 @@ impl Entry {
         self
     }
 
-    /// The same entry, whose ReadyForQuery has this fate.
+    /// Sets what becomes of the ReadyForQuery that ends the entry.
     pub(crate) fn with_ready(mut self, ready: Ready) -> Self {
         self.ready = ready;
         self

@@ -72,10 +72,10 @@ pub(crate) struct Aboard {
     sent: Time,
     /// Its client wants it cancelled.
     pub(super) is_cancelled: bool,
-    /// A cancel that is meant for a flight in front of it may hit it: its client gets nothing before the flight's
-    /// ReadyForQuery has come.
+    /// A cancel that is meant for a flight in front of it may hit this one. So its client gets no part of the reply
+    /// before ReadyForQuery has come.
     pub(super) is_exposed: bool,
-    /// Since when so much of its reply has waited for its client that the server is not read.
+    /// When the pooler stopped reading the server, because too much of this flight's reply waits for its client.
     pub(super) unread_since: Option<Time>,
 }
 

@@ -16,14 +16,15 @@ pub(crate) const LATE_US: u64 = 1_000;
 /// A flight that has been at work for this long, microseconds, with none behind it, no longer counts as a flight.
 const LONG_US: u64 = 100_000;
 
-/// The most flights of one server that the pooler chooses by itself.
+/// With `pipeline_depth = auto`: the most flights on one server.
 pub(crate) const DEPTH_MAX: usize = 32;
 
 /// The most flights that the pooler chooses unless a crowd waits. While the operating system lets another process run,
 /// all flights of a server wait; with more flights clients would notice.
 const DEPTH_USUAL: usize = 8;
 
-/// This many waiting clients for each flight of a server are a crowd: they wait far longer than a server sleeps.
+/// If this many clients wait for each of more than [`DEPTH_USUAL`] flights, they are a crowd, and the server may have
+/// those flights.
 const CROWD: usize = 16;
 
 /// The most work that the pooler chooses to send to one server, microseconds: the last flight waits that long.
@@ -35,8 +36,8 @@ const BACKLOG_OF_CROWD_US_MAX: u64 = 2_000;
 /// After this many inputs in a row that left the server enough to do, the depth is reduced by one flight.
 const AMPLE_INPUTS: u8 = 200;
 
-/// While others stand behind it, a flight must end in this time after so much of its reply has waited for its client
-/// that the server is not read.
+/// If other flights are behind a flight whose client does not read, that flight must end within this time, counted from
+/// when the pooler stopped reading the server.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The flights that were sent to a server and are not answered. The linked client's flight is at the front.
@@ -133,8 +134,8 @@ impl Flights {
         }
     }
 
-    /// Whether a cancel that is meant for another flight may hit the one at the front, its reply has not begun, and it
-    /// can be run again.
+    /// Whether another client's cancel may hit the flight at the front, and the flight can be run again then: its reply
+    /// has not begun.
     pub(crate) fn front_may_run_again(&self) -> bool {
         let exposed = self.aboard.front().filter(|front| front.is_exposed);
         exposed.is_some_and(|front| !front.is_cancelled && !front.flight.runs_again && !self.reply_has_begun())

@@ -52,7 +52,7 @@ impl ReplyQueue {
         self.segment_open.then_some(number)
     }
 
-    /// Whether one segment was sent, to its end, and nothing behind it.
+    /// Whether exactly one segment is outstanding, and it is complete.
     pub(crate) fn is_one_whole_segment(&self) -> bool {
         self.ready_owed == 1 && !self.segment_open
     }

@@ -30,7 +30,8 @@ pub(crate) enum ServerPhase {
     LiftingLimit,
     /// Reads the catalog: see [`crate::session::catalogs`].
     Reading,
-    /// It was told to end, to make a place under a shared limit; it counts until its backend has ended.
+    /// The pooler has closed it to make room under a shared limit. It counts under the limit until its backend has
+    /// ended.
     Closing,
     /// Clean and without a client, but a cancel request is still on its way to it. It must not hit what comes next.
     CancelPending(AfterCancel),

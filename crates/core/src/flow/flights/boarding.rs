@@ -282,8 +282,8 @@ impl Pooler {
     }
 
     /// A client that has waited with a flight is linked to a server that looks like it: the flight begins. Messages of
-    /// the flight that cannot be sent now are read again from the bytes that the client has sent. If the flight may leave
-    /// something behind, which only the catalog shows, it is none: its client has the server for itself.
+    /// the flight that cannot be sent now are read again from the bytes that the client has sent. If the catalog shows
+    /// that the flight may leave something behind, it is no flight, and the client gets the server for itself.
     pub(crate) fn takes_off(&mut self, now: Time, id: ClientId, server_id: ServerId, flight: Box<Flight>, since: Time) {
         let mentions_nothing = self.between(now, id, server_id).flight_mentions_nothing(&flight);
         self.shared.outbox.begins_kept(flight.bytes());

@@ -114,7 +114,7 @@ fn leaves_nothing(statement: &Statement) -> bool {
     statement.only_reads && statement.effects.is_empty() && !statement.ends_some() && !statement.is_client_named()
 }
 
-/// The flight that a segment is, if it is one.
+/// Reads a segment as a flight. `None`: it is not one.
 fn flight_of(client: &Client, shared: &mut Shared, segment: &Segment<'_>) -> Option<Flight> {
     let parse_settings = client.session.shape().parse_settings();
     let (form, class) = match &segment.says {

@@ -1,7 +1,7 @@
 //! Examining a new server, from its first ReadyForQuery until it is free.
 //!
-//! The first question is for its nature ([`crate::upstream::nature`]). No other internal request may go to another
-//! pooler, which would pass it to one of its servers, or to a console, which would not understand it.
+//! The first question is for its nature ([`crate::upstream::nature`]). Another pooler would pass internal
+//! requests to one of its servers, and a console would not understand them. So neither gets any other internal request.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;

@@ -101,7 +101,7 @@ impl Pooler {
         UNPROVEN_DATABASES_MAX.saturating_sub(tried)
     }
 
-    /// The limit that pools share and that keeps a pool from opening a server, if that is what keeps it.
+    /// The shared limit that keeps a pool from opening a server, if a shared limit is the reason.
     pub(crate) fn shared_limit_reached(&self, now: Time, pool_id: PoolId) -> Option<SharedLimit> {
         let beside = servers_beside(&self.pools, &self.databases, pool_id);
         match self.pool(pool_id).may_open(now, &self.databases, beside, false) {

@@ -20,8 +20,8 @@ const PAUSE_HALVES: u64 = 3;
 /// not run for 20 ms would raise it.
 const PAUSES_MAX: u64 = 1024;
 
-/// The most server time, microseconds, that flows which go first because they have paused may use beyond what the
-/// others use at the same time. So these flows take at most half of the servers while others wait.
+/// Flows that go first because they have paused may together use at most this much more server time, in microseconds,
+/// than the others use at the same time. So these flows take at most half of the servers while others wait.
 const AHEAD_US_MAX: u64 = 1_000_000;
 
 /// How a flow arrives.

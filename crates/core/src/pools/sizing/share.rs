@@ -105,8 +105,8 @@ impl Share {
     }
 
     /// Replaces what was charged in advance by what the work has cost. While work is long it takes no place under the
-    /// limit, and costs nothing: otherwise one report of an hour would keep its pool behind all others for an hour, and
-    /// would raise the mean so much that no work counts as long.
+    /// limit, and costs nothing. Otherwise a report that runs for an hour would delay its pool for an hour, and would
+    /// raise the mean so much that no work counts as long.
     pub(super) fn settle(&mut self, work: &Work, took_us: u64) {
         let weight = u64::from(self.weight);
         let cost_us = match work.is_long {

@@ -95,7 +95,8 @@ impl ServerSession {
         self.visited_anew
     }
 
-    /// The present client goes back to the server that it had before, and counts as no visitor of this one.
+    /// The present client goes back to the server that it had before. This server is treated as if the client had not
+    /// had it.
     pub(crate) fn visit_is_undone(&mut self) {
         self.last_client = None;
     }

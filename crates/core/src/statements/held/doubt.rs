@@ -15,15 +15,15 @@ impl Held {
     }
 
     /// At this moment a client may have ended any statement on the server, and prepared another one under the same
-    /// name: a DEALLOCATE or PREPARE, or code of unknown effect, may have run. That code may go on running until the
+    /// name: a DEALLOCATE or PREPARE, or code that is not read, may have run. That code may go on running until the
     /// present transaction ends.
     pub(crate) fn doubt(&mut self, now: Moment) {
         self.doubted = now;
         self.doubts_at_end = true;
     }
 
-    /// From this moment on, until [`Held::reads_as_known`], the server may read constants under settings that are not
-    /// those of its client, as far as these are known.
+    /// From now until [`Held::reads_as_known`], the pooler does not know the settings under which the server reads
+    /// constants.
     pub(crate) fn reads_otherwise(&mut self, now: Moment) {
         self.otherwise.get_or_insert(now);
     }
@@ -122,8 +122,8 @@ impl Held {
         std::mem::replace(&mut self.doubts_at_end, self.forgets)
     }
 
-    /// The transaction has ended, and with it the code that [`Held::doubt`] speaks of: what was prepared before this
-    /// moment is doubted once more.
+    /// The transaction has ended, and with it the code that [`Held::doubt`] is about. All statements that were prepared
+    /// before are doubted once more.
     pub(crate) fn doubt_for_good(&mut self, now: Moment) {
         self.doubted = now;
     }

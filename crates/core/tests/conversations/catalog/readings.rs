@@ -66,7 +66,7 @@ pub fn nothing_found(rig: &mut Rig, server: ServerId) -> Vec<String> {
     told
 }
 
-/// A server answers the probe behind code of unknown effect, and the RESET that follows. Returns the reading of the
+/// A server answers the probe behind code that is not read, and the RESET that follows. Returns the reading of the
 /// catalog that may come last and is not answered.
 pub fn settles(rig: &mut Rig, server: ServerId) -> Vec<String> {
     loop {
