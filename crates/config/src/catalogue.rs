@@ -113,7 +113,7 @@ catalogue! {
     auth_query: String {
         default: Some("SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"),
         unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
-        help: "The query gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may. A SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else, is better. The query is used only where `auth_user` is set. It runs at each login of a user who is not in `auth_file`, as in PgBouncer: its answers are not kept for other logins, so that a changed or locked password counts at once.",
+        help: "The query gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may read. A SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else, is better. The query is used only where `auth_user` is set. It runs at each login of a user who is not in `auth_file`, as in PgBouncer: its answers are not kept for other logins, so that a changed or locked password counts at once.",
     }
     /// How clients prove who they are.
     auth_type: AuthType {
@@ -164,7 +164,7 @@ catalogue! {
     /// Cipher suites for clients with TLS 1.2 and older.
     client_tls_ciphers: TlsCiphers {
         default: Some("default"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "A cipher list as OpenSSL writes it, or one of the words `default`, `secure`, `compat`, `legacy`, `insecure`, `all`, `normal`, `fast`, which all mean the same: the six suites of TLS 1.2 that have forward secrecy and authenticated encryption (`ECDHE-ECDSA-` or `ECDHE-RSA-` with `AES256-GCM-SHA384`, `AES128-GCM-SHA256` or `CHACHA20-POLY1305`). There are no others. As with OpenSSL, a word that names none of them adds nothing; a list without any of them is an error.",
+        help: "A cipher list as OpenSSL writes it, or one of the words `default`, `secure`, `compat`, `legacy`, `insecure`, `all`, `normal`, `fast`, which all mean the same: the six suites of TLS 1.2 that have forward secrecy and authenticated encryption (`ECDHE-ECDSA-` or `ECDHE-RSA-` with `AES256-GCM-SHA384`, `AES128-GCM-SHA256` or `CHACHA20-POLY1305`). There are no others. As with OpenSSL, a word for other suites adds nothing; if no suite is left, the list is an error.",
     }
     /// Diffie-Hellman parameters for clients with TLS 1.2 and older.
     client_tls_dheparams: String {
@@ -429,7 +429,7 @@ catalogue! {
     /// Iterations of SCRAM verifiers that the pooler makes itself.
     scram_iterations: u32 {
         default: Some("4096"), unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
-        help: "For users whose password is stored in plain text and who log in by SCRAM. More iterations make guessing more expensive, and the first login of each user and each failed one, too. At most 1,000,000.",
+        help: "For users whose password is stored in plain text and who log in by SCRAM. More iterations make guessing more expensive, but also the first login of each user, and each failed login. At most 1,000,000.",
     }
     /// How long a released server counts as healthy without a check.
     server_check_delay: Duration {
@@ -449,7 +449,7 @@ catalogue! {
     /// Whether clients wait while no server can be reached.
     server_down_wait: Flag {
         default: Some("1"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. While a server that has served before cannot be reached, clients that are logged in wait for it, `query_wait_timeout` at most. The pooler tries again at least once a second, as long as a client waits. 0: they get the error at once and are disconnected, as in PgBouncer. In either case clients that are logging in get the error if the pooler needs an answer of the server to welcome them. If the server refuses the login, all clients get the error.",
+        help: "pgweir's own. While a server that has served before cannot be reached, clients that are logged in wait for it, `query_wait_timeout` at most. The pooler tries again at least once a second, as long as a client waits. 0: they get the error at once and are disconnected, as in PgBouncer. In either case a client that is logging in gets the error if its login needs an answer of the server. If the server refuses the login, all clients get the error.",
     }
     /// Whether RECONNECT and changed settings end sessions early.
     server_fast_close: Flag {
@@ -464,7 +464,7 @@ catalogue! {
     /// How old a server connection may get.
     server_lifetime: Duration {
         default: Some("3600"), unit: "seconds", group: Servers, scopes: [Global, Database], change: Reload, support: Full,
-        help: "An older connection is closed when it is not in use. The ages at which a pool's connections are closed are spread out. 0 uses each connection once; in a line of [databases] 0 means the value here.",
+        help: "An older connection is closed when it is not in use. The ages at which a pool's connections are closed are spread out. 0: each connection is closed after its first use. In a line of [databases] 0 means the value here.",
     }
     /// How long to wait after a server has refused a login.
     server_login_retry: Duration {
@@ -539,7 +539,7 @@ catalogue! {
     /// Whether the pooler goes on looking for the best `auto` pool size.
     sizing: SizingChoice {
         default: Some("auto"), unit: "", group: Limits, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own, for pools whose size is `auto`: see docs/sizing.md. `auto`: other limits on servers at work are tried for moments, and the best is kept. `hold`: the present limits stay as they are, and no others are tried; `SET sizing = 'hold'` on the console does this at once.",
+        help: "pgweir's own, for pools whose size is `auto`: see docs/sizing.md. `auto`: the pooler tries other limits on servers at work for short times, and keeps the best. `hold`: the present limits stay as they are, and no others are tried; `SET sizing = 'hold'` on the console does this at once.",
     }
     /// Whether several processes may listen on the same port.
     so_reuseport: Flag {

@@ -194,7 +194,7 @@ line_keys! { DatabaseSettings;
     }
     reserve_pool_size -> reserve_pool_size: size, {
         kind: Kind::Integer, unit: "connections", without: "`reserve_pool_size`",
-        help: "Connections beyond `pool_size` for clients that have waited long.",
+        help: "Extra connections, beyond `pool_size`, for clients that have waited longer than `reserve_pool_timeout`.",
     }
     reserve_pool -> reserve_pool_size: size, {
         kind: Kind::Integer, unit: "connections", without: "`reserve_pool_size`",

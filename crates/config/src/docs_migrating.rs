@@ -53,7 +53,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["auth_query"],
         Better,
-        "a client's startup parameters never reach its connection; while it cannot run, errors do not reveal which users exist",
+        "the connection that runs the query never has a client's startup parameters; if the query cannot run, errors do not reveal which users exist",
     ),
     (
         &["auth_type"],
@@ -127,7 +127,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["server_check_query"],
         Better,
-        "a client gets only a server that has answered it; it is not sent to a console",
+        "a server is given to a client only after it has answered the query; a console does not get the query",
     ),
     (
         &["server_login_retry"],
@@ -137,7 +137,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["server_reset_query"],
         Better,
-        "the pooler also looks for traces that it does not remove; it is not sent to a console",
+        "afterwards the pooler also checks for state that the query does not remove; a console does not get the query",
     ),
     (&["service_name"], Same, "in PgBouncer, too, only on Windows"),
     (
@@ -167,7 +167,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["[databases] connect_query"],
         Better,
-        "what it sets is what RESET returns to, on every server",
+        "after RESET a client has the values that `connect_query` has set, on every server",
     ),
 ];
 

@@ -44,7 +44,7 @@ line_keys! { UserSettings;
     }
     reserve_pool_size -> reserve_pool_size: size, {
         kind: Kind::Integer, unit: "connections", without: "the database's",
-        help: "Connections beyond the size for clients that have waited long.",
+        help: "Extra connections, beyond the size, for clients that have waited longer than `reserve_pool_timeout`.",
     }
     max_user_connections -> max_user_connections: limit, {
         kind: Kind::Integer, unit: "connections", without: "`max_user_connections`",
@@ -76,6 +76,6 @@ line_keys! { UserSettings;
     }
     weight -> weight: weight, {
         kind: Kind::Integer, unit: "", without: "1",
-        help: "From 1 to 1000: the user's share of servers that others wait for, too. With 3 its clients get three times the server time that clients with 1 get. See docs/fair-queue.md. pgweir's own.",
+        help: "From 1 to 1000: the user's share of the servers while other users wait as well. With 3 its clients get three times the server time that clients with 1 get. See docs/fair-queue.md. pgweir's own.",
     }
 }

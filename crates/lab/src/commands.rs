@@ -70,7 +70,8 @@ pub enum LabCommand {
     /// On a throwaway server also with TLS and with SCRAM.
     Connect(connect::Arguments),
 
-    /// Measure up to 19,900 clients through pgweir, and direct as far as the server allows, and how long one more waits
+    /// Measure up to 19,900 clients through pgweir, as many direct ones as the server allows, and how long one more
+    /// waits
     ///
     /// Throughput and latency for each number of clients; then one client beside a saturated pool: in that pool, in a
     /// pool of its own, and direct.

@@ -76,7 +76,7 @@ fn program_page() -> io::Result<Vec<u8>> {
     }
     rest.control("SH", ["EXIT STATUS"]);
     rest.text([roman(
-        "0 after an orderly end, whichever signal ended it; 1 if the start failed or a checked configuration has \
+        "0 after an orderly end, whatever signal caused it; 1 if the start failed or a checked configuration has \
          errors; 2 if the command line is wrong; 3 if pgweir advise has a finding that is as severe as --fail-on says.",
     )]);
     rest.control("SH", ["SEE ALSO"]);

@@ -2,7 +2,7 @@
 
 use pgweir_wire::write::ErrorText;
 
-/// Who has to change something.
+/// Who can do something about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     /// The client sent what it must not send.
@@ -20,14 +20,14 @@ pub enum Blame {
 /// What becomes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes on.
+    /// It stays open.
     Kept,
     /// It is closed.
     Closed,
     /// Its query is cancelled, its replies are drained, its transaction is rolled back, and it is used
     /// again. If that cannot be done, it is closed.
     Recovered,
-    /// It has no connection of this kind.
+    /// There is no connection of this kind.
     None,
 }
 
@@ -86,14 +86,16 @@ pub enum Trouble {
     NotificationsUnread,
     /// The pooler shuts down.
     ShuttingDown,
-    /// KILL, KILL_CLIENT or a database that was taken out of the configuration.
+    /// KILL, KILL_CLIENT, server_fast_close, pg_terminate_backend() of another client, or a database that was taken out
+    /// of the configuration.
     Killed,
 }
 
-/// One row of the table.
+/// One row of the table. The pooler acts on `sqlstate`, `severity` and `client`; the other columns tell the readers of
+/// docs/errors.md what to expect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Who has to change something.
+    /// Who can do something about it.
     pub blame: Blame,
     /// SQLSTATE the client sees.
     pub sqlstate: &'static str,
@@ -180,8 +182,8 @@ impl Trouble {
             Trouble::ServerUnavailable => row(Server, "08001", Closed, Closed, true),
             Trouble::RestorationRefused => row(Server, "55000", Closed, Closed, true),
             Trouble::NotificationsUnread => row(Limit, "53400", Closed, Recovered, true),
-            Trouble::ShuttingDown => row(Operator, "57P01", Closed, Recovered, true),
-            Trouble::Killed => row(Operator, "57P01", Closed, Recovered, true),
+            Trouble::ShuttingDown => row(Operator, "57P01", Closed, Closed, true),
+            Trouble::Killed => row(Operator, "57P01", Closed, Closed, true),
         }
     }
 
@@ -230,7 +232,10 @@ impl Trouble {
             Trouble::RestorationRefused => "the server refused settings that it had accepted before",
             Trouble::NotificationsUnread => "more than 4 MiB of notifications wait for a client that listens",
             Trouble::ShuttingDown => "the pooler shuts down",
-            Trouble::Killed => "KILL, KILL_CLIENT, or a database taken out of the configuration",
+            Trouble::Killed => {
+                "KILL, KILL_CLIENT, `server_fast_close`, or a database taken out of the configuration; also \
+                 `pg_terminate_backend()` by another client, but then the server is recovered"
+            }
         }
     }
 }
@@ -240,8 +245,16 @@ pub fn errors_markdown() -> String {
     let mut text = String::from(
         "# Errors and their consequences\n\n\
          Generated from `crates/core/src/base/errors.rs` (`cargo run -p pgweir-core --example errors_doc > docs/errors.md`).\n\n\
-         *Recovered*: the server's query is cancelled, its replies are drained, its transaction is rolled back, and it is\n\
-         used again; where that cannot be done it is closed. *Retry*: the same request may succeed later unchanged.\n\n\
+         SQLSTATE and severity are what the client sees. The other columns say what to do about an error, and what it\n\
+         costs:\n\n\
+         - *blame*: who can do something about it: the client's program, the server, whoever set a limit, the\n  \
+         configuration, or an operator, whose command it follows.\n\
+         - *client* and *server*: what becomes of the client's connection, and of the server connection that it uses or\n  \
+         waits for. *Kept*: it stays open. *Recovered*: the server's query is cancelled, its replies are drained, its\n  \
+         transaction is rolled back, and it is used again; where that cannot be done it is closed. *None*: there is no\n  \
+         such connection.\n\
+         - *retry*: whether a program that sends the same request again, unchanged, may succeed later. If the error came\n  \
+         after a COMMIT was sent, first check whether it took effect.\n\n\
          | what happened | blame | SQLSTATE | severity | client | server | retry |\n|---|---|---|---|---|---|---|\n",
     );
     for trouble in Trouble::ALL {
