@@ -69,7 +69,7 @@ impl CloseReason {
             CloseReason::OutOfStep => "prepared statements out of step",
             CloseReason::StatementTooLong => "prepared statements too long or too many to be tracked",
             CloseReason::QueryInPipeline => "a query inside a pipeline",
-            CloseReason::SyncAmongCopyData => "Sync among the data of a copy that failed",
+            CloseReason::SyncAmongCopyData => "Sync inside the data of a failed COPY",
             CloseReason::ErrorOutsideQuery => "error outside a query",
         }
     }

@@ -157,7 +157,7 @@ impl Pooler {
     /// A client gets the error that its server is gone, and is closed.
     pub(crate) fn tell_server_lost(&mut self, now: Time, id: ClientId, reason: &str) {
         let message = "server closed the connection unexpectedly";
-        let hint = "The transaction that was open is lost; whether its COMMIT took effect is not known if it was sent.";
+        let hint = "The open transaction is lost. If COMMIT was sent, check whether it took effect.";
         self.fail_client(now, id, Trouble::ServerConnectionLost, message, reason, hint);
     }
 }

@@ -77,7 +77,7 @@ impl Reply<'_> {
 
     #[cold]
     fn is_ready_unasked(&mut self) -> Passed {
-        self.misbehaves("ReadyForQuery that nothing asked for".into())
+        self.misbehaves("unexpected ReadyForQuery".into())
     }
 
     /// All requests have been answered. Returns whether the server will fail the next command, whatever it is.

@@ -128,7 +128,7 @@ impl Reply<'_> {
         self.server.close_reason.get_or_insert(CloseReason::ErrorOutsideQuery);
         self.shared.log(LogLevel::Warning, text);
         if !self.is_linked() {
-            return self.misbehaves("an error that nothing asked for".into());
+            return self.misbehaves("unexpected ErrorResponse".into());
         }
         match self.is_of_session() {
             true => Passed::Forward,

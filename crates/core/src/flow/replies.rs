@@ -215,7 +215,7 @@ impl Reply<'_> {
                 if piece.left > 0 {
                     if !self.is_linked() && self.server.conversation.queue().is_empty() {
                         // The server would be idle inside a message.
-                        return self.misbehaves("a long message that nothing asked for".into());
+                        return self.misbehaves("unexpected long message".into());
                     }
                     self.server.conversation.goes_on_with(Passing::Skip(piece.left));
                 }
@@ -308,7 +308,7 @@ impl Reply<'_> {
     fn part_of_reply(&mut self, tag: BackendTag, body: &[u8], whole: bool) -> Passed {
         let forward = self.forward();
         let Some(expect) = self.server.conversation.queue().front().map(|e| e.expect()) else {
-            return self.misbehaves(format!("message {tag:?} that nothing asked for"));
+            return self.misbehaves(format!("unexpected message {tag:?}"));
         };
         match (tag, expect) {
             (BackendTag::BindComplete, Expect::Bind)
@@ -365,7 +365,7 @@ impl Reply<'_> {
 
     fn copy_begins(&mut self, tag: BackendTag) -> Passed {
         if !self.server.conversation.queue().front().is_some_and(Entry::may_copy) {
-            return self.misbehaves("a copy that nothing asked for".into());
+            return self.misbehaves("unexpected copy response".into());
         }
         let forward = self.forward();
         if tag == BackendTag::CopyBothResponse {

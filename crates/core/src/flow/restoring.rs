@@ -163,7 +163,7 @@ impl Pooler {
             }
             return;
         }
-        let hint = "Reconnect; the setting was accepted when it was made.";
+        let hint = "Connect again. A server accepted this setting when the client set it.";
         let text = "cannot restore the session's settings";
         self.fail_client(now, id, Trouble::RestorationRefused, text, message, hint);
     }

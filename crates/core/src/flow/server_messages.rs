@@ -307,7 +307,7 @@ impl Pooler {
             self.fail_client(now, client, Trouble::ProtocolViolation, message, detail, "");
         }
         if self.servers.get(id.0).is_some() {
-            self.close_server(now, id, "a request among the data of a copy");
+            self.close_server(now, id, "request inside COPY data");
         }
     }
 

@@ -7,7 +7,7 @@ use pgweir_wire::ErrorFields;
 pub(super) fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
     let faulty = topology.servers_may_die();
     // docs/differences.md: it is not known which Syncs the server has swallowed.
-    let detail = b"DSync among the data of a copy that failed\0";
+    let detail = b"DSync inside the data of a failed COPY\0";
     let copy_in_doubt = body.windows(detail.len()).any(|w| w == detail);
     match fields.sqlstate {
         // A client that has vanished counts until the pooler notices.
