@@ -58,9 +58,10 @@ impl Exchange<'_> {
 
     /// Whether DISCARD PLANS comes, and the client has statements that are prepared again after it. What its transactions
     /// have set must be known for that: constants are read under the settings of the first time.
-    pub(crate) fn prepares_again_behind_probe(&self) -> bool {
-        let discards = self.server.session.cleanup() >= Cleanup::Plans;
-        discards && self.client.statements.names().is_some_and(|names| names.len() > 0)
+    pub(crate) fn prepares_again_behind_probe(&mut self) -> bool {
+        self.server.session.cleanup() >= Cleanup::Plans
+            && self.client.statements.names().is_some_and(|names| names.len() > 0)
+            && self.to().functions_may_keep_plans()
     }
 }
 
