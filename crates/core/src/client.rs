@@ -20,6 +20,7 @@ use crate::statements::client_statements::ClientStatements;
 use crate::upstream::entry::Effect;
 use crate::upstream::flight::Flight;
 use pgweir_wire::FrontendTag;
+use pgweir_wire::frontend::{BindNames, Parse};
 use std::sync::Arc;
 
 /// Where a client connection stands.
@@ -123,6 +124,26 @@ impl Client {
             self.passing = Passing::Skip((message.total - have) as u32);
         }
         Step::Progress(have)
+    }
+
+    /// Whether this message of a request that is dropped would have left a transaction block open. What the client has
+    /// sent behind it belongs to that block, and must not run without it.
+    pub(crate) fn would_begin_block(&self, message: &Message<'_>) -> bool {
+        if self.dropping == Dropping::Nothing || self.session.deferred_begin().is_some() {
+            return false;
+        }
+        match message.tag {
+            FrontendTag::Query => pgweir_sql::leaves_block_open(message.body()),
+            FrontendTag::Parse => {
+                Parse::read(message.body()).is_ok_and(|parse| pgweir_sql::leaves_block_open(parse.query))
+            }
+            FrontendTag::Bind => {
+                let names = BindNames::read(message.body()).ok();
+                let statement = names.and_then(|names| self.statements.meaning_of(names.statement));
+                statement.is_some_and(|statement| pgweir_sql::leaves_block_open(&statement.query))
+            }
+            _ => false,
+        }
     }
 
     /// Drops a message that the pooler has already answered with an error. Also returns whether this is the last

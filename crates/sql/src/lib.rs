@@ -50,6 +50,6 @@ pub use search_path::SearchPath;
 pub use set_config::{SEED, setting_parameters};
 pub use settings::{body_settings, constant_arguments, hidden_settings, is_askable, is_hidden};
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
-pub use split::{commits_prepared, deallocated, may_end_block, prepares_transaction, statements};
+pub use split::{commits_prepared, deallocated, leaves_block_open, may_end_block, prepares_transaction, statements};
 pub use statement::{Statement, classify};
 pub use verbs::{begins_without_snapshot, belongs_to_session, must_come_first};

@@ -22,6 +22,25 @@ pub fn may_end_block(text: &[u8]) -> bool {
     statements(text).is_none_or(|all| all.iter().any(|s| ends(s)))
 }
 
+/// Whether a text, as a whole, leaves a transaction block open that it has begun.
+pub fn leaves_block_open(text: &[u8]) -> bool {
+    let mut is_open = false;
+    for statement in statements(text).unwrap_or_else(|| vec![text]) {
+        if begins(statement, &["begin"]) || begins(statement, &["start", "transaction"]) {
+            is_open = true;
+        } else if ["commit", "end", "rollback", "abort"]
+            .iter()
+            .any(|verb| begins(statement, &[verb]))
+        {
+            let mut words = Lexer::new(statement);
+            is_open &= words.any(|word| word.is("to") || word.is("chain"));
+        } else if begins(statement, &["prepare", "transaction"]) {
+            is_open = false;
+        }
+    }
+    is_open
+}
+
 /// Whether one of a text's statements is PREPARE TRANSACTION.
 pub fn prepares_transaction(text: &[u8]) -> bool {
     any_begins(text, ["prepare", "transaction"])
@@ -272,6 +291,30 @@ mod tests {
             let statements: Vec<String> = parts.iter().map(|p| format!("a {}z", p.replace('\'', "''"))).collect();
             let text = statements.join(";");
             prop_assert_eq!(split(&text), statements);
+        }
+    }
+
+    #[test]
+    fn a_block_stays_open_unless_its_text_ends_it() {
+        for open in [
+            "begin",
+            "START TRANSACTION isolation level serializable",
+            "begin; set local work_mem = '1MB'",
+            "commit; begin",
+            "begin; savepoint a; rollback to a",
+            "begin; commit and chain",
+        ] {
+            assert!(leaves_block_open(open.as_bytes()), "{open}");
+        }
+        for ended in [
+            "select 1",
+            "begin; select 1; commit",
+            "begin; end",
+            "start",
+            "begin; prepare transaction 'x'",
+            "",
+        ] {
+            assert!(!leaves_block_open(ended.as_bytes()), "{ended}");
         }
     }
 }

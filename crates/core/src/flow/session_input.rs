@@ -10,6 +10,7 @@ use crate::exchange::{Granted, Wish};
 use crate::flow::link::Linked;
 use crate::flow::requests::Stopped;
 use crate::pooler::Pooler;
+use crate::state::deferred_begin::DeferredBegin;
 use pgweir_wire::{FrontendTag, Header};
 
 impl Pooler {
@@ -311,6 +312,9 @@ impl Pooler {
     /// A message that the pooler has already answered with an error.
     pub(crate) fn dropped(&mut self, now: Time, id: ClientId, message: &Message<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        if client.link.is_none() && client.would_begin_block(message) {
+            client.session.defers(DeferredBegin::of_failed(now));
+        }
         let (step, ends) = client.drop_answered(message);
         if ends {
             let server = client.link.and_then(|s| self.servers.get(s.0));
