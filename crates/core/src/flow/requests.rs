@@ -37,6 +37,7 @@ impl Exchange<'_> {
             };
             let step = match self.goes_plainly(&message) {
                 Some(step) => step,
+                None if self.may_ask_for_custom_settings(&message) => return Stopped::Rare,
                 None => self.begins_request(&message),
             };
             if self.wish.is_some() {
@@ -78,7 +79,7 @@ impl Exchange<'_> {
             || self.client.waiting != Waiting::No
             || self.client.dropping != Dropping::Nothing
             || self.client.attends()
-            || self.server.session.has_traces()
+            || self.server.session.has_temporary_schema()
             || self.server.holds_back()
     }
 
@@ -258,3 +259,7 @@ impl crate::client::Client {
         };
     }
 }
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;

@@ -18,6 +18,7 @@ use crate::base::settings::PoolMode;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::client::Client;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::server::Server;
@@ -25,6 +26,7 @@ use crate::server_side::ServerSide;
 use crate::session::inspection::setting_name;
 use crate::state::probe::Probe;
 use crate::state::shape::{Shape, TEMP_BUFFERS};
+use crate::statements::prepared::setting_shown;
 use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_sql::Effects;
@@ -124,10 +126,7 @@ impl Pooler {
     ) -> Option<Step> {
         let client = self.clients.get(id.0).expect("looked up by the caller");
         let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let begins = server.conversation.status() == TransactionStatus::Idle
-            && !server.conversation.queue().segment_open()
-            && server.conversation.intake() == Intake::Requests
-            && client.session.pins().is_empty();
+        let begins = may_change_server(client, server);
         let pool_id = server.pool;
         let shows_schema = server.session.has_temporary_schema()
             && !client.session.had_temporary()
@@ -178,6 +177,22 @@ impl Pooler {
     }
 }
 
+impl Exchange<'_> {
+    /// Whether a message that takes no short way may ask for a custom setting that only other sessions have set on the
+    /// server: then [`Pooler::mind_traces`] must see it. What takes a short way has no effects, so it asks for none.
+    #[inline]
+    pub(crate) fn may_ask_for_custom_settings(&self, message: &Message<'_>) -> bool {
+        self.server.session.knows_custom_settings() && self.asks_for_unknown_settings(message)
+    }
+
+    #[cold]
+    fn asks_for_unknown_settings(&self, message: &Message<'_>) -> bool {
+        let is_partial = !message.is_whole() && message.total <= INSPECT_BYTES_MAX;
+        may_change_server(self.client, self.server)
+            && (is_partial || !unknown_settings(self.client, self.server, message).is_empty())
+    }
+}
+
 impl ServerSide<'_> {
     /// Resets the session of a server whose client has left, and asks for the traces that remain. random() gets a new
     /// seed, which DISCARD ALL does not give it.
@@ -224,6 +239,14 @@ fn reports_when_told(server: &Server) -> bool {
 /// none.
 fn may_replace(pool: &Pool, now: Time) -> bool {
     pool.may_retry(now)
+}
+
+/// Whether a linked client is outside of transactions and segments, and not pinned, as far as its server has answered.
+fn may_change_server(client: &Client, server: &Server) -> bool {
+    server.conversation.status() == TransactionStatus::Idle
+        && !server.conversation.queue().segment_open()
+        && server.conversation.intake() == Intake::Requests
+        && client.session.pins().is_empty()
 }
 
 /// Whether a client without a server would notice the temporary schema of this one.
@@ -285,13 +308,8 @@ fn unknown_settings(client: &Client, server: &Server, message: &Message<'_>) -> 
             && !client.session.knows_custom_setting(name)
             && client.session.shape().get(name).is_none()
     };
-    let words = text.trim_ascii();
-    let words = words.strip_suffix(b";").unwrap_or(words);
-    if words.get(..5).is_some_and(|verb| verb.eq_ignore_ascii_case(b"show ")) {
-        return setting_name(words[5..].trim_ascii())
-            .into_iter()
-            .filter(|n| strange(n))
-            .collect();
+    if let Some(name) = setting_shown(text) {
+        return setting_name(name).into_iter().filter(|n| strange(n)).collect();
     }
     if !pgweir_sql::effects(text).intersects(Effects::CURRENT_SETTING) {
         return Vec::new();

@@ -213,12 +213,20 @@ impl Statement {
 /// What a statement may do to the session. A statement with any effect is looked at in each Bind.
 fn effects(query: &[u8]) -> pgweir_sql::Effects {
     let clears = pgweir_sql::may_need_database_alone(query) && pgweir_sql::database_needed_alone(query).is_some();
-    let looked_at = if clears || pgweir_sql::is_signal(query) {
+    let shows_custom = || setting_shown(query).is_some_and(|name| name.contains(&b'.'));
+    let looked_at = if clears || pgweir_sql::is_signal(query) || shows_custom() {
         pgweir_sql::Effects::CURRENT_SETTING
     } else {
         pgweir_sql::Effects::NONE
     };
     crate::base::secret_names::effects_of(query) | looked_at
+}
+
+/// The setting whose value a text asks for by SHOW.
+pub(crate) fn setting_shown(text: &[u8]) -> Option<&[u8]> {
+    let text = text.trim_ascii();
+    let (verb, name) = text.strip_suffix(b";").unwrap_or(text).split_at_checked(5)?;
+    verb.eq_ignore_ascii_case(b"show ").then_some(name.trim_ascii())
 }
 
 /// `false` only if no setting changes the meaning of the text, except search_path and role.
@@ -251,6 +259,17 @@ mod tests {
             assert!(has_constants(text.as_bytes()), "{text}");
         }
         assert!(!has_constants(b"select a, 1.5 from t where b = $1") && !has_constants(b"commit"));
+    }
+
+    /// Guards against a Bind that takes the short way although a custom setting of other sessions would show.
+    #[test]
+    fn a_statement_that_shows_a_custom_setting_is_looked_at() {
+        for text in ["show app.x", " Show app.x ;", "show \"App\".x"] {
+            assert!(!effects(text.as_bytes()).is_empty(), "{text}");
+        }
+        for text in ["show datestyle", "show all", "select 1.5", "show"] {
+            assert!(effects(text.as_bytes()).is_empty(), "{text}");
+        }
     }
 
     #[test]

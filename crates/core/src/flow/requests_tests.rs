@@ -1,0 +1,71 @@
+//! Tests of the short ways of a linked client's messages, without a pooler.
+
+use super::*;
+use crate::alone::{Alone, SERVER};
+use crate::statements::client_names::Meaning;
+use pgweir_wire::Writer;
+
+fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut Writer::new(&mut bytes));
+    bytes
+}
+
+fn query(text: &str) -> Vec<u8> {
+    written(|w| w.query(text.as_bytes()))
+}
+
+/// What becomes of a client's messages: why it stopped, and how many bytes were handled.
+fn passes(alone: &mut Alone, input: &[u8]) -> (Stopped, usize) {
+    let mut at = 0;
+    let stopped = alone.exchange().pass(input, &mut at);
+    (stopped, at)
+}
+
+/// The client has prepared this statement as `s`.
+fn knows(alone: &mut Alone, text: &str) {
+    let settings = alone.client.session.shape().parse_settings();
+    let statement = alone.shared.statements.intern(text.as_bytes(), &[0, 0], settings);
+    let meaning = Meaning::new(statement, alone.shared.statements.tick(), alone.pool.names_moved());
+    alone.client.statements.names_mut().set(b"s", Some(meaning));
+}
+
+/// Guards against a client's SET of a custom setting that makes the messages of all later clients of the server take
+/// the long way.
+#[test]
+fn custom_settings_of_others_concern_only_who_asks_for_them() {
+    let after_another = || {
+        let mut alone = Alone::linked();
+        alone.server.session.note_custom_setting("app.x");
+        alone
+    };
+    for text in [
+        "select 1",
+        "select a from t where b = 'app.x'",
+        "update t set a = 1",
+        "show app.y",
+        "show datestyle",
+        "select current_setting('app.y')",
+        "begin",
+    ] {
+        let mut alone = after_another();
+        let input = query(text);
+        assert_eq!(passes(&mut alone, &input), (Stopped::Done, input.len()), "{text}");
+        assert!(
+            alone.shared.outbox.parts().iter().any(|p| p.to == SERVER.into()),
+            "{text}"
+        );
+    }
+    for text in ["show app.x", " SHOW app.x;", "select current_setting('app.x', true)"] {
+        let mut alone = after_another();
+        assert_eq!(passes(&mut alone, &query(text)), (Stopped::Rare, 0), "{text}");
+        let parses = written(|w| w.parse(b"", text.as_bytes(), &[0, 0]));
+        assert_eq!(passes(&mut alone, &parses), (Stopped::Rare, 0), "{text}");
+        knows(&mut alone, text);
+        let binds = written(|w| w.bind_text(b"s", &[]));
+        assert_eq!(passes(&mut alone, &binds), (Stopped::Rare, 0), "{text}");
+        // It knows the setting itself.
+        alone.client.session.note_custom_setting("app.x");
+        assert_eq!(passes(&mut alone, &query(text)).0, Stopped::Done, "{text}");
+    }
+}
