@@ -164,7 +164,8 @@ impl Exchange<'_> {
         Step::Progress(message.total)
     }
 
-    /// A Query that changes nothing in the session, for a server that owes nothing.
+    /// A Query that changes nothing in the session, for a server that owes nothing. So no unanswered statement can
+    /// change the client's encoding: see [`Exchange::may_be_misread`].
     #[inline(always)]
     fn asks_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
         let conversation = &self.server.conversation;
@@ -173,6 +174,7 @@ impl Exchange<'_> {
             && self.tracks_statements()
             && self.client.statements.unnamed().is_none()
             && message.total <= INSPECT_BYTES_MAX
+            && !self.client.session.shape().hides_ascii()
             && !self.to().knows_names();
         let [text @ .., 0] = message.body() else { return None };
         if !is_usual || !pgweir_sql::is_plain(text) {
@@ -185,7 +187,7 @@ impl Exchange<'_> {
     }
 
     /// A Bind of a statement that the server holds, that changes nothing in the session and whose rows the client
-    /// knows.
+    /// knows. A statement whose text may have been misread has effects.
     #[inline(always)]
     fn binds_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
         let is_usual = self.server.conversation.takes_requests()

@@ -22,6 +22,13 @@ fn passes(alone: &mut Alone, input: &[u8]) -> (Stopped, usize) {
     (stopped, at)
 }
 
+/// Whether the only message of an input takes the short way of a Query or Bind.
+fn goes_plainly(alone: &mut Alone, input: &[u8]) -> bool {
+    let mut exchange = alone.exchange();
+    let message = exchange.next_message(input, 0).expect("whole");
+    exchange.goes_plainly(&message).is_some()
+}
+
 /// The client has prepared this statement as `s`.
 fn knows(alone: &mut Alone, text: &str) {
     let settings = alone.client.session.shape().parse_settings();
@@ -68,4 +75,25 @@ fn custom_settings_of_others_concern_only_who_asks_for_them() {
         alone.client.session.note_custom_setting("app.x");
         assert_eq!(passes(&mut alone, &query(text)).0, Stopped::Done, "{text}");
     }
+}
+
+/// Guards against one client with such an encoding that takes the short way from all clients of all pools.
+#[test]
+fn an_encoding_that_hides_ascii_concerns_only_who_has_it() {
+    let select = query("select 1");
+    let mut alone = Alone::linked();
+    let hiding = alone.with("client_encoding", "SJIS");
+    assert!(hiding.hides_ascii());
+    assert!(goes_plainly(&mut alone, &select));
+    // A statement that a client with this encoding has prepared.
+    let text = b"select '\x83\x5c'";
+    let misread = alone.shared.statements.intern(text, &[0, 0], hiding.parse_settings());
+    assert!(!misread.effects.is_empty());
+    let mut alone = Alone::linked();
+    let hiding = alone.with("client_encoding", "SJIS");
+    alone.client.session.has_settings(hiding);
+    assert!(!goes_plainly(&mut alone, &select));
+    let input = written(|w| w.query(text));
+    assert_eq!(passes(&mut alone, &input).1, input.len());
+    assert!(alone.client.session.suspicion().is_some(), "the text is not read");
 }

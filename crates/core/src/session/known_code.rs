@@ -7,19 +7,15 @@ use crate::statements::prepared::Statement;
 use pgweir_sql::{Effects, Passed};
 
 impl ServerSide<'_> {
-    /// Whether statements of this server's client must be looked at for names, or for characters that hide ASCII. If
-    /// any client has used such an encoding, the statements of all are looked at.
+    /// Whether statements of this server's client must be looked at for names.
     #[inline(always)]
     pub(crate) fn knows_names(&self) -> bool {
-        (self.shared.catalogs.any_known | self.shared.shapes.any_hides_ascii()) && self.pool_knows_names()
+        self.shared.catalogs.any_known && self.pool_knows_names()
     }
 
     #[cold]
     fn pool_knows_names(&self) -> bool {
-        self.shared.shapes.any_hides_ascii()
-            || self.server.session.has_definitions()
-            || self.shared.catalogs.any_prepared
-            || self.pool.catalog_matters()
+        self.server.session.has_definitions() || self.shared.catalogs.any_prepared || self.pool.catalog_matters()
     }
 
     /// Whether a text mentions a function that calls LISTEN or UNLISTEN.

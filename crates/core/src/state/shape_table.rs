@@ -57,8 +57,6 @@ pub(crate) struct ShapeTable {
     parses: hashbrown::HashSet<ParseSettings, RandomState>,
     sweep_at: usize,
     empty: Arc<Shape>,
-    /// Whether there has been a shape that hides ASCII ([`Shape::hides_ascii`]).
-    any_hides_ascii: bool,
 }
 
 /// The table is not swept below this many shapes.
@@ -74,14 +72,7 @@ impl ShapeTable {
             parses: hashbrown::HashSet::default(),
             sweep_at: SWEEP_SHAPES_MIN,
             empty,
-            any_hides_ascii: false,
         }
-    }
-
-    /// Whether there has been a shape that hides ASCII.
-    #[inline]
-    pub(crate) fn any_hides_ascii(&self) -> bool {
-        self.any_hides_ascii
     }
 
     /// The shape without settings.
@@ -128,7 +119,6 @@ impl ShapeTable {
             self.parses.get_or_insert(ParseSettings::of(parse)).clone()
         };
         let shape = Arc::new(Shape::new(settings, parse));
-        self.any_hides_ascii |= shape.hides_ascii();
         self.shapes.insert(ByContent(shape.clone()));
         shape
     }
