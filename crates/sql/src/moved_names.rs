@@ -128,6 +128,8 @@ mod tests {
             "drop cast (a as b)",
             "import foreign schema s from server x into y",
             "commit prepared 'x'",
+            "/* a */ COMMIT -- b\n PREPARED 'it''s';",
+            "select 'a\\'; commit prepared 'x'",
             "begin; create table t (a int); commit",
             "do $$begin create table t (a int); end$$",
             "do $$begin execute 'create table t (a int)'; end$$",

@@ -97,3 +97,38 @@ fn an_encoding_that_hides_ascii_concerns_only_who_has_it() {
     assert_eq!(passes(&mut alone, &input).1, input.len());
     assert!(alone.client.session.suspicion().is_some(), "the text is not read");
 }
+
+/// Guards against a PREPARE TRANSACTION of one client that takes the short way from all clients of all pools, and
+/// against a COMMIT PREPARED that takes it.
+#[test]
+fn prepared_definitions_concern_only_who_commits_them() {
+    let mut alone = Alone::linked();
+    let creates = query("create or replace function f() returns int language sql as 'select 2'");
+    passes(&mut alone, &creates);
+    assert!(alone.server_side().knows_names());
+    passes(&mut alone, &query("prepare transaction 'x'"));
+    assert!(alone.shared.catalogs.any_prepared);
+    let after_it = || {
+        let mut alone = Alone::linked();
+        (alone.shared.catalogs.any_prepared, alone.shared.catalogs.any_known) = (true, true);
+        alone
+    };
+    let mut alone = after_it();
+    assert!(!alone.server_side().knows_names());
+    assert!(goes_plainly(&mut alone, &query("select 1")));
+    for text in ["commit prepared 'x'", "-- a\nCommit /* b */ Prepared 'x';"] {
+        let mut alone = after_it();
+        passes(&mut alone, &query(text));
+        assert!(alone.server.session.may_publish(), "{text}");
+        let mut alone = after_it();
+        knows(&mut alone, text);
+        let executes = written(|w| {
+            w.bind_text(b"s", &[]);
+            w.execute();
+            w.sync();
+        });
+        let (_, at) = passes(&mut alone, &executes);
+        passes(&mut alone, &executes[at..]);
+        assert!(alone.server.session.may_publish(), "{text}");
+    }
+}

@@ -262,8 +262,7 @@ impl CatalogNews<'_> {
         self.tell_one_pool(pool_id);
         let told = |tells: fn(&Pool) -> bool| self.pools.iter().flatten().any(tells);
         let (any_known, any_due) = (told(|p| p.catalog_matters()), told(|p| p.reading_due().is_some()));
-        let any_defines = self.shared.catalogs.any_prepared
-            || self.servers.iter().any(|(_, server)| server.session.has_definitions());
+        let any_defines = self.servers.iter().any(|(_, server)| server.session.has_definitions());
         (self.shared.catalogs.any_known, self.shared.catalogs.any_due) = (any_known || any_defines, any_due);
     }
 

@@ -15,7 +15,7 @@ impl ServerSide<'_> {
 
     #[cold]
     fn pool_knows_names(&self) -> bool {
-        self.server.session.has_definitions() || self.shared.catalogs.any_prepared || self.pool.catalog_matters()
+        self.server.session.has_definitions() || self.pool.catalog_matters()
     }
 
     /// Whether a text mentions a function that calls LISTEN or UNLISTEN.
