@@ -45,6 +45,10 @@ impl Pooler {
                 format!("linked to {client}, which is linked to {link:?}")
             })?;
         }
+        let borrower = server.held.lends_to().and_then(|client| self.clients.get(client.0));
+        must(borrower.is_none_or(|client| client.statements.may_be_lent()), || {
+            format!("lends to {:?}, which does not know it", server.held.lends_to())
+        })?;
         for aboard in server.flights.iter().flat_map(|flights| flights.iter()) {
             let waits = |client: &ClientId| self.clients.get(client.0).map(|c| c.waiting);
             let flies = aboard.client().as_ref().map(waits);

@@ -121,8 +121,9 @@ impl Pooler {
             Some(Client {
                 pool: Some(pool),
                 session,
+                statements,
                 ..
-            }) => self.take_latest(now, *pool, Likeness::of(session.shape())),
+            }) if !statements.may_be_lent() => self.take_latest(now, *pool, Likeness::of(session.shape())),
             _ => None,
         };
         match latest {
@@ -138,6 +139,7 @@ impl Pooler {
         let client = self.clients.get(id.0)?;
         if client.dropping != Dropping::Nothing
             || client.attends()
+            || client.statements.may_be_lent()
             || !surely_needs_server(client, &self.shared.settings, next)
         {
             return None;
@@ -211,7 +213,9 @@ impl Pooler {
     /// Takes the idle server that fits a client best out of the list.
     pub(crate) fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
-        if pool.ties_clients() || self.shared.settings.link_adversarial {
+        let client = self.clients.get(id.0);
+        let may_be_lent = client.is_some_and(|client| client.statements.may_be_lent());
+        if pool.ties_clients() || may_be_lent || self.shared.settings.link_adversarial {
             let shape = self.client_mut(id).session.shape().clone();
             return self.take_idle_with_care(pool_id, id, &shape);
         }
@@ -221,8 +225,8 @@ impl Pooler {
         pool.idle_mut().take_like(likeness)
     }
 
-    /// Like [`Pooler::take_idle`], if clients claim servers (see [`crate::session::sequences`]), if servers hold
-    /// client-named statements (see [`crate::preparing::client_named`]), or for tests.
+    /// Like [`Pooler::take_idle`], if clients claim servers (see [`crate::session::sequences`]), if a server may hold
+    /// statements under the client's names (see [`crate::preparing::client_named`]), or for tests.
     fn take_idle_with_care(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let servers = &self.servers;
@@ -243,7 +247,7 @@ impl Pooler {
                 .get(s.0)
                 .is_some_and(|s| s.held.lends_to() == Some(id) && !s.session.is_claimed())
         };
-        if pool.lends()
+        if self.clients.get(id.0).is_some_and(|c| c.statements.may_be_lent())
             && !self.shared.settings.link_adversarial
             && let Some(own) = pool.idle().iter().rposition(lent)
         {

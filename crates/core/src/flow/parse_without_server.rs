@@ -29,6 +29,7 @@ fn is_usual(client: &Client) -> bool {
     client.is_session()
         && client.dropping == Dropping::Nothing
         && client.channels.is_none()
+        && !client.statements.may_be_lent()
         && !session.has_bound_reset()
         && session.suspicion().is_none()
         && session.pins().is_empty()
@@ -53,7 +54,7 @@ impl Pooler {
         let client = self.clients.get(id.0).filter(|client| is_usual(client))?;
         let pool_id = client.pool.filter(|&pool| !self.refuses_waiters(pool))?;
         let pool = self.pool(pool_id);
-        if pool.settings().mode == PoolMode::Session || pool.lends() || pool.idle().iter().next().is_some() {
+        if pool.settings().mode == PoolMode::Session || pool.idle().iter().next().is_some() {
             return None;
         }
         let parse = Parse::read(message.body()).ok()?;

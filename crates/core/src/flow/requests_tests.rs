@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::alone::{Alone, SERVER};
-use crate::statements::client_names::Meaning;
+use crate::statements::meaning::Meaning;
 use pgweir_wire::Writer;
 
 fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {

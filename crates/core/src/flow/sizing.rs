@@ -163,8 +163,9 @@ impl Pooler {
         }
         let next = pool.waiting().front().and_then(|(id, _)| self.clients.get(id.0));
         let server = self.servers.get(server_id.0);
-        next.zip(server)
-            .is_some_and(|(client, server)| Shape::same(client.session.shape(), server.session.shape()))
+        next.zip(server).is_some_and(|(client, server)| {
+            !client.statements.may_be_lent() && Shape::same(client.session.shape(), server.session.shape())
+        })
     }
 
     /// A client of this pool was served as [`Pooler::may_take_turn`] says. The others go on waiting.

@@ -80,17 +80,6 @@ impl Pool {
         self.sequences = self.sequences.max(how);
     }
 
-    /// Whether its servers may hold client-named statements.
-    #[inline]
-    pub(crate) fn lends(&self) -> bool {
-        self.lends
-    }
-
-    /// From now on its servers may hold client-named statements.
-    pub(crate) fn begins_to_lend(&mut self) {
-        self.lends = true;
-    }
-
     /// What the functions of its database do; `None` while no name in a statement can matter.
     #[inline]
     pub(crate) fn catalog(&self) -> Option<&Known> {

@@ -33,8 +33,6 @@ pub(crate) struct Pool {
     pub(super) credential: pgweir_auth::Credential,
     /// How its clients use sequences.
     pub(super) sequences: Sequences,
-    /// Its servers may hold client-named statements: see [`crate::preparing::client_named`].
-    pub(super) lends: bool,
     /// Idle servers, longest idle first.
     pub(super) idle: IdleList,
     pub(super) waiting: WaitQueue,
@@ -91,7 +89,7 @@ impl Pool {
     /// Whether clients notice which of its servers they get, even if the servers have equal settings.
     #[inline]
     pub(crate) fn ties_clients(&self) -> bool {
-        self.sequences != Sequences::Unused || self.lends
+        self.sequences != Sequences::Unused
     }
 
     /// Whether its servers count for this limit on servers at work.
@@ -112,7 +110,6 @@ impl Pool {
             settings,
             credential,
             sequences: Sequences::Unused,
-            lends: false,
             idle: IdleList::default(),
             waiting,
             share: None,

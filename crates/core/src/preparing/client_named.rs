@@ -76,7 +76,7 @@ impl ServerSide<'_> {
     pub(crate) fn lends(&mut self, name: &[u8]) {
         let server = &mut *self.server;
         server.held.lends_names_to(server.link);
-        self.pool.begins_to_lend();
+        server.held.runs_text();
         if !name.is_ascii() {
             server.session.needs(Cleanup::Discard);
         }
@@ -237,6 +237,7 @@ impl Exchange<'_> {
     /// meaning.
     fn client_named(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
         let client = &mut *self.client;
+        client.statements.will_be_lent();
         if ends_within_character(name) {
             return None;
         }

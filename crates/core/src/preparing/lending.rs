@@ -62,6 +62,7 @@ impl ServerSide<'_> {
 
     /// Runs an internal text, or a client's PREPARE, in an internal statement and an internal portal.
     pub(crate) fn run_text(&mut self, text: &[u8], types: &[u8], effect: Effect) {
+        self.server.held.runs_text();
         let preparing = &*self.shared.internal.names.preparing;
         let queue = self.server.conversation.queue_mut();
         queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {

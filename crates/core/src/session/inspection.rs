@@ -51,7 +51,7 @@ impl ServerSide<'_> {
                 self.close_held(&statement);
             }
         }
-        if self.pool.lends() {
+        if self.server.held.may_keep_text() {
             // A failed internal PREPARE may have left this statement.
             let preparing = self.shared.internal.names.preparing.clone();
             self.close_name(&preparing);

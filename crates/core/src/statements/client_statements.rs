@@ -28,6 +28,8 @@ pub(crate) struct ClientStatements {
     bound: Option<Box<Bound>>,
     /// Portals of statements that end prepared statements.
     bound_ends: Option<Box<BoundEnds>>,
+    /// See [`ClientStatements::may_be_lent`].
+    may_be_lent: bool,
 }
 
 impl ClientStatements {
@@ -122,6 +124,18 @@ impl ClientStatements {
     #[inline(always)]
     pub(crate) fn take_untold_portal(&mut self) -> Option<Box<Bound>> {
         self.bound.take()
+    }
+
+    /// Whether a server may hold statements under the client's names. Once this is so, it stays so until the client
+    /// ends: each such server would suit the client better than others.
+    #[inline]
+    pub(crate) fn may_be_lent(&self) -> bool {
+        self.may_be_lent
+    }
+
+    /// Statements may be lent to the client: see [`crate::preparing::client_named`].
+    pub(crate) fn will_be_lent(&mut self) {
+        self.may_be_lent = true;
     }
 
     /// Whether one more named statement can be kept.

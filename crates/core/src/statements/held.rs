@@ -62,6 +62,8 @@ pub(crate) struct Held {
     /// The latest command tag was COMMIT.
     committed: bool,
     unnamed: Unnamed,
+    /// See [`Held::may_keep_text`].
+    ran_text: bool,
     /// The client under whose names the server may hold statements.
     lends_to: Option<ClientId>,
     /// The counts of changes, of the client's names and of the client-named copies, when all client-named statements
@@ -90,6 +92,7 @@ impl Held {
             rolled_back: false,
             committed: false,
             unnamed: Unnamed::Nothing,
+            ran_text: false,
             lends_to: None,
             agreed: None,
         }
@@ -216,6 +219,17 @@ impl Held {
     /// The statement that the server holds under this name of a client's.
     pub(crate) fn client_named(&self, name: &[u8]) -> Option<Arc<Statement>> {
         self.copies.named(name).cloned()
+    }
+
+    /// Whether an internal text may have been run on the server, for statements under clients' names. If it has failed,
+    /// it may be left there as a statement.
+    pub(crate) fn may_keep_text(&self) -> bool {
+        self.ran_text
+    }
+
+    /// An internal text may be run on the server.
+    pub(crate) fn runs_text(&mut self) {
+        self.ran_text = true;
     }
 
     /// Whether all client-named statements are known to be this client's: neither they nor the client's names have

@@ -58,6 +58,7 @@ impl Server {
             && !session.local_in_doubt()
             && !session.leaves_traces()
             && !session.has_temporary_schema()
+            && self.held.lends_to().is_none()
     }
 }
 

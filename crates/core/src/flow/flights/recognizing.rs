@@ -105,6 +105,7 @@ fn is_usual(client: &Client) -> bool {
         && client.dropping == Dropping::Nothing
         && !client.attends()
         && !client.statements.some_portal_ends()
+        && !client.statements.may_be_lent()
         && session.leaves_nothing()
         && session.shape().is_usual()
 }
