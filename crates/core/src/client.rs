@@ -20,7 +20,7 @@ use crate::statements::client_statements::ClientStatements;
 use crate::upstream::entry::Effect;
 use crate::upstream::flight::Flight;
 use pgweir_wire::FrontendTag;
-use pgweir_wire::frontend::{BindNames, Parse};
+use pgweir_wire::frontend::Parse;
 use std::sync::Arc;
 
 /// Where a client connection stands.
@@ -129,19 +129,9 @@ impl Client {
     /// Whether this message of a request that is dropped would have left a transaction block open. What the client has
     /// sent behind it belongs to that block, and must not run without it.
     pub(crate) fn would_begin_block(&self, message: &Message<'_>) -> bool {
-        if self.dropping == Dropping::Nothing || self.session.deferred_begin().is_some() {
-            return false;
-        }
         match message.tag {
-            FrontendTag::Query => pgweir_sql::leaves_block_open(message.body()),
-            FrontendTag::Parse => {
-                Parse::read(message.body()).is_ok_and(|parse| pgweir_sql::leaves_block_open(parse.query))
-            }
-            FrontendTag::Bind => {
-                let names = BindNames::read(message.body()).ok();
-                let statement = names.and_then(|names| self.statements.meaning_of(names.statement));
-                statement.is_some_and(|statement| pgweir_sql::leaves_block_open(&statement.query))
-            }
+            FrontendTag::Query => self.dropping == Dropping::Request && pgweir_sql::leaves_block_open(message.body()),
+            FrontendTag::Execute => self.dropping == Dropping::BeginToSync,
             _ => false,
         }
     }
@@ -160,7 +150,14 @@ impl Client {
         if self.dropping == Dropping::Request && drops_unnamed(message) {
             self.statements.replace_unnamed(None);
         }
-        self.dropping = if ends { Dropping::Nothing } else { Dropping::ToSync };
+        let begins = message.tag == FrontendTag::Parse
+            && Parse::read(message.body()).is_ok_and(|parse| pgweir_sql::leaves_block_open(parse.query));
+        self.dropping = match self.dropping {
+            _ if ends => Dropping::Nothing,
+            _ if begins => Dropping::BeginToSync,
+            Dropping::BeginToSync => Dropping::BeginToSync,
+            _ => Dropping::ToSync,
+        };
         (self.drop_message(message), ends)
     }
 

@@ -57,6 +57,8 @@ pub(crate) enum Dropping {
     Request,
     /// Everything up to Sync.
     ToSync,
+    /// The same, and a Parse of a text that begins a transaction block has been dropped.
+    BeginToSync,
     /// All that comes: its server has said by a FATAL message that both connections end.
     Everything,
 }

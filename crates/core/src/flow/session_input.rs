@@ -312,7 +312,7 @@ impl Pooler {
     /// A message that the pooler has already answered with an error.
     pub(crate) fn dropped(&mut self, now: Time, id: ClientId, message: &Message<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        if client.link.is_none() && client.would_begin_block(message) {
+        if client.link.is_none() && client.session.deferred_begin().is_none() && client.would_begin_block(message) {
             client.session.defers(DeferredBegin::of_failed(now));
         }
         let (step, ends) = client.drop_answered(message);

@@ -7,7 +7,8 @@ use super::topology::Topology;
 use crate::model::audit::Ran;
 use crate::model::{Pace, Session, Shared, Snapshot, drops_unnamed};
 use crate::transcript::split_messages;
-use pgweir_wire::{CancelKey, TransactionStatus};
+use pgweir_wire::frontend::Parse;
+use pgweir_wire::{CancelKey, HEADER_BYTES, TransactionStatus};
 use std::collections::{HashMap, VecDeque};
 
 /// Bytes of one segment: those that one ReadyForQuery answers.
@@ -237,11 +238,17 @@ impl Oracle {
             if begins_without_unnamed(&segment.unfed) {
                 w.close(b'S', b"");
             }
+            if self.session.status() == TransactionStatus::Idle && begins_block(&segment.unfed) {
+                w.query(b"begin");
+            }
             segment.unfed.clear();
             segment.dropped = true;
         }
+        self.run_through(&instead);
+        instead.clear();
+        let mut w = pgweir_wire::Writer::new(&mut instead);
         if self.session.status() == TransactionStatus::InTransaction {
-            // A cancel in a transaction fails it.
+            // A cancel in a transaction fails it, also one that hits its beginning.
             w.execute_portal(b"there is no such portal");
         }
         w.sync();
@@ -250,6 +257,41 @@ impl Oracle {
         pgweir_wire::Writer::new(&mut ready).ready_for_query(self.session.status());
         self.expected.push_back(ready);
     }
+}
+
+/// Whether a request that is not run would have left a transaction block open: a Query, or Parse and Execute.
+fn begins_block(messages: &[u8]) -> bool {
+    let mut begins = false;
+    for message in split_messages(messages) {
+        let body = message.get(HEADER_BYTES..).unwrap_or_default();
+        match message.first() {
+            Some(b'Q') => return leaves_block_open(body),
+            Some(b'P') => begins |= Parse::read(body).is_ok_and(|parse| leaves_block_open(parse.query)),
+            Some(b'E') if begins => return true,
+            Some(b'S') => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whether a text leaves a transaction block open that it has begun. No text of the simulation has a semicolon in a string.
+fn leaves_block_open(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text).to_lowercase();
+    let mut is_open = false;
+    for statement in text.split(';') {
+        let words: Vec<&str> = statement
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|w| !w.is_empty())
+            .collect();
+        is_open = match words[..] {
+            ["begin", ..] | ["start", "transaction", ..] => true,
+            ["rollback", .., "to", _] => is_open,
+            ["commit" | "end" | "rollback" | "abort", ..] | ["prepare", "transaction", ..] => false,
+            _ => is_open,
+        };
+    }
+    is_open
 }
 
 /// Whether the first message that is not ignored drops the unnamed statement, whatever becomes of it.
