@@ -373,6 +373,44 @@ def test_client_vanishes_in_a_pipeline(pg15, one_server, way):
 
 
 @pytest.mark.beyond_pgbouncer
+@pytest.mark.parametrize("unread", ["nothing", "a request"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_client_that_waits_for_replies_and_leaves_is_noticed(one_server, way, unread):
+    """It is not read while it waits: its Terminate, or a request, stands unread before the end of its bytes."""
+    c = one_server.connect()
+    c.send(parse("", "select pg_sleep(30)") + bind() + execute() + sync() + bind() + execute() + sync())
+    time.sleep(0.3)
+    if unread == "a request":
+        c.send(query("select 'unread'"))
+        time.sleep(0.1)
+    getattr(c, way)()
+    watch = Stopwatch()
+    clean(one_server)
+    assert watch.seconds < 10
+
+
+@pytest.mark.beyond_pgbouncer
+@pytest.mark.parametrize("way", WAYS)
+def test_a_client_that_waits_for_a_server_and_leaves_gets_none(pg15, one_server, way):
+    pg15.psql("drop table if exists waited; create table waited (v text)")
+    with one_server.connect() as holder:
+        holder.query("begin")
+        c = one_server.connect()
+        c.send(query("insert into waited values ('it has left')"))
+
+        def waiting() -> list[str]:
+            return [row["cl_waiting"] for row in one_server.console("SHOW POOLS") if row["database"] == "postgres"]
+
+        eventually(lambda: waiting() == ["1"])
+        getattr(c, way)()
+        eventually(lambda: waiting() == ["0"])
+        holder.query("rollback")
+    clean(one_server)
+    assert pg15.psql("select count(*) from waited") == "0"
+    pg15.psql("drop table waited")
+
+
+@pytest.mark.beyond_pgbouncer
 @pytest.mark.parametrize("socket", ["TCP", "Unix-domain"])
 @pytest.mark.parametrize("seconds", [0.4, 30])
 @pytest.mark.parametrize("way", WAYS)

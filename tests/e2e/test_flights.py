@@ -266,7 +266,7 @@ def test_code_that_waits_first_reaches_nobody_else(pg15, make_pooler, form, view
         assert b.value(HELD) == "0"
 
 
-@pytest.mark.parametrize("ends", ("query_timeout", "kill_client", "vanishes"))
+@pytest.mark.parametrize("ends", ("query_timeout", "kill_client", "vanishes", "terminates"))
 def test_a_client_that_ends_in_front_costs_the_others_nothing(pg15, make_pooler, ends):
     """The front waits for a lock, and its client goes: those behind it get their rows."""
     pg15.psql("drop table if exists fl_locked; create table fl_locked as select 1 as a")
@@ -287,7 +287,9 @@ def test_a_client_that_ends_in_front_costs_the_others_nothing(pg15, make_pooler,
             rows = pooler.console("SHOW CLIENTS")
             port = str(front.socket.getsockname()[1])
             pooler.console("KILL_CLIENT " + next(row["id"] for row in rows if row["port"] == port))
-        if ends != "query_timeout":
+        if ends == "terminates":
+            front.close()
+        elif ends != "query_timeout":
             front.drop()
         for c in (a, b):
             assert rows_of(c.read_ready()) == [("behind",)]

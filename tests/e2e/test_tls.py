@@ -282,6 +282,22 @@ def test_attacks_on_the_handshake(pg15, certificates, make_pooler):
     assert [row for row in show(pooler, "show clients") if row["database"] == "postgres"] == []
 
 
+def test_a_client_that_waits_and_leaves_is_noticed(pg15, certificates, make_pooler):
+    """Its Terminate and its close_notify stand unread before the end of the connection."""
+    pooler = make_pooler(pg15, settings=client_leg(certificates, "allow", default_pool_size=1))
+
+    def waiting() -> list[str]:
+        return [row["cl_waiting"] for row in pooler.console("SHOW POOLS") if row["database"] == "postgres"]
+
+    with pooler.connect() as holder:
+        holder.query("begin")
+        with psycopg.connect(pooler.dsn(sslmode="require"), autocommit=True) as c:
+            c.pgconn.send_query(b"select 'it waits'")
+            eventually(lambda: waiting() == ["1"])
+            c.pgconn.finish()
+        eventually(lambda: waiting() == ["0"])
+
+
 def test_plain_cancel_requests_are_taken_where_tls_is_required(pg15, certificates, make_pooler):
     """libpq before 17 sends them so."""
     pooler = make_pooler(pg15, settings=client_leg(certificates, "require"))

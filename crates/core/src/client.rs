@@ -243,6 +243,16 @@ impl Client {
         matches!(self.phase, ClientPhase::Session)
     }
 
+    /// Whether what the client sends is read now: it does not wait for the pooler.
+    #[inline]
+    pub(crate) fn is_heard(&self) -> bool {
+        match &self.phase {
+            ClientPhase::Login(login) => login.reads() && self.waiting == Waiting::No,
+            ClientPhase::Console(console) => !console.is_busy(),
+            _ => self.waiting == Waiting::No || self.session.waits_only_to_begin(),
+        }
+    }
+
     /// Whether the pooler must do or know something before the next message goes to a server.
     #[inline]
     pub(crate) fn attends(&self) -> bool {

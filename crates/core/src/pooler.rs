@@ -6,7 +6,6 @@ use crate::base::dns::DnsFacts;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
-use crate::base::reasons::Waiting;
 use crate::base::request::{Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 use crate::base::secret_names::SecretNames;
 use crate::base::slab::Slab;
@@ -165,12 +164,14 @@ impl Pooler {
             ConnectionId::Server(_) => !is_suspended,
             // SUSPEND stops reading from sessions only: others are on the console, or may be on their way to it.
             ConnectionId::Client(id) if is_suspended && self.clients.get(id.0).is_some_and(Client::is_session) => false,
-            ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|c| match &c.phase {
-                ClientPhase::Login(login) => login.reads() && c.waiting == Waiting::No,
-                ClientPhase::Console(console) => !console.is_busy(),
-                _ => c.waiting == Waiting::No || c.session.waits_only_to_begin(),
-            }),
+            ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(Client::is_heard),
         }
+    }
+
+    /// Whether a client waits: nothing of what it sends meanwhile is read, not even its Terminate. If it has closed its
+    /// side of the connection, it has left, whatever stands unread before the end.
+    pub fn makes_wait(&self, id: ClientId) -> bool {
+        self.clients.get(id.0).is_some_and(|client| !client.is_heard())
     }
 
     /// How many bytes of this connection the driver should have, including those it kept, before it passes them on:

@@ -224,7 +224,7 @@ impl EventLoop {
     }
 
     /// Finds out whether a connection that may not be read is gone: a client that waits for a server and leaves must
-    /// not get one.
+    /// not get one. Before the end of its bytes a Terminate may stand unread, and with TLS a close_notify.
     #[inline(never)]
     fn look_for_end(&mut self, id: ConnectionId) -> AfterRead {
         let Some(connection) = self.connections.get(id) else {
@@ -232,8 +232,11 @@ impl EventLoop {
         };
         let facts = connection.facts;
         let is_gone = match id {
-            ConnectionId::Client(_) if facts.has(Facts::READ_CLOSED) => {
-                facts.has(Facts::HUNG_UP) || facts.has(Facts::WRITE_FAILED) || connection.transport.is_at_end()
+            ConnectionId::Client(client) if facts.has(Facts::READ_CLOSED) => {
+                facts.has(Facts::HUNG_UP)
+                    || facts.has(Facts::WRITE_FAILED)
+                    || self.pooler.makes_wait(client)
+                    || connection.transport.is_at_end()
             }
             ConnectionId::Client(_) => false,
             ConnectionId::Server(_) => facts.has(Facts::WRITE_FAILED),
