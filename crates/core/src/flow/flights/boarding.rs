@@ -207,7 +207,9 @@ impl Pooler {
             && !self.pool_takes_no_clients_now(server.pool)
     }
 
-    /// Sends the flight of the first waiting client to this server. `false`: that client needs a server for itself.
+    /// Sends the flight of the first waiting client to this server. `false`: that client needs a server for itself. So
+    /// does one whose flight was hit by another client's cancel: nobody can tell whom a second 57014 would be for, and at
+    /// the front only the client's own cancels hit a flight.
     fn boards_next(&mut self, now: Time, pool_id: PoolId, id: ServerId) -> bool {
         let pool = self.pool(pool_id);
         let Some((client_id, since)) = pool.waiting().front() else {
@@ -221,7 +223,8 @@ impl Pooler {
         }
         let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");
         let settings = &self.shared.settings;
-        let Some(flight) = client.flight.take_if(|flight| is_short(settings, pool, flight)) else {
+        let boards = |flight: &Flight| !flight.runs_again() && is_short(settings, pool, flight);
+        let Some(flight) = client.flight.take_if(|flight| boards(flight)) else {
             return false;
         };
         let mut exchange = self.between(now, client_id, id);

@@ -41,6 +41,43 @@ fn a_cancel_that_comes_late_is_not_told_to_whom_it_hits() {
     assert_eq!(rig.told(b), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
 }
 
+/// Guards against a 57014 for a client that cancels nothing: cancels of two others hit its flight.
+#[test]
+fn what_a_cancel_of_another_has_hit_is_not_sent_behind_others_again() {
+    let mut rig = Rig::new(SHARED);
+    let first = rig.client();
+    rig.query(first, "select 'first'");
+    let server = rig.server_of(first).unwrap();
+    let clients: Vec<ClientId> = (0..4).map(|_| login(&mut rig)).collect();
+    let keys: Vec<_> = clients.iter().map(|c| rig.key_told(*c)).collect();
+    for (client, name) in clients.iter().zip(["a", "b", "c", "d"]) {
+        rig.told(*client);
+        rig.query(*client, &format!("select '{name}'"));
+    }
+    first_ends(&mut rig, server);
+    rig.told(server);
+    // The cancels of the first and the third come late, and hit the second and the fourth.
+    for cancels in [0, 2] {
+        rig.cancel_request(&keys[cancels]);
+        rig.completes(server, "SELECT 1");
+        rig.says(server, cancelled);
+        assert!(rig.told(clients[cancels + 1]).is_empty(), "it had not asked for that");
+        rig.cancel_arrives(server);
+    }
+    for (client, text) in [(3, "Query select 'd'"), (1, "Query select 'b'")] {
+        assert_eq!(
+            rig.told(server),
+            [text],
+            "at the front it is hit by its own cancels alone"
+        );
+        rig.completes(server, "SELECT 2");
+        assert_eq!(
+            rig.told(clients[client]),
+            ["CommandComplete SELECT 2", "ReadyForQuery I"]
+        );
+    }
+}
+
 #[test]
 fn what_a_cancel_may_hit_is_told_when_it_is_known() {
     let mut rig = Rig::new(SHARED);
