@@ -294,3 +294,34 @@ def test_a_client_that_ends_in_front_costs_the_others_nothing(pg15, make_pooler,
         for c in (a, b):
             assert rows_of(c.read_ready()) == [("behind",)]
         holder.query("rollback")
+
+
+PAYS = """
+drop table if exists fl_paid cascade; create table fl_paid (n int);
+create or replace function fl_pay() returns int language sql as
+    $$ insert into fl_paid values (1); select pg_sleep(5); select 1 $$;
+create or replace view fl_pays as select fl_pay() as n
+"""
+
+
+@pytest.mark.parametrize("form", ("query", "extended"))
+def test_a_cancel_of_who_stands_behind_others_undoes_what_its_statement_does(pg15, make_pooler, form):
+    """57014 means that the statement had no effect: PostgreSQL must have said so."""
+    pg15.psql(PAYS)
+    pooler = make_pooler(pg15, settings=SHARED)
+    text = "select n from fl_pays"
+    with pooler.connect() as x, pooler.connect() as front, pooler.connect() as a:
+        x.send(wire.query("select pg_sleep(0.6)"))
+        time.sleep(0.1)
+        front.send(wire.query("select pg_sleep(0.8)"))
+        time.sleep(0.1)
+        a.send(wire.query(text) if form == "query" else wire.one_statement(text))
+        x.read_ready()
+        time.sleep(0.2)
+        assert shared(pooler) == 1
+        a.cancel()
+        front.read_ready()
+        assert error_codes(a.read_ready()) == ["57014"]
+        assert a.value("select 'after'") == "after"
+    assert pg15.psql("select count(*) from fl_paid") == "0"
+    pg15.psql("drop view fl_pays; drop function fl_pay(); drop table fl_paid")

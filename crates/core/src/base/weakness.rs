@@ -34,6 +34,8 @@ pub enum Weakness {
     TrustsFirstFlights,
     /// If a server is lost, the clients whose flights it had not begun are forgotten.
     ForgetsRiders,
+    /// A client that cancels a flight behind others is told so at once, although the server will run the flight.
+    RefusesRiders,
     /// Clients are not charged for the servers that they use.
     ForgetsToCharge,
     /// The client that came last gets the next server.
@@ -80,7 +82,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 29] = [
+    pub const ALL: [Weakness; 30] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -94,6 +96,7 @@ impl Weakness {
         Weakness::SharesAnything,
         Weakness::TrustsFirstFlights,
         Weakness::ForgetsRiders,
+        Weakness::RefusesRiders,
         Weakness::ForgetsToCharge,
         Weakness::ServesNewestFirst,
         Weakness::CancelsAmongSegments,

@@ -45,7 +45,7 @@ impl ServerSide<'_> {
     }
 
     /// Cancels the work of a server for its client, now or when the server begins it.
-    fn cancel_request(&mut self) {
+    pub(super) fn cancel_request(&mut self) {
         let asks_blindly = self.shared.is_weak(Weakness::CancelsQuestions);
         let server = &mut *self.server;
         if asks_blindly && !server.conversation.queue().is_empty() {
@@ -158,8 +158,8 @@ impl Pooler {
                 self.note_own_cancel(server_id);
                 self.at(server_id).cancel_request();
             }
-            // The server's reply to the flight is dropped.
-            (None, Waiting::Flying { .. }) => self.cancel_waiting(now, id),
+            (None, Waiting::Flying { .. }) if self.is_weak(Weakness::RefusesRiders) => self.cancel_waiting(now, id),
+            (None, Waiting::Flying { server }) => self.rider_cancels(id, server),
             (None, Waiting::ForServer { .. }) if asks => self.cancel_waiting(now, id),
             (Some(server_id), Waiting::ForRestoration) if asks && client.session.pins().is_empty() => {
                 self.cancel_waiting(now, id);
@@ -171,7 +171,7 @@ impl Pooler {
 
     /// Ends the wait of a client: its first request fails, up to its ReadyForQuery. A deferred transaction fails with
     /// it.
-    fn cancel_waiting(&mut self, now: Time, id: ClientId) {
+    pub(super) fn cancel_waiting(&mut self, now: Time, id: ClientId) {
         let message = "canceling statement due to user request";
         let detail = "it was waiting for a server";
         self.end_wait(now, id, &Trouble::CancelledWhileWaiting.text(message, detail, ""));

@@ -92,6 +92,11 @@ impl Aboard {
         }
     }
 
+    /// Whether its client wants it cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.is_cancelled
+    }
+
     /// Its client, unless that has left.
     pub(crate) fn client(&self) -> Option<ClientId> {
         self.client

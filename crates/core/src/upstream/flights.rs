@@ -134,6 +134,13 @@ impl Flights {
         }
     }
 
+    /// A client whose flight stands behind others cancels it.
+    pub(crate) fn rider_is_cancelled(&mut self, client: ClientId) {
+        if let Some(aboard) = self.aboard.iter_mut().find(|a| a.client == Some(client)) {
+            aboard.is_cancelled = true;
+        }
+    }
+
     /// Whether another client's cancel may hit the flight at the front, and the flight can be run again then: its reply
     /// has not begun.
     pub(crate) fn front_may_run_again(&self) -> bool {

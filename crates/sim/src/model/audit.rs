@@ -22,6 +22,16 @@ pub struct Ran {
     pub settings: Snapshot,
 }
 
+/// The tokens in messages.
+pub fn tokens_in(messages: &[u8]) -> impl Iterator<Item = String> {
+    let begins = messages.windows(TOKEN.len()).enumerate();
+    let begins = begins.filter(|(_, bytes)| *bytes == TOKEN.as_bytes()).map(|(at, _)| at);
+    begins.map(|at| {
+        let token = messages[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric());
+        token.map(|byte| char::from(*byte)).collect()
+    })
+}
+
 /// The first token in a statement that is ready to run.
 pub(super) fn token(plan: &Plan) -> Option<&str> {
     match plan {

@@ -63,10 +63,10 @@ impl Canary {
 
     /// Whether only clients that share servers by flights can show it.
     pub fn is_of_flights(self) -> bool {
-        use Weakness::{ForgetsRiders, SharesAnything, TellsWhatOthersCancel};
+        use Weakness::{ForgetsRiders, RefusesRiders, SharesAnything, TellsWhatOthersCancel};
         matches!(
             self,
-            Canary::Weak(ForgetsRiders | SharesAnything | TellsWhatOthersCancel)
+            Canary::Weak(ForgetsRiders | RefusesRiders | SharesAnything | TellsWhatOthersCancel)
         )
     }
 

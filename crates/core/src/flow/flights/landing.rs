@@ -130,11 +130,16 @@ impl Pooler {
         let Some(front) = server.flights.as_ref().and_then(|flights| flights.front()) else {
             return;
         };
-        let (client, since) = (front.client(), front.since());
+        let (client, since, is_cancelled) = (front.client(), front.since(), front.is_cancelled());
         server.since = now;
         server.conversation.is_idle_from(now);
         match client {
-            Some(client) => self.between(now, client, id).flight_begins(since),
+            Some(client) => {
+                self.between(now, client, id).flight_begins(since);
+                if is_cancelled {
+                    self.at(id).cancel_request();
+                }
+            }
             None => server.phase = ServerPhase::Draining,
         }
     }

@@ -120,6 +120,7 @@ impl Pooler {
         for aboard in aboard.into_iter().rev() {
             match aboard.client().filter(|_| !forgets) {
                 Some(client) if begun => self.tell_server_lost(now, client, reason),
+                Some(client) if aboard.is_cancelled() => self.cancel_waiting(now, client),
                 Some(client) => self.wait_again(now, client, aboard.into_again()),
                 None => {}
             }
@@ -130,6 +131,14 @@ impl Pooler {
     pub(crate) fn rider_leaves(&mut self, id: ClientId, server_id: ServerId) {
         if let Some(flights) = self.flights_of(server_id) {
             flights.client_leaves(id);
+        }
+    }
+
+    /// A client cancels its flight, which stands behind others. It is cancelled when the server begins it, and its client
+    /// is told what the server says: the server has been sent it, and runs it in any case.
+    pub(crate) fn rider_cancels(&mut self, id: ClientId, server_id: ServerId) {
+        if let Some(flights) = self.flights_of(server_id) {
+            flights.rider_is_cancelled(id);
         }
     }
 

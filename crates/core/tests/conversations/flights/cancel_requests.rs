@@ -1,7 +1,7 @@
 //! Cancel requests of clients whose statements stand in front of others, or behind them.
 
 use super::crowd::{SHARED, cancelled, first_ends, login};
-use crate::rig::Rig;
+use crate::rig::{Rig, fatal};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -104,35 +104,78 @@ fn nobody_is_sent_behind_a_cancel() {
     assert_eq!(rig.told(server), ["Query select 'late'"]);
 }
 
-#[test]
-fn a_cancel_of_who_stands_behind_others_is_answered_at_once() {
-    let mut rig = Rig::new(SHARED);
+/// Three clients' flights in a row behind one that has ended; the second one wants to be cancelled.
+fn second_of_three_cancelled(rig: &mut Rig) -> (ServerId, [ClientId; 3]) {
     let first = rig.client();
     rig.query(first, "select 'first'");
     let server = rig.server_of(first).unwrap();
-    let (a, b) = (login(&mut rig), login(&mut rig));
-    let key = rig.key_told(b);
-    rig.told(a);
-    rig.told(b);
-    rig.query(a, "select 'a'");
-    rig.query(b, "select 'b'");
-    first_ends(&mut rig, server);
+    let clients = [login(rig), login(rig), login(rig)];
+    let key = rig.key_told(clients[1]);
+    for (client, name) in clients.iter().zip(["a", "b", "c"]) {
+        rig.told(*client);
+        rig.query(*client, &format!("select '{name}'"));
+    }
+    first_ends(rig, server);
+    rig.told(server);
     rig.cancel_request(&key);
     assert!(rig.cancels.is_empty(), "the server works for another");
+    assert!(
+        rig.told(clients[1]).is_empty(),
+        "the server will run it, and it may write"
+    );
+    (server, clients)
+}
+
+/// Guards against a 57014 for a statement that PostgreSQL ran and committed: it calls lo_unlink(), for example.
+#[test]
+fn a_cancel_of_who_stands_behind_others_is_sent_at_its_turn() {
+    let mut rig = Rig::new(SHARED);
+    let (server, [a, b, c]) = second_of_three_cancelled(&mut rig);
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.told(a), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
+    assert_eq!(rig.cancels.len(), 1, "now the server works on it");
+    rig.says(server, cancelled);
     assert_eq!(
         rig.told(b),
         ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
     );
-    rig.told(server);
-    rig.query(b, "select 'more'");
-    rig.completes(server, "SELECT 1");
-    assert_eq!(rig.told(a), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
-    // What it has been told of is answered to nobody.
-    rig.completes(server, "SELECT 2");
-    assert!(rig.told(b).is_empty());
-    assert_eq!(rig.told(server), ["Query select 'more'"]);
+    rig.cancel_arrives(server);
     rig.completes(server, "SELECT 3");
-    assert_eq!(rig.told(b), ["CommandComplete SELECT 3", "ReadyForQuery I"]);
+    assert_eq!(rig.told(c), ["CommandComplete SELECT 3", "ReadyForQuery I"]);
+}
+
+#[test]
+fn a_cancel_at_its_turn_that_comes_late_hits_nobody_else() {
+    let mut rig = Rig::new(SHARED);
+    let (server, [_, b, c]) = second_of_three_cancelled(&mut rig);
+    rig.completes(server, "SELECT 1");
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(b), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+    rig.query(b, "select 'more'");
+    rig.says(server, cancelled);
+    assert!(rig.told(c).is_empty(), "it had not asked for that");
+    assert!(rig.told(server).is_empty(), "the signal may still come");
+    rig.cancel_arrives(server);
+    assert_eq!(rig.told(server), ["Query select 'c'", "Query select 'more'"]);
+    rig.completes(server, "SELECT 3");
+    assert_eq!(rig.told(c), ["CommandComplete SELECT 3", "ReadyForQuery I"]);
+    rig.completes(server, "SELECT 4");
+    assert_eq!(rig.told(b), ["CommandComplete SELECT 4", "ReadyForQuery I"]);
+}
+
+#[test]
+fn what_a_server_that_ends_has_not_begun_is_cancelled_at_once() {
+    let mut rig = Rig::new(SHARED);
+    let (server, [_, b, c]) = second_of_three_cancelled(&mut rig);
+    rig.says(server, |w| {
+        w.error(&fatal("57P01", "terminating connection due to administrator command"))
+    });
+    rig.server_dies(server);
+    assert_eq!(
+        rig.told(b),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+    assert!(rig.told(c).is_empty(), "another server runs it");
 }
 
 #[test]

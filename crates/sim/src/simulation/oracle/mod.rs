@@ -4,12 +4,12 @@ mod comparison;
 mod messages;
 
 use super::topology::Topology;
-use crate::model::audit::Ran;
+use crate::model::audit::{Ran, tokens_in};
 use crate::model::{Pace, Session, Shared, Snapshot, drops_unnamed};
 use crate::transcript::split_messages;
 use pgweir_wire::frontend::Parse;
 use pgweir_wire::{CancelKey, HEADER_BYTES, TransactionStatus};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Bytes of one segment: those that one ReadyForQuery answers.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ pub struct Oracle {
     pub cancelled: bool,
     /// The settings under which each statement of this flight has run, by token.
     ran: HashMap<String, Vec<Snapshot>>,
+    /// Tokens of segments that the pooler has refused: no server may run them, not even after the flight.
+    refused: HashSet<String>,
 }
 
 /// The result of comparing a message.
@@ -87,6 +89,7 @@ impl Oracle {
             cancelled: false,
             fell_into_step: false,
             ran: HashMap::new(),
+            refused: HashSet::new(),
         };
         oracle.session.receive(&mut oracle.shared, 0, startup);
         oracle.session.take_sent();
@@ -199,8 +202,11 @@ impl Oracle {
     }
 
     /// The error, if a statement has run on the client's server under other settings than on the private server. A
-    /// statement that the private server has not run is not checked. `reported` as in [`Snapshot::difference`].
+    /// statement that the private server has not run is not checked further. `reported` as in [`Snapshot::difference`].
     pub fn judge(&self, ran: &Ran, reported: bool) -> Option<String> {
+        if self.refused.contains(&ran.token) {
+            return Some(format!("{} ran, and its client was told that it did not", ran.token));
+        }
         let all = self.ran.get(&ran.token)?;
         let mut wrong = None;
         for expected in all {
@@ -241,6 +247,7 @@ impl Oracle {
             if self.session.status() == TransactionStatus::Idle && begins_block(&segment.unfed) {
                 w.query(b"begin");
             }
+            self.refused.extend(tokens_in(&segment.unfed));
             segment.unfed.clear();
             segment.dropped = true;
         }
