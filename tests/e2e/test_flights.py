@@ -325,3 +325,30 @@ def test_a_cancel_of_who_stands_behind_others_undoes_what_its_statement_does(pg1
         assert a.value("select 'after'") == "after"
     assert pg15.psql("select count(*) from fl_paid") == "0"
     pg15.psql("drop view fl_pays; drop function fl_pay(); drop table fl_paid")
+
+
+TRAPS = """
+create or replace function fl_trap() returns text language plpgsql as
+    $$ begin return 'fine'; exception when {condition} then return 'cancelled by another'; end $$;
+create or replace view fl_trapped as select fl_trap() as t
+"""
+
+
+@pytest.mark.parametrize(
+    "condition, flies", [("query_canceled", 0), ("sqlstate '57000'", 0), ("division_by_zero or others", 1)]
+)
+def test_code_that_traps_a_cancel_stands_behind_nobody(pg15, make_pooler, condition, flies):
+    """The cancel of the client in front may come late, and nothing would show that it changed the result."""
+    pg15.psql(TRAPS.format(condition=condition))
+    pooler = make_pooler(pg15, settings=SHARED)
+    with pooler.connect() as x, pooler.connect() as front, pooler.connect() as a:
+        x.send(wire.query("select pg_sleep(0.6)"))
+        time.sleep(0.1)
+        front.send(wire.query("select pg_sleep(0.8)"))
+        time.sleep(0.1)
+        a.send(wire.query("select t from fl_trapped"))
+        x.read_ready()
+        front.read_ready()
+        assert rows_of(a.read_ready()) == [("fine",)]
+        assert shared(pooler) == flies
+    pg15.psql("drop view fl_trapped; drop function fl_trap()")

@@ -13,6 +13,7 @@ use crate::read_under;
 use crate::scan::effects;
 use crate::set_config;
 use crate::settings;
+use crate::trapping;
 use crate::verbs::effects_of_verb;
 
 /// The language of a function.
@@ -81,7 +82,7 @@ pub struct Body {
 pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body {
     let judged = judge_with_routines(language, body, parameters);
     Body {
-        effects: judged.effects.without(Effects::ROUTINES),
+        effects: judged.effects.without(Effects::ROUTINES) | trapping::effects(language, body),
         ..judged
     }
 }

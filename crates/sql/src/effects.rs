@@ -80,12 +80,14 @@ impl Effects {
     /// May create, rename or move objects that other statements name. Afterwards a name may mean one object in
     /// statements that were prepared before, and another in statements that are prepared later.
     pub const NAMES: Effects = Effects(1 << 26);
+    /// May trap a cancel and go on, with another result: a cancel that is meant for another client must not hit it.
+    pub const TRAPS_CANCEL: Effects = Effects(1 << 27);
     /// Every effect: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 27) - 1);
+    pub const ALL: Effects = Effects((1 << 28) - 1);
 
     /// One of the bits that a caller never sees. They mark findings that are no effect by themselves.
     pub(crate) const fn private(number: u32) -> Effects {
-        Effects(1 << (27 + number))
+        Effects(1 << (28 + number))
     }
 
     /// Without the private bits.
@@ -134,7 +136,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 28] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -162,6 +164,7 @@ const NAMES: [&str; 27] = [
     "READING",
     "MAY_SEED",
     "NAMES",
+    "TRAPS_CANCEL",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

@@ -17,11 +17,11 @@ const WORD_BYTES_MAX: usize = 63;
 const CUT_NAME_BYTES_MIN: usize = 60;
 
 /// The statement writes to tables.
-const WRITES: Effects = Effects::private(2);
+const WRITES: Effects = Effects::private(0);
 
 /// The statement contains the word SELECT, or INTO.
-const SELECT: Effects = Effects::private(3);
-const INTO: Effects = Effects::private(4);
+const SELECT: Effects = Effects::private(1);
+const INTO: Effects = Effects::private(2);
 
 /// Words of statements that may fire triggers.
 const WRITING: [&str; 9] = [

@@ -31,6 +31,7 @@ mod settings;
 mod signals;
 mod split;
 pub mod statement;
+mod trapping;
 mod verbs;
 
 pub use bodies::{Body, Language, judge_body, may_create};

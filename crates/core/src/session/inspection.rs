@@ -31,7 +31,8 @@ const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::CURRENT_SETTING)
     .union(Effects::LOCAL)
     .union(Effects::READING)
-    .union(Effects::NAMES);
+    .union(Effects::NAMES)
+    .union(Effects::TRAPS_CANCEL);
 
 impl ServerSide<'_> {
     /// Does what must be done before a text with these effects runs, and returns the effects that a probe must ask

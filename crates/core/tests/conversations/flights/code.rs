@@ -6,20 +6,28 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 use pgweir_wire::Writer;
 
-/// Views over functions: one that changes a setting, one that does nothing, and one that takes a lock.
-const OBJECTS: [[&str; 4]; 6] = [
+/// Views over functions: one that changes a setting, one that does nothing, one that takes a lock, one that traps a
+/// cancel.
+const OBJECTS: [[&str; 4]; 8] = [
     ["r", "16400", "remember", "0"],
     ["v", "16500", "tricky", "16400"],
     ["r", "16401", "harmless", "0"],
     ["v", "16501", "tame", "16401"],
     ["r", "16402", "locks", "0"],
     ["v", "16502", "locked", "16402"],
+    ["r", "16403", "traps", "0"],
+    ["v", "16503", "trapped", "16403"],
 ];
 
-const SOURCES: [[&str; 3]; 3] = [
+const SOURCES: [[&str; 3]; 4] = [
     ["16400", "s", "select set_config('search_path', 'evil', false)"],
     ["16401", "s", "select 1"],
     ["16402", "s", "select pg_advisory_lock(1)"],
+    [
+        "16403",
+        "p",
+        "begin return 1; exception when query_canceled then return 2; end",
+    ],
 ];
 
 const TRICKY: &str = "select x from public.tricky";
@@ -124,6 +132,23 @@ fn code_that_waits_first_in_the_queue_is_followed_by_a_probe() {
             "{form}: {restored:?}"
         );
         assert!(!restored.contains(&"Query select 'b'".into()), "{form}: {restored:?}");
+    }
+}
+
+/// Guards against a result that another client's late cancel changed, where no error showed it.
+#[test]
+fn code_that_traps_a_cancel_is_alone_on_its_server() {
+    let mut rig = Rig::new(SHARED);
+    let server = first_runs(&mut rig);
+    let texts = ["select 'a'", "select x from trapped", "select 'c'"];
+    let clients = texts.map(|_| client(&mut rig));
+    for (id, text) in clients.iter().zip(texts) {
+        rig.query(*id, text);
+    }
+    for (id, text) in clients.iter().zip(texts) {
+        rig.completes(server, "SELECT 1");
+        assert_eq!(rig.told(server), [format!("Query {text}")], "and no probe");
+        assert!(rig.told(*id).is_empty());
     }
 }
 
