@@ -2,7 +2,7 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::message::{Message, Step};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::reasons::{Acquired, Dropping, Passing, Waiting};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
@@ -312,8 +312,14 @@ impl Pooler {
     /// A message that the pooler has already answered with an error.
     pub(crate) fn dropped(&mut self, now: Time, id: ClientId, message: &Message<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        if client.link.is_none() && client.session.deferred_begin().is_none() && client.would_begin_block(message) {
-            client.session.defers(DeferredBegin::of_failed(now));
+        if client.link.is_none() && client.session.deferred_begin().is_none() {
+            let is_text = matches!(message.tag, FrontendTag::Query | FrontendTag::Parse);
+            if is_text && !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
+                return Step::NeedBytes;
+            }
+            if client.would_begin_block(message) {
+                client.session.defers(DeferredBegin::of_failed(now));
+            }
         }
         let (step, ends) = client.drop_answered(message);
         if ends {

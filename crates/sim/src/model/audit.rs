@@ -22,14 +22,15 @@ pub struct Ran {
     pub settings: Snapshot,
 }
 
-/// The tokens in messages.
+/// The tokens of statements in messages. A token that ends with `x` is that of a session, which settings have as values.
 pub fn tokens_in(messages: &[u8]) -> impl Iterator<Item = String> {
     let begins = messages.windows(TOKEN.len()).enumerate();
     let begins = begins.filter(|(_, bytes)| *bytes == TOKEN.as_bytes()).map(|(at, _)| at);
-    begins.map(|at| {
+    let tokens = begins.map(|at| {
         let token = messages[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric());
         token.map(|byte| char::from(*byte)).collect()
-    })
+    });
+    tokens.filter(|token: &String| !token.ends_with('x'))
 }
 
 /// The first token in a statement that is ready to run.

@@ -8,7 +8,8 @@ use crate::simulation::topology::{Hostility, Topology};
 /// How long a client stays that breaks the protocol, or has stopped in the midst of a message, microseconds.
 pub const STAYS_US_MAX: u64 = 100_000;
 
-const STALLS_US_MAX: u64 = 40_000_000;
+/// Some clients may stall one after another, and a login that waits for them has 60 s.
+const STALLS_US_MAX: u64 = 20_000_000;
 
 impl Client {
     /// Bytes that are not the protocol at all.

@@ -69,6 +69,13 @@ impl Oracle {
         if let Some(verdict) = self.compare_out_of_order(message) {
             return verdict;
         }
+        if message.first() == Some(&b'Z')
+            && std::mem::take(&mut self.may_have_begun)
+            && message.last() == Some(&b'E')
+            && self.session.status() == TransactionStatus::Idle
+        {
+            self.beginning_has_failed();
+        }
         let Some(expected) = self.expected.pop_front() else {
             return self.compare_next(message);
         };

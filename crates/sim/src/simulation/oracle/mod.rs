@@ -7,8 +7,7 @@ use super::topology::Topology;
 use crate::model::audit::{Ran, tokens_in};
 use crate::model::{Pace, Session, Shared, Snapshot, drops_unnamed};
 use crate::transcript::split_messages;
-use pgweir_wire::frontend::Parse;
-use pgweir_wire::{CancelKey, HEADER_BYTES, TransactionStatus};
+use pgweir_wire::{CancelKey, TransactionStatus};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Bytes of one segment: those that one ReadyForQuery answers.
@@ -18,6 +17,8 @@ struct Segment {
     unfed: Vec<u8>,
     /// Bytes the client has still to send.
     to_come: usize,
+    /// Something that the private server was given of it may begin a transaction block.
+    fed_begin: bool,
     /// The rest of it is not run.
     dropped: bool,
     /// Its ReadyForQuery has come. What is left of it has no answer (the data of a COPY that failed).
@@ -45,6 +46,8 @@ pub struct Oracle {
     fell_into_step: bool,
     /// The last ReadyForQuery said that the transaction has failed.
     transaction_failed: bool,
+    /// The segment that was refused last may have begun a transaction block.
+    may_have_begun: bool,
     /// A cancel may have hit the present flight.
     pub cancelled: bool,
     /// The settings under which each statement of this flight has run, by token.
@@ -86,6 +89,7 @@ impl Oracle {
             has_ended_block: false,
             loses_notifications: topology.servers_may_die(),
             transaction_failed: false,
+            may_have_begun: false,
             cancelled: false,
             fell_into_step: false,
             ran: HashMap::new(),
@@ -128,6 +132,7 @@ impl Oracle {
         self.segments.extend(segments.iter().map(|&to_come| Segment {
             unfed: Vec::new(),
             to_come,
+            fed_begin: false,
             dropped: false,
             answered: false,
         }));
@@ -182,6 +187,7 @@ impl Oracle {
             return false;
         };
         let bytes: Vec<u8> = segment.unfed.drain(..message.len()).collect();
+        segment.fed_begin |= may_begin_block(&bytes);
         self.session.receive(&mut self.shared, 0, &bytes);
         self.collect();
         true
@@ -244,18 +250,15 @@ impl Oracle {
             if begins_without_unnamed(&segment.unfed) {
                 w.close(b'S', b"");
             }
-            if self.session.status() == TransactionStatus::Idle && begins_block(&segment.unfed) {
-                w.query(b"begin");
-            }
+            let is_idle = self.session.status() == TransactionStatus::Idle;
+            let begins = segment.fed_begin || segment.to_come > 0 || may_begin_block(&segment.unfed);
+            self.may_have_begun = is_idle && begins;
             self.refused.extend(tokens_in(&segment.unfed));
             segment.unfed.clear();
             segment.dropped = true;
         }
-        self.run_through(&instead);
-        instead.clear();
-        let mut w = pgweir_wire::Writer::new(&mut instead);
         if self.session.status() == TransactionStatus::InTransaction {
-            // A cancel in a transaction fails it, also one that hits its beginning.
+            // A cancel in a transaction fails it.
             w.execute_portal(b"there is no such portal");
         }
         w.sync();
@@ -264,41 +267,29 @@ impl Oracle {
         pgweir_wire::Writer::new(&mut ready).ready_for_query(self.session.status());
         self.expected.push_back(ready);
     }
+
+    /// The pooler says that the transaction has failed whose beginning it has refused. It cannot always tell, because
+    /// only a part of the request may have come.
+    fn beginning_has_failed(&mut self) {
+        let mut instead = Vec::new();
+        let mut w = pgweir_wire::Writer::new(&mut instead);
+        w.query(b"begin");
+        w.execute_portal(b"there is no such portal");
+        w.sync();
+        self.run_through(&instead);
+        self.expected.clear();
+        let mut ready = Vec::new();
+        pgweir_wire::Writer::new(&mut ready).ready_for_query(self.session.status());
+        self.expected.push_back(ready);
+    }
 }
 
-/// Whether a request that is not run would have left a transaction block open: a Query, or Parse and Execute.
-fn begins_block(messages: &[u8]) -> bool {
-    let mut begins = false;
-    for message in split_messages(messages) {
-        let body = message.get(HEADER_BYTES..).unwrap_or_default();
-        match message.first() {
-            Some(b'Q') => return leaves_block_open(body),
-            Some(b'P') => begins |= Parse::read(body).is_ok_and(|parse| leaves_block_open(parse.query)),
-            Some(b'E') if begins => return true,
-            Some(b'S') => return false,
-            _ => {}
-        }
-    }
-    false
-}
-
-/// Whether a text leaves a transaction block open that it has begun. No text of the simulation has a semicolon in a string.
-fn leaves_block_open(text: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(text).to_lowercase();
-    let mut is_open = false;
-    for statement in text.split(';') {
-        let words: Vec<&str> = statement
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|w| !w.is_empty())
-            .collect();
-        is_open = match words[..] {
-            ["begin", ..] | ["start", "transaction", ..] => true,
-            ["rollback", .., "to", _] => is_open,
-            ["commit" | "end" | "rollback" | "abort", ..] | ["prepare", "transaction", ..] => false,
-            _ => is_open,
-        };
-    }
-    is_open
+/// Whether messages may begin a transaction block.
+fn may_begin_block(messages: &[u8]) -> bool {
+    let text = messages.to_ascii_lowercase();
+    [&b"begin"[..], b"start"]
+        .iter()
+        .any(|verb| text.windows(verb.len()).any(|part| part == *verb))
 }
 
 /// Whether the first message that is not ignored drops the unnamed statement, whatever becomes of it.
