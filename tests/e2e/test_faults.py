@@ -390,27 +390,6 @@ def test_a_client_that_waits_for_replies_and_leaves_is_noticed(one_server, way, 
 
 
 @pytest.mark.beyond_pgbouncer
-@pytest.mark.parametrize("way", WAYS)
-def test_a_client_that_waits_for_a_server_and_leaves_gets_none(pg15, one_server, way):
-    pg15.psql("drop table if exists waited; create table waited (v text)")
-    with one_server.connect() as holder:
-        holder.query("begin")
-        c = one_server.connect()
-        c.send(query("insert into waited values ('it has left')"))
-
-        def waiting() -> list[str]:
-            return [row["cl_waiting"] for row in one_server.console("SHOW POOLS") if row["database"] == "postgres"]
-
-        eventually(lambda: waiting() == ["1"])
-        getattr(c, way)()
-        eventually(lambda: waiting() == ["0"])
-        holder.query("rollback")
-    clean(one_server)
-    assert pg15.psql("select count(*) from waited") == "0"
-    pg15.psql("drop table waited")
-
-
-@pytest.mark.beyond_pgbouncer
 @pytest.mark.parametrize("socket", ["TCP", "Unix-domain"])
 @pytest.mark.parametrize("seconds", [0.4, 30])
 @pytest.mark.parametrize("way", WAYS)

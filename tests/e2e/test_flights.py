@@ -296,10 +296,11 @@ def test_a_client_that_ends_in_front_costs_the_others_nothing(pg15, make_pooler,
         holder.query("rollback")
 
 
+# It takes less than the second after which the pooler cancels what stands in front of others and has no client.
 PAYS = """
 drop table if exists fl_paid cascade; create table fl_paid (n int);
 create or replace function fl_pay() returns int language sql as
-    $$ insert into fl_paid values (1); select pg_sleep(5); select 1 $$;
+    $$ insert into fl_paid values (1); select pg_sleep(0.7); select 1 $$;
 create or replace view fl_pays as select fl_pay() as n
 """
 
@@ -310,18 +311,22 @@ def test_a_cancel_of_who_stands_behind_others_undoes_what_its_statement_does(pg1
     pg15.psql(PAYS)
     pooler = make_pooler(pg15, settings=SHARED)
     text = "select n from fl_pays"
-    with pooler.connect() as x, pooler.connect() as front, pooler.connect() as a:
+    with pooler.connect() as x, pooler.connect() as front, pooler.connect() as a, pooler.connect() as b:
+        x.query("select 1")
         x.send(wire.query("select pg_sleep(0.6)"))
         time.sleep(0.1)
         front.send(wire.query("select pg_sleep(0.8)"))
         time.sleep(0.1)
-        a.send(wire.query(text) if form == "query" else wire.one_statement(text))
+        a.send(wire.query(text) if form == "query" else wire.one_statement(text) + wire.sync())
+        time.sleep(0.1)
+        b.send(wire.query("select 'behind'"))
         x.read_ready()
         time.sleep(0.2)
-        assert shared(pooler) == 1
+        assert shared(pooler) == 2
         a.cancel()
         front.read_ready()
         assert error_codes(a.read_ready()) == ["57014"]
+        assert rows_of(b.read_ready()) == [("behind",)]
         assert a.value("select 'after'") == "after"
     assert pg15.psql("select count(*) from fl_paid") == "0"
     pg15.psql("drop view fl_pays; drop function fl_pay(); drop table fl_paid")
@@ -342,6 +347,7 @@ def test_code_that_traps_a_cancel_stands_behind_nobody(pg15, make_pooler, condit
     pg15.psql(TRAPS.format(condition=condition))
     pooler = make_pooler(pg15, settings=SHARED)
     with pooler.connect() as x, pooler.connect() as front, pooler.connect() as a:
+        x.query("select 1")
         x.send(wire.query("select pg_sleep(0.6)"))
         time.sleep(0.1)
         front.send(wire.query("select pg_sleep(0.8)"))

@@ -253,6 +253,11 @@ impl Client {
         }
     }
 
+    /// Whether a server has a request of the client, and what the client sends meanwhile is not read.
+    pub(crate) fn is_served_unheard(&self) -> bool {
+        matches!(self.waiting, Waiting::Flying { .. } | Waiting::ForReplies)
+    }
+
     /// Whether the pooler must do or know something before the next message goes to a server.
     #[inline]
     pub(crate) fn attends(&self) -> bool {

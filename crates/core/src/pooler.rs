@@ -168,10 +168,10 @@ impl Pooler {
         }
     }
 
-    /// Whether a client waits: nothing of what it sends meanwhile is read, not even its Terminate. If it has closed its
-    /// side of the connection, it has left, whatever stands unread before the end.
-    pub fn makes_wait(&self, id: ClientId) -> bool {
-        self.clients.get(id.0).is_some_and(|client| !client.is_heard())
+    /// Whether a server has a request of a client, and nothing that the client sends meanwhile is read, not even its
+    /// Terminate. If such a client has closed its side of the connection, it has left, whatever stands unread.
+    pub fn is_served_unheard(&self, id: ClientId) -> bool {
+        self.clients.get(id.0).is_some_and(Client::is_served_unheard)
     }
 
     /// How many bytes of this connection the driver should have, including those it kept, before it passes them on:

@@ -224,7 +224,8 @@ impl EventLoop {
     }
 
     /// Finds out whether a connection that may not be read is gone: a client that waits for a server and leaves must
-    /// not get one. Before the end of its bytes a Terminate may stand unread, and with TLS a close_notify.
+    /// not get one. Before the end of the bytes of one that a server works for, a Terminate may stand unread, and with
+    /// TLS a close_notify. (A request that waits for a server and has a Terminate behind it runs, as in PostgreSQL.)
     #[inline(never)]
     fn look_for_end(&mut self, id: ConnectionId) -> AfterRead {
         let Some(connection) = self.connections.get(id) else {
@@ -235,7 +236,7 @@ impl EventLoop {
             ConnectionId::Client(client) if facts.has(Facts::READ_CLOSED) => {
                 facts.has(Facts::HUNG_UP)
                     || facts.has(Facts::WRITE_FAILED)
-                    || self.pooler.makes_wait(client)
+                    || self.pooler.is_served_unheard(client)
                     || connection.transport.is_at_end()
             }
             ConnectionId::Client(_) => false,
