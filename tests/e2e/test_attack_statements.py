@@ -133,6 +133,9 @@ def test_a_local_setting_is_not_in_anothers_statement(pg15, make_pooler, setting
             a.query(sets)
             ask(a, parse("s", text), sync())
             a.query("commit")
+        # Only this server has the statement as its client has prepared it.
+        assert ["behind a SET" in row["reason"] for row in pooler.console("SHOW PINS")] == [True]
+        a.close()
         assert backend_pid(b) == pid
         ask(b, parse("s", text), sync())
         assert rows_of(ask(b, bind("", "s"), execute(), sync())) == [(expected,)]

@@ -56,12 +56,12 @@ impl Exchange<'_> {
         if may_be_unknown { Plans::Stay } else { Plans::MayGo }
     }
 
-    /// Whether DISCARD PLANS comes, and the client has statements that are prepared again after it. What its transactions
-    /// have set must be known for that: constants are read under the settings of the first time.
-    pub(crate) fn prepares_again_behind_probe(&mut self) -> bool {
-        self.server.session.cleanup() >= Cleanup::Plans
-            && self.client.statements.names().is_some_and(|names| names.len() > 0)
-            && self.to().functions_may_keep_plans()
+    /// Whether a setting may have changed that constants are read under, and the client has statements, which are
+    /// prepared again before their next use. What has been set must be known for that: constants are read under the
+    /// settings of the first time.
+    pub(crate) fn prepares_again_behind_probe(&self) -> bool {
+        let may_read_otherwise = self.server.session.cleanup() >= Cleanup::Plans;
+        may_read_otherwise && self.client.statements.names().is_some_and(|names| names.len() > 0)
     }
 }
 
