@@ -181,10 +181,13 @@ impl Exchange<'_> {
         None
     }
 
-    /// Whether the answers to earlier segments will show the settings that constants are read under.
+    /// Whether the answers to the client's earlier segments, or to a probe, will show the settings that constants are
+    /// read under. Other internal segments tell nothing of them, and one may follow whenever a message is looked at
+    /// again.
     pub(crate) fn will_know_what_is_set(&self) -> bool {
-        let queue = self.server.conversation.queue();
-        self.server.held.may_read_behind_set() && !queue.segment_open() && !queue.is_empty()
+        let (queue, session) = (self.server.conversation.queue(), &self.server.session);
+        let will_tell = queue.client_segment_outstanding() || session.probe().is_some();
+        self.server.held.may_read_behind_set() && !queue.segment_open() && will_tell
     }
 
     /// The statement of a Parse, which the server gets under the client's name.

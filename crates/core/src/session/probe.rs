@@ -209,6 +209,9 @@ impl Exchange<'_> {
         }
         if self.server.cancels.may_hit() && !self.shared.is_weak(Weakness::AsksUnderCancel) {
             // The cancel request would hit the probe. When it has ended, this function is called again.
+            if used {
+                self.client.session.uses_server();
+            }
             self.client.session.keeps_suspicion(about);
             return true;
         }

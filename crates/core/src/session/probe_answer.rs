@@ -21,7 +21,7 @@ use pgweir_wire::ErrorFields;
 
 /// After this many failed probes in a row the client keeps its server until it leaves, because the state of the session
 /// is not known. After each new text that may change the state, the server is asked once more.
-const PROBES_FAILED_MAX: u8 = 3;
+pub(super) const PROBES_FAILED_MAX: u8 = 3;
 
 impl ServerSide<'_> {
     /// The server has refused a statement of a probe, of a catalog reading or of a move of channels.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::alone::{Alone, CLIENT, SERVER};
 use crate::base::pin_reason::PinReason;
+use crate::session::probe_answer::PROBES_FAILED_MAX;
 use crate::state::pins::PROBED;
 use pgweir_wire::Writer;
 
@@ -78,6 +79,25 @@ fn a_cancel_on_its_way_would_hit_the_probe() {
     assert!(alone.exchange().probe(), "the client keeps the server");
     assert!(alone.written(SERVER).is_empty() && alone.server.session.probe().is_none());
     assert!(alone.client.session.suspicion().is_some());
+    alone.server.cancels.one_is_over();
+    assert!(alone.exchange().probe() && alone.server.session.probe().is_some());
+}
+
+/// Guards against a client that waits for ever for a probe that a cancel request has put off: the suspicion itself
+/// waits for a text, and only the rule that a probe follows every transaction asks.
+#[test]
+fn a_probe_that_was_put_off_is_sent_when_the_cancel_is_over() {
+    let mut alone = suspected(Effects::CODE | Effects::SETTINGS);
+    alone.shared.settings.probe_always = true;
+    for _ in 0..PROBES_FAILED_MAX {
+        alone.exchange().probe();
+        alone.server.session.probe_mut().unwrap().fails("out of memory");
+        alone.reply().probed();
+    }
+    alone.written(SERVER);
+    alone.client.session.uses_server();
+    alone.server.cancels.one_is_sent();
+    assert!(alone.exchange().probe() && alone.server.session.probe().is_none());
     alone.server.cancels.one_is_over();
     assert!(alone.exchange().probe() && alone.server.session.probe().is_some());
 }

@@ -1,6 +1,6 @@
 //! Client-named statements that are made again in front of a transaction, some of which cannot be.
 
-use super::one_server::{Scripted, runs, with_one_gone};
+use super::one_server::{Scripted, asks, one_server, prepares, runs, with_one_gone};
 
 /// Guards against a transaction that fails because of a statement that it does not use: the table is gone.
 #[test]
@@ -32,6 +32,43 @@ fn what_only_code_may_use_fails_no_transaction() {
         postgres.answers(&mut rig, server);
         assert_eq!(rig.told(a), ["CommandComplete COMMIT", "ReadyForQuery I"]);
     }
+}
+
+/// Guards against a message that waits for the answers to its own lending, is looked at again, and lends again, for
+/// ever: behind a SET, the first use of a statement with constants waits for the answers to earlier segments.
+#[test]
+fn a_statement_behind_a_set_is_bound_though_a_name_cannot_be_lent() {
+    let (mut rig, a, b) = one_server();
+    asks(&mut rig, a, "prepare s as select * from gone", "PREPARE");
+    prepares(&mut rig, a, b"u", b"select f('1')");
+    asks(&mut rig, b, "discard all", "DISCARD ALL");
+    rig.says(a, |w| w.query(b"select 1"));
+    let server = rig.server_of(a).unwrap();
+    let mut postgres = Scripted::new();
+    postgres.answers(&mut rig, server);
+    for text in [&b"begin"[..], b"set xmloption to document"] {
+        rig.says(a, |w| w.query(text));
+        postgres.answers(&mut rig, server);
+    }
+    rig.told(a);
+    rig.says(a, |w| {
+        w.bind_text(b"u", &[]);
+        w.execute();
+        w.sync();
+    });
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        for line in rig.told(server) {
+            postgres.answer(&mut rig, server, &line);
+            told.push(line);
+        }
+    }
+    assert!(runs(&told, "prepare s as select * from gone") < told.len());
+    assert_eq!(
+        rig.told(a),
+        ["BindComplete", "CommandComplete SELECT", "ReadyForQuery T"],
+        "{told:?}"
+    );
 }
 
 /// The same after a deferred BEGIN.
