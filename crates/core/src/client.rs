@@ -20,8 +20,19 @@ use crate::statements::client_statements::ClientStatements;
 use crate::upstream::entry::Effect;
 use crate::upstream::flight::Flight;
 use pgweir_wire::FrontendTag;
-use pgweir_wire::frontend::Parse;
+use pgweir_wire::frontend::{BindNames, Parse};
 use std::sync::Arc;
+
+/// A message that was dropped, because the pooler has answered it with an error.
+#[derive(Debug)]
+pub(crate) struct Dropped {
+    pub(crate) step: Step,
+    /// It is the last message to be dropped, so that a ReadyForQuery is due.
+    pub(crate) ends: bool,
+    /// It would have left a transaction block open. What the client has sent behind it belongs to that block, and must
+    /// not run without it.
+    pub(crate) begins_block: bool,
+}
 
 /// Where a client connection stands.
 #[derive(Debug, pgweir_freeze::Freeze)]
@@ -126,39 +137,56 @@ impl Client {
         Step::Progress(have)
     }
 
-    /// Whether this message of a request that is dropped would have left a transaction block open. What the client has
-    /// sent behind it belongs to that block, and must not run without it.
-    pub(crate) fn would_begin_block(&self, message: &Message<'_>) -> bool {
-        match message.tag {
-            FrontendTag::Query => self.dropping == Dropping::Request && pgweir_sql::leaves_block_open(message.body()),
-            FrontendTag::Execute => self.dropping == Dropping::BeginToSync,
-            _ => false,
+    /// Drops a message that the pooler has already answered with an error.
+    pub(crate) fn drop_answered(&mut self, message: &Message<'_>) -> Dropped {
+        let mut dropped = Dropped {
+            step: self.drop_message(message),
+            ends: false,
+            begins_block: false,
+        };
+        if self.dropping != Dropping::Everything {
+            let may_begin = self.may_begin_block();
+            dropped.ends = match message.tag {
+                FrontendTag::Sync => true,
+                FrontendTag::Query | FrontendTag::FunctionCall => self.dropping == Dropping::Request,
+                _ => false,
+            };
+            dropped.begins_block = may_begin
+                && match message.tag {
+                    FrontendTag::Query => dropped.ends && pgweir_sql::leaves_block_open(message.body()),
+                    FrontendTag::Execute => self.dropping == Dropping::BeginToSync,
+                    _ => false,
+                };
+            if self.dropping == Dropping::Request && drops_unnamed(message) {
+                self.statements.replace_unnamed(None);
+            }
+            self.dropping = match self.dropping {
+                _ if dropped.ends => Dropping::Nothing,
+                Dropping::BeginToSync => Dropping::BeginToSync,
+                _ if may_begin && self.names_begin(message) => Dropping::BeginToSync,
+                _ => Dropping::ToSync,
+            };
         }
+        dropped
     }
 
-    /// Drops a message that the pooler has already answered with an error. Also returns whether this is the last
-    /// message to be dropped, so that a ReadyForQuery is due.
-    pub(crate) fn drop_answered(&mut self, message: &Message<'_>) -> (Step, bool) {
-        if self.dropping == Dropping::Everything {
-            return (self.drop_message(message), false);
-        }
-        let ends = match message.tag {
-            FrontendTag::Sync => true,
-            FrontendTag::Query | FrontendTag::FunctionCall => self.dropping == Dropping::Request,
+    /// Whether a request of the client can begin a transaction block: it has neither a server nor a deferred BEGIN.
+    pub(crate) fn may_begin_block(&self) -> bool {
+        self.link.is_none() && self.session.deferred_begin().is_none()
+    }
+
+    /// Whether this Parse has, or this Bind names, a text that leaves a transaction block open.
+    fn names_begin(&self, message: &Message<'_>) -> bool {
+        match message.tag {
+            FrontendTag::Parse => {
+                Parse::read(message.body()).is_ok_and(|parse| pgweir_sql::leaves_block_open(parse.query))
+            }
+            FrontendTag::Bind => BindNames::read(message.body())
+                .ok()
+                .and_then(|names| self.statements.meaning_of(names.statement))
+                .is_some_and(|statement| pgweir_sql::leaves_block_open(&statement.query)),
             _ => false,
-        };
-        if self.dropping == Dropping::Request && drops_unnamed(message) {
-            self.statements.replace_unnamed(None);
         }
-        let begins = message.tag == FrontendTag::Parse
-            && Parse::read(message.body()).is_ok_and(|parse| pgweir_sql::leaves_block_open(parse.query));
-        self.dropping = match self.dropping {
-            _ if ends => Dropping::Nothing,
-            _ if begins => Dropping::BeginToSync,
-            Dropping::BeginToSync => Dropping::BeginToSync,
-            _ => Dropping::ToSync,
-        };
-        (self.drop_message(message), ends)
     }
 
     /// Ends a name. Returns the effect that restores it, if the name had a meaning.

@@ -57,7 +57,7 @@ pub(crate) enum Dropping {
     Request,
     /// Everything up to Sync.
     ToSync,
-    /// The same, and a Parse of a text that begins a transaction block has been dropped.
+    /// The same, and a Parse or Bind of a text that begins a transaction block has been dropped.
     BeginToSync,
     /// All that comes: its server has said by a FATAL message that both connections end.
     Everything,

@@ -312,24 +312,22 @@ impl Pooler {
     /// A message that the pooler has already answered with an error.
     pub(crate) fn dropped(&mut self, now: Time, id: ClientId, message: &Message<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        if client.link.is_none() && client.session.deferred_begin().is_none() {
-            let is_text = matches!(message.tag, FrontendTag::Query | FrontendTag::Parse);
-            if is_text && !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
-                return Step::NeedBytes;
-            }
-            if client.would_begin_block(message) {
-                client.session.defers(DeferredBegin::of_failed(now));
-            }
+        let tells_begin = matches!(message.tag, FrontendTag::Query | FrontendTag::Parse | FrontendTag::Bind);
+        if client.may_begin_block() && tells_begin && !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
+            return Step::NeedBytes;
         }
-        let (step, ends) = client.drop_answered(message);
-        if ends {
+        let dropped = client.drop_answered(message);
+        if dropped.begins_block {
+            client.session.defers(DeferredBegin::of_failed(now));
+        }
+        if dropped.ends {
             let server = client.link.and_then(|s| self.servers.get(s.0));
             let status = server.map_or_else(|| client.session.idle_status(), |s| s.conversation.status());
             if let Some(mut side) = self.client_side(now, id) {
                 side.is_ready(status);
             }
         }
-        step
+        dropped.step
     }
 
     /// Gives back a server whose client is between messages, unless the server must be asked something first.

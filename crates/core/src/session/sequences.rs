@@ -161,13 +161,13 @@ impl Exchange<'_> {
             self.server.held.unnamed_becomes(Unnamed::Foreign);
             let client = &mut *self.client;
             client.dropping = Dropping::Request;
-            let (step, ends) = client.drop_answered(message);
-            if ends {
+            let dropped = client.drop_answered(message);
+            if dropped.ends {
                 let status = self.server.conversation.status();
                 self.tell(|w| w.ready_for_query(status));
                 self.pool.stats_mut().query_count += 1;
             }
-            return Some(step);
+            return Some(dropped.step);
         }
         // A deferred BEGIN has been sent without a Sync.
         let of_begin = server.conversation.only_begins();

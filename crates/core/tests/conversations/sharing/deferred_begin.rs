@@ -301,64 +301,80 @@ fn a_client_that_sends_its_statement_after_the_deferral_can_cancel_it_and_is_not
     }
 }
 
+/// How a client sends the beginning of a transaction block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Sends {
+    Query,
+    Parse,
+    /// A Bind of a statement that the client has prepared before.
+    Bind,
+}
+
 /// Guards against requests that ran outside of the transaction in which their client had sent them: the pooler had
 /// cancelled only its beginning.
 #[test]
 fn what_is_sent_behind_a_beginning_that_was_cancelled_does_not_run() {
-    let texts = [
-        "begin isolation level serializable",
-        "begin; set local work_mem = '1MB'",
-        "start transaction read write",
-    ];
-    for text in texts {
-        for extended in [false, true] {
-            let mut rig = Rig::new("default_pool_size = 1");
-            let holder = rig.client();
-            rig.says(holder, |w| w.query(b"begin; select 1"));
-            let server = rig.server_of(holder).unwrap();
-            rig.told(server);
-            rig.says(server, |w| {
-                w.command_complete("BEGIN");
-                w.command_complete("SELECT 1");
-                w.ready_for_query(InTransaction);
-            });
-            let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
-            let key = rig.key_told(client);
-            rig.told(client);
-            if extended && text.contains(';') {
-                continue;
-            }
-            rig.says(client, |w| match extended {
-                true => {
-                    w.parse(b"", text.as_bytes(), &[0, 0]);
-                    w.bind_text(b"", &[]);
-                    w.execute();
-                    w.sync();
-                    w.query(b"insert into t values (1)");
-                }
-                false => {
-                    w.query(text.as_bytes());
-                    w.query(b"insert into t values (1)");
-                }
-            });
-            rig.cancel_request(&key);
-            assert_eq!(
-                rig.told(client),
-                ["Error 57014 canceling statement due to user request", "ReadyForQuery E"],
-                "{text} {extended}"
-            );
-            rig.says(holder, |w| w.query(b"rollback"));
-            rig.told(server);
-            rig.says(server, |w| {
-                w.command_complete("ROLLBACK");
-                w.ready_for_query(Idle);
-            });
-            let told = rig.told(server);
-            assert_eq!(told[..1], ["Parse pgweir_2 BEGIN"], "{told:?}");
-            assert!(
-                told.iter().any(|line| line == "Describe Pthe transaction has failed"),
-                "{told:?}"
-            );
+    for sends in [Sends::Query, Sends::Parse, Sends::Bind] {
+        for text in ["begin isolation level serializable", "start transaction read write"] {
+            runs_nothing_behind_cancelled_beginning(text, sends);
         }
     }
+    runs_nothing_behind_cancelled_beginning("begin; set local work_mem = '1MB'", Sends::Query);
+}
+
+fn runs_nothing_behind_cancelled_beginning(text: &str, sends: Sends) {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let holder = rig.client();
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let key = rig.key_told(client);
+    if sends == Sends::Bind {
+        rig.says(client, |w| {
+            w.parse(b"opens", text.as_bytes(), &[0, 0]);
+            w.sync();
+        });
+        let server = rig.server_of(client).expect("linked");
+        rig.serves(server, "");
+    }
+    rig.says(holder, |w| w.query(b"begin; select 1"));
+    let server = rig.server_of(holder).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("BEGIN");
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+    });
+    rig.told(client);
+    rig.says(client, |w| {
+        match sends {
+            Sends::Query => w.query(text.as_bytes()),
+            Sends::Parse => {
+                w.parse(b"", text.as_bytes(), &[0, 0]);
+                w.bind_text(b"", &[]);
+            }
+            Sends::Bind => w.bind_text(b"opens", &[]),
+        }
+        if sends != Sends::Query {
+            w.execute();
+            w.sync();
+        }
+        w.query(b"insert into t values (1)");
+    });
+    rig.cancel_request(&key);
+    assert_eq!(
+        rig.told(client),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery E"],
+        "{text} {sends:?}"
+    );
+    rig.says(holder, |w| w.query(b"rollback"));
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("ROLLBACK");
+        w.ready_for_query(Idle);
+    });
+    let told = rig.told(server);
+    assert_eq!(told[..1], ["Parse pgweir_2 BEGIN"], "{told:?}");
+    assert!(
+        told.iter().any(|line| line == "Describe Pthe transaction has failed"),
+        "{told:?}"
+    );
 }

@@ -202,6 +202,12 @@ impl Session {
             .filter_map(|(name, prepared)| Some((std::str::from_utf8(name).ok()?, prepared.is_of_pooler)))
     }
 
+    /// Whether the statement of this name begins a transaction block.
+    pub fn statement_begins_block(&self, name: &[u8]) -> bool {
+        let prepared = self.statements.get(name);
+        prepared.is_some_and(|prepared| matches!(prepared.statement, Some(Statement::Begin { .. })))
+    }
+
     /// Until when a statement keeps it busy, microseconds.
     pub fn busy_until(&self) -> Option<u64> {
         match self.phase {

@@ -7,6 +7,7 @@ use super::topology::Topology;
 use crate::model::audit::{Ran, tokens_in};
 use crate::model::{Pace, Session, Shared, Snapshot, drops_unnamed};
 use crate::transcript::split_messages;
+use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{CancelKey, TransactionStatus};
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -187,7 +188,7 @@ impl Oracle {
             return false;
         };
         let bytes: Vec<u8> = segment.unfed.drain(..message.len()).collect();
-        segment.fed_begin |= may_begin_block(&bytes);
+        segment.fed_begin |= may_begin_block(&self.session, &bytes);
         self.session.receive(&mut self.shared, 0, &bytes);
         self.collect();
         true
@@ -251,7 +252,7 @@ impl Oracle {
                 w.close(b'S', b"");
             }
             let is_idle = self.session.status() == TransactionStatus::Idle;
-            let begins = segment.fed_begin || segment.to_come > 0 || may_begin_block(&segment.unfed);
+            let begins = segment.fed_begin || segment.to_come > 0 || may_begin_block(&self.session, &segment.unfed);
             self.may_have_begun = is_idle && begins;
             self.refused.extend(tokens_in(&segment.unfed));
             segment.unfed.clear();
@@ -285,11 +286,23 @@ impl Oracle {
 }
 
 /// Whether messages may begin a transaction block.
-fn may_begin_block(messages: &[u8]) -> bool {
+fn may_begin_block(session: &Session, messages: &[u8]) -> bool {
     let text = messages.to_ascii_lowercase();
-    [&b"begin"[..], b"start"]
-        .iter()
-        .any(|verb| text.windows(verb.len()).any(|part| part == *verb))
+    let verbs = [&b"begin"[..], b"start"];
+    let spells = |verb: &&[u8]| text.windows(verb.len()).any(|part| part == *verb);
+    verbs.iter().any(spells)
+        || split_messages(messages)
+            .into_iter()
+            .any(|message| binds_begin(session, message))
+}
+
+/// Whether a message binds a prepared statement that begins a transaction block.
+fn binds_begin(session: &Session, message: &[u8]) -> bool {
+    let Some((b'B', rest)) = message.split_first() else {
+        return false;
+    };
+    let names = rest.get(4..).map(BindNames::read);
+    names.is_some_and(|names| names.is_ok_and(|names| session.statement_begins_block(names.statement)))
 }
 
 /// Whether the first message that is not ignored drops the unnamed statement, whatever becomes of it.
