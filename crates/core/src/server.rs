@@ -178,7 +178,7 @@ impl Server {
             self.held.reads_otherwise(now);
         }
         if effects.intersects(Effects::READING) {
-            self.held.reads_behind_set();
+            self.held.text_may_set_reading();
         }
         if effects.intersects(Effects::NAMES) {
             self.moves_names(now);

@@ -15,6 +15,7 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
+use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::{Intake, ServerPhase};
@@ -32,9 +33,7 @@ impl ServerSide<'_> {
         server.phase = phase;
         server.since = now;
         server.conversation.query_begins(now);
-        server
-            .held
-            .unnamed_becomes(crate::statements::unnamed::Unnamed::Nothing);
+        server.held.unnamed_becomes(Unnamed::Nothing);
         self.asks(To::Skip, |r| r.query(query.as_bytes()));
     }
 
@@ -179,9 +178,7 @@ impl Pooler {
             return;
         }
         if server.conversation.status() != TransactionStatus::Idle {
-            server
-                .held
-                .unnamed_becomes(crate::statements::unnamed::Unnamed::Nothing);
+            server.held.unnamed_becomes(Unnamed::Nothing);
             return self.at(id).asks(To::Skip, |r| r.query(b"ROLLBACK"));
         }
         self.release(now, id);

@@ -161,8 +161,7 @@ impl Exchange<'_> {
         );
         self.client.statements.names_mut().set(parse.name, Some(meaning));
         self.to().client_name_comes(parse.name);
-        self.client.statements.will_be_lent();
-        self.to().lends(parse.name);
+        self.lends(parse.name);
         self.parse_on_server(message, parse, &statement)
     }
 
@@ -278,8 +277,7 @@ impl Exchange<'_> {
         let settings = statement.settings.clone();
         if lists {
             self.to().client_name_comes(parse.name);
-            self.client.statements.will_be_lent();
-            self.to().lends(parse.name);
+            self.lends(parse.name);
             return self.intern_client_named(parse, &settings);
         }
         if uses_names(&statement.verdict) {

@@ -196,8 +196,7 @@ impl Exchange<'_> {
     /// The possible effects of a Query on its client's prepared statements; `found`: the possible effects of its text,
     /// if it has been read. An incomplete text may do anything.
     fn may_do(&self, message: &Message<'_>, found: Option<Effects>) -> Effects {
-        let names = self.client.statements.names();
-        if names.is_none_or(|names| names.len() == 0) {
+        if !self.client.statements.has_names() {
             Effects::NONE
         } else if let Some(found) = found {
             found

@@ -71,8 +71,7 @@ impl Exchange<'_> {
         let now = self.shared.statements.now();
         let server = &mut *self.server;
         server.held.insert(statement.clone(), now);
-        self.client.statements.will_be_lent();
-        self.to().lends(name);
+        self.lends(name);
         effect.name = Some((name.into(), None));
         effect.server_gains = Some(statement);
         effect
@@ -113,8 +112,7 @@ impl Exchange<'_> {
         self.to().client_name_comes(name);
         // If the server ignores these messages, it still holds the earlier statement of that name.
         self.to().close_client_named(name);
-        self.client.statements.will_be_lent();
-        self.to().lends(name);
+        self.lends(name);
         // No transaction status makes the server refuse these two. But a cancel request may hit them, or the server may
         // ignore them.
         self.to().close_name(name);

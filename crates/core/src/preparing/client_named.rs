@@ -102,6 +102,12 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
+    /// Notes that the client's server is about to hold a statement under this name of the client's.
+    pub(crate) fn lends(&mut self, name: &[u8]) {
+        self.client.statements.will_be_lent();
+        self.to().lends(name);
+    }
+
     /// Prepares the statements that a text with these effects may name, under the client's names, before the text runs.
     pub(crate) fn lend_names(&mut self, effects: Effects, text: &[u8]) -> Mentioned {
         let mut mentioned = Mentioned::default();

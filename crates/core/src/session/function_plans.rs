@@ -61,7 +61,7 @@ impl Exchange<'_> {
     /// settings of the first time.
     pub(crate) fn prepares_again_behind_probe(&self) -> bool {
         let may_read_otherwise = self.server.session.cleanup() >= Cleanup::Plans;
-        may_read_otherwise && self.client.statements.names().is_some_and(|names| names.len() > 0)
+        may_read_otherwise && self.client.statements.has_names()
     }
 }
 

@@ -19,6 +19,7 @@ use crate::session::suspicion::Asks;
 use crate::state::probe::Probe;
 use crate::state::suspicion::{HIDDEN_SETTINGS_MAX, ROLE, Suspicion};
 use crate::statements::prepared::Statement;
+use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
@@ -169,9 +170,7 @@ impl ServerSide<'_> {
 
     /// Sends a client's server a Query whose reply is ignored, even if it is an error.
     pub(crate) fn query_for_nothing(&mut self, text: &[u8]) {
-        self.server
-            .held
-            .unnamed_becomes(crate::statements::unnamed::Unnamed::Nothing);
+        self.server.held.unnamed_becomes(Unnamed::Nothing);
         self.asks(To::Probe(AnswerRows::Ignored), |r| r.query(text));
     }
 }

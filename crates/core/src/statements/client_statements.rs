@@ -138,6 +138,11 @@ impl ClientStatements {
         self.may_be_lent = true;
     }
 
+    /// Whether the client has named statements.
+    pub(crate) fn has_names(&self) -> bool {
+        self.names.as_ref().is_some_and(|names| names.len() > 0)
+    }
+
     /// Whether one more named statement can be kept.
     pub(crate) fn has_room_for(&self, query: &[u8]) -> bool {
         self.names.as_ref().is_none_or(|names| names.have_room_for(query.len()))

@@ -45,7 +45,7 @@ pub(crate) struct Held {
     /// Since this moment the server may have read constants under other settings than those that are known of its
     /// client: see [`Held::reads_otherwise`].
     otherwise: Option<Moment>,
-    /// See [`Held::reads_behind_set`].
+    /// See [`Held::text_may_set_reading`].
     behind_set: bool,
     /// Since this moment the server's transaction may have created, renamed or moved objects.
     names_move_since: Option<Moment>,

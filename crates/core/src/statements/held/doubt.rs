@@ -29,7 +29,7 @@ impl Held {
     }
 
     /// Until [`Held::reads_as_known`], a text may have chosen another setting that constants are read under.
-    pub(crate) fn reads_behind_set(&mut self) {
+    pub(crate) fn text_may_set_reading(&mut self) {
         self.behind_set = true;
     }
 
