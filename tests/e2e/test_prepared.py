@@ -915,3 +915,30 @@ def test_statements_outlive_their_server(pg, make_pooler):
         eventually(lambda: pg.psql(f"select count(*) from pg_stat_activity where pid = {pid}") == "0")
         assert run(c, "s", ["y"]) == [("y",)]
         assert rows_of(ask(c, bind("", "pid"), execute(), sync()))[0][0] != pid
+
+
+@pytest.mark.parametrize("gone, sqlstate", [(True, "42P01"), (False, "55P03")], ids=["table gone", "table locked"])
+def test_a_statement_that_cannot_be_prepared_again_gets_the_error_of_its_text(pg, make_pooler, gone, sqlstate):
+    """The internal Parse has a segment of its own, because DateStyle must be set for it. Its error was lost: the client
+    was told that its statement does not exist (26000), and drivers answer that by preparing again."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+
+    def outcome(port):
+        pg.psql("drop table if exists goes; create table goes (a int)")
+        c, other, ddl = (connect(p) for p in (port, port, pg.port))
+        ask(c, parse("s", "select *, '01/02/2003'::date::text from goes"), describe("S", "s"), sync())
+        ask(c, query("set datestyle to german"))
+        ask(c, query("set lock_timeout to '200ms'"))
+        # Through the pooler this ends the statements that the server holds.
+        ask(other, query("discard all"))
+        ask(ddl, query("drop table goes" if gone else "begin; lock table goes"))
+        answer = ask(c, bind("", "s"), execute(), sync())
+        ddl.close()
+        return error_codes(answer), tags(answer)
+
+    def connect(port):
+        return wire.Connection(port=port, user="postgres", database="postgres")
+
+    through = outcome(pooler.port)
+    assert through[0] == [sqlstate]
+    assert outcome(pg.port) == through

@@ -108,7 +108,7 @@ impl ServerSide<'_> {
         let Some(front) = server.conversation.queue().front() else {
             return;
         };
-        let (uses, replaced) = (front.uses(), front.to() == To::Replace);
+        let (uses, replaced) = (front.uses(), front.replacement().is_some());
         match sqlstate {
             // DDL has removed an object that PostgreSQL does not watch for its plans: usually a type.
             b"0A000" | b"XX000" | b"42704" => server.held.outdate(uses),

@@ -324,6 +324,11 @@ impl Entry {
 
     pub(super) fn replace(&mut self, sqlstate: [u8; 5], instead: Instead) {
         self.to = To::Replace;
+        self.replace_error(sqlstate, instead);
+    }
+
+    /// Only the error is replaced: other replies go where they would have gone.
+    pub(super) fn replace_error(&mut self, sqlstate: [u8; 5], instead: Instead) {
         self.rare.get_or_insert_default().replacement = Some(Replacement { sqlstate, instead });
     }
 

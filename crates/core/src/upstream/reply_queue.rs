@@ -316,9 +316,10 @@ impl ReplyQueue {
         taken
     }
 
-    /// An internal segment that ends with an internal Sync has failed. If the client's next message then fails with
-    /// 26000 (the statement is missing) or, as a Query `in_block`, with 25P02 (the transaction has failed), the client
-    /// gets this error instead. `false`: the front does not end such a segment.
+    /// An internal segment that ends with an internal Sync has failed. If the client's next message, or the internal
+    /// Describe that goes in front of it, then fails with 26000 (the statement is missing) or, as a Query `in_block`,
+    /// with 25P02 (the transaction has failed), the client gets this error instead. `false`: the front does not end such
+    /// a segment.
     pub(crate) fn replace_behind_internal_parse(&mut self, in_block: bool, error: impl FnOnce() -> Vec<u8>) -> bool {
         let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
         if !self.front().is_some_and(ours) {
@@ -329,12 +330,18 @@ impl ReplyQueue {
         let behind = skipped.enumerate().filter(|(_, e)| e.expect == Expect::Sync).last();
         let last = behind.map_or(0, |(sync, _)| sync);
         // Internal Close messages may come between it and the client's message.
-        let of_client = |e: &&mut Entry| !matches!(e.to, To::Skip | To::Probe(_) | To::Fake);
-        if let Some(next) = self.entries.iter_mut().skip(last + 1).find(of_client) {
+        let describes = |e: &Entry| e.expect == Expect::Describe && matches!(e.to, To::Skip);
+        let of_client = |e: &&mut Entry| describes(e) || !matches!(e.to, To::Skip | To::Probe(_) | To::Fake);
+        let Some(next) = self.entries.iter_mut().skip(last + 1).find(of_client) else {
+            return true;
+        };
+        let instead = Instead::Error(error());
+        if describes(next) {
+            next.replace_error(*b"26000", instead);
+        } else {
             // Bind looks for its statement before it checks the transaction.
             let failed = in_block && next.expect == Expect::Query;
-            let sqlstate = if failed { *b"25P02" } else { *b"26000" };
-            next.replace(sqlstate, Instead::Error(error()));
+            next.replace(if failed { *b"25P02" } else { *b"26000" }, instead);
         }
         true
     }
