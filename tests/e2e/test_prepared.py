@@ -942,3 +942,17 @@ def test_a_statement_that_cannot_be_prepared_again_gets_the_error_of_its_text(pg
     through = outcome(pooler.port)
     assert through[0] == [sqlstate]
     assert outcome(pg.port) == through
+
+
+def test_a_pinned_client_describes_an_execute_of_a_parsed_statement(pg, make_pooler):
+    """The server knows the statement of the earlier Parse by an internal name: it said NoData, and rows followed."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+
+    def outcome(port):
+        c = wire.Connection(port=port, user="postgres", database="postgres")
+        ask(c, parse("p2", "select $1::int as one"), sync())
+        # A PREPARE among other statements pins the client.
+        ask(c, query("prepare other as select 1; select 2"))
+        return tags(ask(c, parse("q", "execute p2(1)"), describe("S", "q"), bind("", "q"), execute(), sync()))
+
+    assert outcome(pooler.port) == outcome(pg.port)

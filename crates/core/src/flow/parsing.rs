@@ -154,6 +154,19 @@ impl Exchange<'_> {
         }
         let settings = self.client.session.shape().parse_settings().clone();
         let statement = self.intern_client_named(&parse, &settings);
+        if !statement.effects.is_empty()
+            && let Some(step) = self.minds_parse(message, &statement)
+        {
+            return step;
+        }
+        if self.server.held.may_read_behind_set()
+            && let Some(step) = self.reads_behind_set(&statement)
+        {
+            return step;
+        }
+        if statement.effects.intersects(NAMING) && uses_names(&statement.verdict) && self.keeps_session() {
+            self.lend_names(Effects::PREPARE, parse.query);
+        }
         let meaning = Meaning::new(
             statement.clone(),
             self.shared.statements.tick(),
