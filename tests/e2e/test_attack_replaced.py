@@ -137,3 +137,71 @@ def test_a_statement_that_only_the_server_knows_keeps_its_constants(pg, make_poo
             time.sleep(0.1)
             found.append(client.rows("execute x"))
         assert found[0] == found[1]
+
+
+SETS = {
+    "set": "set {name} = '{value}'",
+    "set local": "set local {name} = '{value}'",
+    "do": "do $$begin set {name} = '{value}'; end$$",
+    "function": "select behind_code('{name}', '{value}', false)",
+    "local function": "select behind_code('{name}', '{value}', true)",
+    "update": "update pg_settings set setting = '{value}' where name = '{name}'",
+}
+READ_BEHIND = {
+    "DateStyle": ("German", "select '01/02/2024'::date - '2024-01-01'::date"),
+    "standard_conforming_strings": ("off", r"select length('a\\b')"),
+    "client_encoding": ("LATIN1", "select length('\u00e4')"),
+    "array_nulls": ("off", "select ('{NULL}'::text[])[1] is null"),
+    "search_path": ("behind_schema", "select name from behind_table"),
+}
+
+
+@pytest.fixture
+def behind(pg):
+    pg.psql(
+        "create or replace function behind_code(n text, v text, is_local bool) returns text language sql"
+        " as 'select set_config(n, v, is_local)';"
+        "create schema if not exists behind_schema;"
+        "create table if not exists behind_schema.behind_table as select 'found'::text as name"
+    )
+    return pg
+
+
+@pytest.mark.parametrize("how", SETS)
+@pytest.mark.parametrize("name", READ_BEHIND)
+def test_what_is_prepared_behind_a_change_of_settings_keeps_its_meaning(behind, make_pooler, name, how):
+    """In one segment, in a block, and in a block that is rolled back; then on another server of the pool, or on its own
+    while the client is pinned. Constants were read under the former setting from the second use on, and tables were looked
+    for along the former search_path."""
+    value, text = READ_BEHIND[name]
+    sets = SETS[how].format(name=name, value=value)
+    pooler = make_pooler(behind, settings={"default_pool_size": 2, "query_wait_timeout": 5})
+
+    def outcomes(port):
+        c, other = (wire.Connection(port=port, user="postgres", database="postgres") for _ in range(2))
+        ask(c, parse("", sets), bind(), execute(), parse("one", text), sync())
+        ask(c, query("begin"))
+        ask(c, parse("", sets), bind(), execute(), sync())
+        ask(c, parse("two", text), sync())
+        ask(c, query("commit"))
+        ask(c, query("begin"))
+        ask(c, parse("", sets), bind(), execute(), sync())
+        ask(c, parse("three", text), sync())
+        ask(c, query("rollback"))
+        found = []
+        for statement in ("one", "two", "three") * 2:
+            found.append(rows_or_errors(ask(c, bind("", statement), execute(), sync())))
+            # Who has the other server now moves the client there, unless it is pinned.
+            ask(other, query("begin"))
+            ask(other, query("select 1"))
+            ask(other, query("commit"))
+        c.close()
+        other.close()
+        return found
+
+    assert outcomes(pooler.port) == outcomes(behind.port)
+
+
+def rows_or_errors(answer):
+    errors = error_codes(answer)
+    return errors or rows_of(answer)

@@ -6,6 +6,7 @@ import pytest
 from harness import wire
 from harness.logins import refused
 from harness.pooler import kind
+from harness.waiting import eventually
 
 # The pooler below: which, its pool_mode, and its max_prepared_statements.
 BELOW = {
@@ -138,3 +139,39 @@ def test_a_pooler_gives_way_to_postgresql(pg15, make_pooler):
             assert other.value("show work_mem") != "7MB"
             assert c.value("show work_mem") == "7MB", "the session is kept"
     assert above.log().count(ANOTHER_POOLER) == 1
+
+
+def test_postgresql_that_refuses_the_first_question_is_no_console(pg15, make_pooler):
+    """A time limit of the role ends the pooler's first question, which waits for a lock. PostgreSQL counted as a
+    pooler's console from then on: clients of the pool got each other's settings, search_path and temporary tables."""
+    pg15.psql(
+        "do $$begin create role hurried login; exception when duplicate_object then null; end$$;"
+        "alter role hurried set statement_timeout = '300ms'"
+    )
+    pooler = make_pooler(
+        pg15, settings={"default_pool_size": 1, "auth_type": "trust"}, userlist={"hurried": "", "postgres": ""}
+    )
+    locks = wire.Connection(port=pg15.port, user="postgres", database="postgres")
+    locks.query("begin; lock table pg_catalog.pg_proc in access exclusive mode")
+    first = wire.Connection(port=pooler.port, user="hurried", database="postgres", login=False)
+    first.send(wire.startup(first.startup_parameters()))
+    eventually(lambda: "it is not known whether the server is PostgreSQL" in pooler.log())
+    locks.query("rollback")
+    locks.close()
+    first.close()
+
+    def logs_in():
+        try:
+            return pooler.connect(user="hurried")
+        except wire.ServerError:
+            return None
+
+    a = eventually(logs_in)
+    a.query("set app.tenant = 'a'; set search_path = tenant_a")
+    with pooler.connect(user="hurried") as b:
+        look = "select coalesce(current_setting('app.tenant', true), ''), current_setting('search_path')"
+        assert b.rows(look) == [("", '"$user", public')]
+        b.query("set search_path = tenant_b")
+    assert a.rows(look) == [("a", "tenant_a")]
+    assert "the console of a pooler" not in pooler.log()
+    a.close()

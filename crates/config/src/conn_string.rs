@@ -16,6 +16,12 @@ pub(crate) struct Pair {
     pub value_at: usize,
 }
 
+/// Whether what stands behind the value of this key may be the rest of a secret that contains a space. Messages do not
+/// show it.
+pub(crate) fn is_secret(key: &str) -> bool {
+    key == "password"
+}
+
 /// A connection string that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SyntaxError {
@@ -30,7 +36,7 @@ pub(crate) fn pairs(text: &str) -> (Vec<Pair>, Option<SyntaxError>) {
     let mut pairs = Vec::new();
     let mut at = 0;
     loop {
-        match next_pair(text, at) {
+        match next_pair(text, at, pairs.last()) {
             Ok(None) => return (pairs, None),
             Ok(Some((pair, next))) => {
                 pairs.push(pair);
@@ -41,7 +47,8 @@ pub(crate) fn pairs(text: &str) -> (Vec<Pair>, Option<SyntaxError>) {
     }
 }
 
-fn next_pair(text: &str, at: usize) -> Result<Option<(Pair, usize)>, SyntaxError> {
+/// The pair at `at`, and where it ends. `before` is the pair in front of it.
+fn next_pair(text: &str, at: usize, before: Option<&Pair>) -> Result<Option<(Pair, usize)>, SyntaxError> {
     let key_at = skip_spaces(text, at);
     if key_at == text.len() {
         return Ok(None);
@@ -51,7 +58,11 @@ fn next_pair(text: &str, at: usize) -> Result<Option<(Pair, usize)>, SyntaxError
     let key = &text[key_at..key_end];
     if !text[equals..].starts_with('=') {
         let hint = "a value that contains spaces needs single quotes";
-        return Err(fault(key_at, format!("expected \"=\" after \"{key}\""), Some(hint)));
+        let behind = match before {
+            Some(before) if is_secret(&before.key) => format!("the word behind the value of \"{}\"", before.key),
+            _ => format!("\"{key}\""),
+        };
+        return Err(fault(key_at, format!("expected \"=\" after {behind}"), Some(hint)));
     }
     if key.is_empty() {
         return Err(fault(key_at, "no name before \"=\"".into(), None));
@@ -145,6 +156,10 @@ mod tests {
     #[test]
     fn faults_name_their_place() {
         assert_eq!(error("host").message, "expected \"=\" after \"host\"");
+        assert_eq!(
+            error("password=correct horse").message,
+            "expected \"=\" after the word behind the value of \"password\""
+        );
         assert_eq!(error("host=a b c=d").at, 7);
         assert_eq!(error("host= ").message, "empty value for \"host\"");
         assert_eq!(error("p=''").at, 2);

@@ -145,6 +145,18 @@ fn whole_number(text: &str, notes: &mut Notes) -> i32 {
     value
 }
 
+/// `before` is the key in front of it, if there is one.
+fn unknown_key<T>(place: &Place, key: &str, before: Option<&str>, what: &str, keys: &[Key<T>]) -> Problem {
+    let similar = suggest(key, keys.iter().map(|key| key.info.name));
+    match before {
+        Some(before) if similar.is_none() && conn_string::is_secret(before) => {
+            Problem::error(place, format!("unknown key behind the value of \"{before}\" of {what}"))
+                .hint("a value that contains spaces needs single quotes")
+        }
+        _ => Problem::error(place, format!("unknown key \"{key}\" of {what}")).maybe_hint(similar),
+    }
+}
+
 /// Reads a line's value into `settings` by `keys`. `what` names the line in messages; `at` and `column` are the place
 /// where its value starts. Returns whether there was no error.
 pub(crate) fn read_line<T>(
@@ -159,13 +171,11 @@ pub(crate) fn read_line<T>(
     let errors_before = count_errors(problems);
     let (pairs, fault) = conn_string::pairs(text);
     let mut seen: Vec<&str> = Vec::new();
-    for pair in &pairs {
+    for (index, pair) in pairs.iter().enumerate() {
         let place = at.at_column(column + pair.key_at);
         let Some(key) = keys.iter().find(|key| key.info.name == pair.key) else {
-            problems.push(
-                Problem::error(&place, format!("unknown key \"{}\" of {what}", pair.key))
-                    .maybe_hint(suggest(&pair.key, keys.iter().map(|key| key.info.name))),
-            );
+            let before = index.checked_sub(1).map(|before| &*pairs[before].key);
+            problems.push(unknown_key(&place, &pair.key, before, what, keys));
             continue;
         };
         if seen.contains(&key.info.name) {

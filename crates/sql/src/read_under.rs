@@ -22,10 +22,13 @@ pub const READ_UNDER: [&str; 12] = [
     "xmloption",
 ];
 
+/// Settings under which the lexer reads constants.
+const LEXED_UNDER: [&str; 3] = ["backslash_quote", "client_encoding", "standard_conforming_strings"];
+
 impl Target {
-    /// Whether it is one of [`READ_UNDER`].
+    /// Whether it is one of [`READ_UNDER`], or a setting under which the lexer reads constants.
     pub(crate) fn is_read_under(&self) -> bool {
-        matches!(self, Target::Setting(name) if is_read_under(name))
+        matches!(self, Target::Setting(name) if may_be_read_under(name))
     }
 
     /// Whether it is the ALL of RESET ALL.
@@ -39,6 +42,14 @@ pub fn is_read_under(name: &[u8]) -> bool {
     READ_UNDER
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Whether this name, in lower case, is one of [`READ_UNDER`], or a setting under which the lexer reads constants.
+pub fn may_be_read_under(name: &[u8]) -> bool {
+    is_read_under(name)
+        || LEXED_UNDER
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// Whether some SET or RESET of a piece of code may change one of [`READ_UNDER`].

@@ -2,7 +2,7 @@
 
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
-use crate::read_under::is_read_under;
+use crate::read_under::may_be_read_under;
 use memchr::memmem;
 
 /// The setting that calls `setseed()` whenever it is set (recording E25). Neither ROLLBACK nor DISCARD ALL takes that
@@ -45,7 +45,7 @@ pub fn setting_parameters(text: &[u8]) -> Vec<u16> {
 pub(crate) fn effects(text: &[u8]) -> Effects {
     let of = |argument| match argument {
         Argument::Literal(name) if name.eq_ignore_ascii_case(SEED) => Effects::SEED,
-        Argument::Literal(name) if is_read_under(&name) => Effects::READING,
+        Argument::Literal(name) if may_be_read_under(&name) => Effects::READING,
         Argument::Literal(_) => Effects::NONE,
         Argument::Parameter(_) => Effects::READING,
         Argument::Name(_) | Argument::Untold => Effects::READING | Effects::UNTOLD,

@@ -295,3 +295,21 @@ fn a_word_that_is_cut_off_is_completed() {
     );
     assert_one(&errors(&sound("pool_mode = trans")), &["did you mean \"transaction\"?"]);
 }
+
+/// A password with a space needs quotes. Messages go to the log, and must not show the rest of it.
+#[test]
+fn the_rest_of_a_password_is_not_shown() {
+    for line in [
+        "a = host=h password=correct horse",
+        "a = host=h password=correct horse=3",
+    ] {
+        let texts = errors(&format!("[databases]\n{line}\n"));
+        assert!(
+            texts
+                .iter()
+                .any(|text| text.contains("behind the value of \"password\"")),
+            "{texts:?}"
+        );
+        assert!(!texts.iter().any(|text| text.contains("horse")), "{texts:?}");
+    }
+}

@@ -13,8 +13,11 @@ pub(crate) enum CloseReason {
     /// A RELOAD has changed how sessions share servers. What earlier clients have left on the server was not followed as
     /// it is now.
     PoolingChanged,
-    /// Its pool was behind another pooler, so what the pooler knew of its session may be wrong.
-    WasBehindPooler,
+    /// A later server of its pool is PostgreSQL where the earlier ones were poolers, or the other way round: what clients
+    /// have left in its session is not known, or would not be replaced.
+    NatureChanged,
+    /// It has not said what it is.
+    NatureUnknown,
     /// KILL_CLIENT.
     Killed,
     /// DROP DATABASE or a similar command.
@@ -55,7 +58,8 @@ impl CloseReason {
             CloseReason::Reconnect => "close_needed",
             CloseReason::DatabaseChanged => "database configuration changed",
             CloseReason::PoolingChanged => "pooling configuration changed",
-            CloseReason::WasBehindPooler => "the server is no longer another pooler",
+            CloseReason::NatureChanged => "the servers of its pool are something else now",
+            CloseReason::NatureUnknown => "it is not known whether the server is PostgreSQL",
             CloseReason::Killed => "admin forced disconnect",
             CloseReason::InTheWay => "a statement needs its database without connections",
             CloseReason::DefaultsChanged => "new sessions begin with other settings",

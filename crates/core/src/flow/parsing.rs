@@ -153,14 +153,14 @@ impl Exchange<'_> {
             return self.parse_shared(message, parse);
         }
         let settings = self.client.session.shape().parse_settings().clone();
-        let statement = self.intern_client_named(&parse, &settings);
+        let mut statement = self.intern_client_named(&parse, &settings);
         if !statement.effects.is_empty()
             && let Some(step) = self.minds_parse(message, &statement)
         {
             return step;
         }
         if self.server.held.may_read_behind_set()
-            && let Some(step) = self.reads_behind_set(&statement)
+            && let Some(step) = self.reads_behind_set(&mut statement)
         {
             return step;
         }
@@ -182,7 +182,7 @@ impl Exchange<'_> {
     /// transaction. The answers to earlier segments tell; without them only this server has the statement as the client
     /// has prepared it.
     #[cold]
-    pub(crate) fn reads_behind_set(&mut self, statement: &Statement) -> Option<Step> {
+    pub(crate) fn reads_behind_set(&mut self, statement: &mut Arc<Statement>) -> Option<Step> {
         if !statement.has_constants || !self.keeps_session() {
             return None;
         }
@@ -190,6 +190,7 @@ impl Exchange<'_> {
             return Some(self.waits_for_replies());
         }
         self.pin_by(PinReason::ReadBehindSet, &statement.query);
+        *statement = self.shared.statements.intern_behind_set(statement);
         None
     }
 
@@ -233,7 +234,7 @@ impl Exchange<'_> {
             return step;
         }
         if self.server.held.may_read_behind_set()
-            && let Some(step) = self.reads_behind_set(&statement)
+            && let Some(step) = self.reads_behind_set(&mut statement)
         {
             return step;
         }

@@ -55,18 +55,21 @@ impl Exchange<'_> {
             effect.must_be_refused = true;
             return effect;
         }
-        let client = &mut *self.client;
-        let settings = client.session.shape().parse_settings().clone();
-        let statement = self
-            .shared
-            .statements
-            .intern_client_named(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
+        let settings = self.client.session.shape().parse_settings().clone();
+        let mut statement =
+            self.shared
+                .statements
+                .intern_client_named(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
+        if statement.has_constants && self.server.held.may_read_behind_set() {
+            self.pin_by(PinReason::ReadBehindSet, text);
+            statement = self.shared.statements.intern_behind_set(&statement);
+        }
         let meaning = Meaning::new(
             statement.clone(),
             self.shared.statements.tick(),
             self.pool.names_moved(),
         );
-        client.statements.names_mut().set(name, Some(meaning));
+        self.client.statements.names_mut().set(name, Some(meaning));
         self.to().client_name_comes(name);
         let now = self.shared.statements.now();
         let server = &mut *self.server;

@@ -10,6 +10,7 @@ use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::state::difference::Change;
 use crate::statements::parameter_types::Types;
+use crate::statements::parse_settings::SEARCH_PATH;
 use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect, To};
@@ -207,13 +208,22 @@ impl ServerSide<'_> {
         {
             return Vec::new();
         }
+        // The server's present settings are more likely to be those of the Parse than the ones before the SET.
+        if statement.settings.are_uncertain() {
+            return Vec::new();
+        }
         // DISCARD ALL must be the first statement of its pipeline (25001), and SET TRANSACTION the first of its
         // transaction, so no internal statement may precede them.
         if pgweir_sql::must_come_first(&statement.query) {
             return Vec::new();
         }
+        // Whenever PostgreSQL uses a plan, it looks up names again if search_path has changed. But the names need not be
+        // found under the path that the client had: it may have chosen another one in the transaction of its Parse. What
+        // other clients share must be prepared for their path.
+        let stays = |name: &str| statement.is_private && name.eq_ignore_ascii_case(SEARCH_PATH);
         let now = server.session.shape();
-        let differ = statement.settings.pairs().filter(|(name, then)| {
+        let then = statement.settings.pairs().filter(|(name, _)| !stays(name));
+        let differ = then.filter(|(name, then)| {
             let now = now.get(name).map(|setting| setting.value());
             in_doubt || now.is_none_or(|now| *now != **then)
         });
@@ -223,7 +233,11 @@ impl ServerSide<'_> {
             let mut then = statement.settings.pairs();
             !then.any(|(then, _)| then.eq_ignore_ascii_case(name))
         };
-        let set_since = now.parse_settings().pairs().filter(had_no_value);
+        let set_since = now
+            .parse_settings()
+            .pairs()
+            .filter(|(name, _)| !stays(name))
+            .filter(had_no_value);
         differ.chain(set_since.map(|(name, _)| (name.clone(), None))).collect()
     }
 

@@ -28,7 +28,7 @@ impl ServerSide<'_> {
     pub(crate) fn probe_failed(&mut self, fields: &ErrorFields<'_>) {
         let server = &mut *self.server;
         if let Some(probe) = server.session.probe_mut() {
-            probe.fails(&String::from_utf8_lossy(fields.message));
+            probe.is_refused(fields);
         } else if let Some(reading) = &mut server.reading {
             reading.is_refused(fields.sqlstate, fields.message);
         } else {

@@ -3,8 +3,9 @@
 use crate::state::pins::PROBED;
 use crate::state::suspicion::Suspicion;
 use crate::upstream::entry::AnswerRows;
+use crate::upstream::nature;
 use pgweir_sql::Effects;
-use pgweir_wire::{HEADER_BYTES, Header, backend};
+use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, backend};
 
 /// The most custom settings of a session that are kept. Their names are the client's choice; those of other settings are
 /// the server's.
@@ -46,6 +47,8 @@ pub(crate) struct Probe {
     unreadable: bool,
     /// The message of the error with which the probe failed.
     failed: Option<Box<str>>,
+    /// The error is one with which consoles answer what they do not know.
+    failed_on_console: bool,
     /// What the probe asks about.
     about: Suspicion,
 }
@@ -95,6 +98,17 @@ impl Probe {
     /// The server has refused a statement of the probe.
     pub(crate) fn fails(&mut self, message: &str) {
         self.failed = Some(message.into());
+    }
+
+    /// The server has refused a statement of the probe with this error.
+    pub(crate) fn is_refused(&mut self, error: &ErrorFields<'_>) {
+        self.fails(&String::from_utf8_lossy(error.message));
+        self.failed_on_console = nature::is_of_console(error);
+    }
+
+    /// Whether the probe failed with an error with which consoles answer what they do not know.
+    pub(crate) fn has_failed_on_console(&self) -> bool {
+        self.failed_on_console
     }
 
     /// A row has come; `message` is the DataRow, or its beginning.

@@ -150,12 +150,12 @@ impl Held {
     pub(crate) fn usable(&self, id: u64) -> bool {
         self.copies
             .get(id)
-            .is_some_and(|c| !c.outdated && c.good >= self.doubted)
+            .is_some_and(|c| !c.outdated && c.known() >= self.doubted)
     }
 
     /// Whether the server holds this statement with a plan that is not older than `since`, as far as is known.
     pub(crate) fn is_as_good_as(&self, id: u64, since: Moment) -> bool {
-        self.usable(id) && self.copies.get(id).is_some_and(|c| c.good >= since)
+        self.usable(id) && self.copies.get(id).is_some_and(|c| c.known() >= since)
     }
 
     /// Whether the server has been sent this statement and may still refuse it.
@@ -169,7 +169,7 @@ impl Held {
     /// next use or Parse.
     pub(crate) fn temporary_objects(&mut self, are_there: bool) {
         if std::mem::replace(&mut self.temporary, are_there) && !are_there {
-            let beside = self.copies.all_mut().filter(|c| c.beside_temporary);
+            let beside = self.copies.all_mut().filter(|c| c.beside_temporary && !c.stays());
             beside.for_each(|c| c.outdated = true);
         }
     }

@@ -118,6 +118,16 @@ impl StatementTable {
         Arc::new(self.make(query, types, settings, true))
     }
 
+    /// The same statement, for one client, as it is read behind a SET that may have changed its settings.
+    pub(crate) fn intern_behind_set(&mut self, statement: &Statement) -> Arc<Statement> {
+        let settings = statement.settings.behind_set();
+        let made = self.make(&statement.query, &statement.types, &settings, true);
+        Arc::new(match statement.is_client_named() {
+            true => made.known_as(statement.kind, statement.server_name()),
+            false => made,
+        })
+    }
+
     /// The same statement with these parameter types; it is shared if `statement` is.
     pub(crate) fn intern_with_types(&mut self, statement: &Statement, types: &[u8]) -> Arc<Statement> {
         match statement.is_private {

@@ -3,17 +3,23 @@
 //! Only PostgreSQL has one session for each connection. A pooler in transaction pooling gives each transaction another
 //! session, so nothing that is known of "the session of this connection" is true there. Therefore pgweir asks: only in
 //! PostgreSQL the process id told at login equals that of the session that answers.
+//!
+//! A question that fails tells nothing: PostgreSQL itself may refuse it (a time limit, a cancel, no memory). Sessions would
+//! reach other clients if such a server counted as a console, whose clients get no session of their own.
 
 use crate::base::ids::CLIENT_IDS_FROM;
-use pgweir_wire::CancelKey;
+use pgweir_wire::{CancelKey, ErrorFields};
 
-/// The query that asks for the process id. A console answers it with an error and stays usable.
+/// The query that asks for the process id. A console answers it with one of [`CONSOLE_ERRORS`] and stays usable.
 pub(crate) const QUESTION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
 /// The query for the number of connections that PostgreSQL allows to users without privileges.
 pub(crate) const CONNECTIONS_ALLOWED: &str = "SELECT pg_catalog.current_setting('max_connections')::pg_catalog.int4 \
     OPERATOR(pg_catalog.-) pg_catalog.current_setting('superuser_reserved_connections')::pg_catalog.int4 \
     OPERATOR(pg_catalog.-) COALESCE(pg_catalog.current_setting('reserved_connections', true), '0')::pg_catalog.int4";
+
+/// SQLSTATEs of consoles for a command that they do not know: pgweir and Odyssey, PgBouncer, PgCat.
+const CONSOLE_ERRORS: [&[u8]; 3] = [b"42601", b"08P01", b"58000"];
 
 /// The settings that every pooler keeps for its clients from server to server. Behind a pooler, pgweir changes no other
 /// settings.
@@ -38,11 +44,10 @@ pub(crate) enum Nature {
 }
 
 impl Nature {
-    /// Decides by the answer to [`QUESTION`]; `None`: the server has refused it.
-    pub(crate) fn by_answer(told_at_login: Option<u32>, answered: Option<u32>) -> Nature {
-        match (told_at_login, answered) {
-            (_, None) => Nature::Console,
-            (Some(told), Some(answered)) if told == answered => Nature::PostgreSql,
+    /// Decides by the process id that the server has answered to [`QUESTION`].
+    pub(crate) fn by_answer(told_at_login: Option<u32>, answered: u32) -> Nature {
+        match told_at_login {
+            Some(told) if told == answered => Nature::PostgreSql,
             _ => Nature::Pooler,
         }
     }
@@ -71,6 +76,12 @@ pub(crate) fn could_be_postgresql(key: Option<&CancelKey>) -> bool {
     key.is_some_and(|key| key.process_id > 0 && key.process_id < CLIENT_IDS_FROM)
 }
 
+/// Whether this error, in answer to [`QUESTION`], comes from a console. PostgreSQL names the routine of its source that
+/// reports an error; no console does.
+pub(crate) fn is_of_console(error: &ErrorFields<'_>) -> bool {
+    error.routine.is_empty() && CONSOLE_ERRORS.contains(&error.sqlstate)
+}
+
 /// Whether every pooler keeps this setting for its clients.
 pub(crate) fn is_kept_by_poolers(name: &str) -> bool {
     KEPT_BY_POOLERS.iter().any(|kept| kept.eq_ignore_ascii_case(name))
@@ -82,10 +93,25 @@ mod tests {
 
     #[test]
     fn only_equal_process_ids_are_postgresql() {
-        assert_eq!(Nature::by_answer(Some(7), Some(7)), Nature::PostgreSql);
-        assert_eq!(Nature::by_answer(Some(7), Some(8)), Nature::Pooler);
-        assert_eq!(Nature::by_answer(None, Some(8)), Nature::Pooler);
-        assert_eq!(Nature::by_answer(Some(7), None), Nature::Console);
+        assert_eq!(Nature::by_answer(Some(7), 7), Nature::PostgreSql);
+        assert_eq!(Nature::by_answer(Some(7), 8), Nature::Pooler);
+        assert_eq!(Nature::by_answer(None, 8), Nature::Pooler);
+    }
+
+    #[test]
+    fn only_what_a_console_says_makes_a_console() {
+        let error = |sqlstate, routine| ErrorFields {
+            sqlstate,
+            routine,
+            ..ErrorFields::default()
+        };
+        for sqlstate in CONSOLE_ERRORS {
+            assert!(is_of_console(&error(sqlstate, b"")));
+            assert!(!is_of_console(&error(sqlstate, b"scanner_yyerror")));
+        }
+        for sqlstate in [&b"57014"[..], b"55P03", b"53200", b"42501", b""] {
+            assert!(!is_of_console(&error(sqlstate, b"")));
+        }
     }
 
     #[test]

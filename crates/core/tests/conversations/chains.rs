@@ -3,6 +3,7 @@
 use crate::rig::{NATURE_QUESTION, REPORTED, Rig, error, process_id};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
+use pgweir_wire::Writer;
 
 /// A client begins to log in; the server that it needs logs in with this process id, and is asked for its process id.
 fn asked(rig: &mut Rig, parameters: &[(&str, &str)], told_at_login: u32) -> (ClientId, ServerId) {
@@ -80,20 +81,61 @@ fn a_pooler_that_looks_like_postgresql_is_found_out() {
     assert_eq!(logged(&rig, "the server is another pooler"), 1);
 }
 
-/// A server that answers anything but the process id of its login does not keep sessions.
+/// Whether the server is closed, and not used, after this answer to the first question.
+fn is_not_used_after(answers: impl FnOnce(&mut Writer<'_>)) {
+    let mut rig = Rig::one_server("");
+    let (client, server) = asked(&mut rig, &[], 4711);
+    rig.says(server, |w| {
+        answers(w);
+        w.ready_for_query(Idle);
+    });
+    assert!(rig.closed.contains(&server.into()), "it is closed");
+    assert_eq!(rig.server_of(client), None);
+    assert!(logged(&rig, "it is not known whether the server is PostgreSQL") > 0);
+    assert_eq!(logged(&rig, "console"), 0);
+}
+
 #[test]
-fn a_server_that_says_nothing_sensible_is_no_postgresql() {
+fn a_server_that_says_nothing_sensible_is_not_used() {
     for value in [&b"many"[..], b"", b"-1", b"99999999999"] {
-        let mut rig = Rig::one_server("");
-        let (client, server) = asked(&mut rig, &[], 4711);
-        rig.says(server, |w| {
+        is_not_used_after(|w| {
             w.data_row(1, [Some(value)]);
             w.command_complete("SELECT 1");
-            w.ready_for_query(Idle);
         });
-        assert_eq!(rig.told(server), [] as [&str; 0], "{value:?}");
-        assert!(rig.told(client).ends_with(&["ReadyForQuery I".into()]));
     }
+    is_not_used_after(|_| {});
+}
+
+/// Guards against clients that share sessions: PostgreSQL refused the question (a time limit, a cancel, a lock, no
+/// memory, no right), counted as a console from then on, and nothing was restored on any server of its pool.
+#[test]
+fn a_refused_question_makes_no_console() {
+    for sqlstate in ["57014", "55P03", "53200", "42501", "42601"] {
+        let fields = [(b'R', "ProcessInterrupts")];
+        is_not_used_after(|w| w.error_with(&error(sqlstate, "refused"), &fields));
+    }
+    for sqlstate in ["57014", "53300", "26000"] {
+        is_not_used_after(|w| w.error(&error(sqlstate, "another pooler is busy")));
+    }
+}
+
+/// Guards against sessions that clients have left on PostgreSQL, and that nobody replaces any more: a pooler's address is
+/// among the hosts of the pool.
+#[test]
+fn servers_are_replaced_when_a_pooler_is_found_among_them() {
+    let mut rig = Rig::new("default_pool_size = 2");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| w.query(b"begin"));
+    rig.says(a, |w| w.query(b"select 1"));
+    let postgresql = rig.server_of(a).unwrap();
+    rig.says(b, |w| w.query(b"select 2"));
+    let pooler = rig.connects.pop_front().expect("a second server is wanted");
+    lets_in(&mut rig, pooler, u32::MAX);
+    rig.tells_process_id(pooler, 77);
+    rig.serves(postgresql, "SELECT 1");
+    rig.says(a, |w| w.query(b"commit"));
+    rig.serves(postgresql, "COMMIT");
+    assert!(rig.closed.contains(&postgresql.into()), "it is closed when it is free");
 }
 
 /// A statement that was prepared in one transaction may not exist in the next: it is prepared again.

@@ -30,6 +30,11 @@ impl Pooler {
             return self.server_ended(now, id, LEFT_OPEN);
         }
         if let Some(reason) = server.close_reason {
+            if matches!(reason, CloseReason::NatureUnknown | CloseReason::StateUnknown) {
+                // The next server may fail in the same way. As a failed attempt it is not repeated at once.
+                self.shared.requests.push_back(Request::Close(id.into()));
+                return self.server_ended(now, id, reason.text());
+            }
             return self.close_server(now, id, reason.text());
         }
         let pool_id = server.pool;
@@ -128,15 +133,14 @@ impl Pooler {
         }
     }
 
-    /// The values that a pool's servers have accepted and their settings must be learned again. If the servers are
-    /// PostgreSQL again, those opened before are replaced, because it is not known what clients have done there.
+    /// The values that a pool's servers have accepted and their settings must be learned again. The servers opened before
+    /// are replaced: if they were PostgreSQL, they have what their last clients have set, and behind a pooler that is not
+    /// replaced by what the next client has set; otherwise it is not known what clients have done there.
     fn pool_changes_nature(&mut self, now: Time, pool_id: PoolId, new: ServerId, nature: Nature) {
         let pool = self.pool_mut(pool_id);
         pool.changes_nature(nature);
-        if nature.is_postgresql() {
-            self.replace_servers(now, CloseReason::WasBehindPooler, Choice::One(pool_id));
-            self.server_mut(new).close_reason = None;
-        }
+        self.replace_servers(now, CloseReason::NatureChanged, Choice::One(pool_id));
+        self.server_mut(new).close_reason = None;
         self.catalogs().look_after(now, pool_id);
     }
 }
@@ -192,10 +196,20 @@ impl ServerSide<'_> {
         }
     }
 
-    /// A server has answered [`QUESTION`].
+    /// A server has answered [`QUESTION`]. If the answer does not tell what it is, the server is not used.
     pub(crate) fn nature_told(&mut self, probe: &Probe) {
         let told = self.server.cancels.process_id();
-        let answered = probe.value().filter(|_| probe.failed().is_none());
-        self.server.nature = Nature::by_answer(told, answered.and_then(|value| value.parse().ok()));
+        let answered = probe.value().and_then(|value| value.parse().ok());
+        self.server.nature = match (probe.failed(), answered) {
+            (None, Some(answered)) => Nature::by_answer(told, answered),
+            (Some(_), _) if probe.has_failed_on_console() => Nature::Console,
+            (failed, _) => {
+                let reason = CloseReason::NatureUnknown;
+                let text = format!("{}: {}: {}", self.id, reason.text(), failed.unwrap_or("no answer"));
+                self.shared.log(LogLevel::Warning, text);
+                self.server.close_reason.get_or_insert(reason);
+                return;
+            }
+        };
     }
 }

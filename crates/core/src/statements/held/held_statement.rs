@@ -49,13 +49,28 @@ impl HeldStatement {
     /// moment `names`, on a server whose statements are `doubted`.
     #[inline(always)]
     pub(crate) fn is_outdated(&self, doubted: Moment, names: Moment) -> bool {
-        self.outdated || self.good < doubted || self.parsed < names
+        self.outdated || (self.good < doubted || self.parsed < names) && !self.stays()
+    }
+
+    /// Whether the copy alone is the statement that its client has prepared: nobody else knows under which settings its
+    /// constants were read. Code cannot replace it, because clients do not know internal names.
+    #[cold]
+    pub(super) fn stays(&self) -> bool {
+        self.statement.settings.are_uncertain() && !self.statement.is_client_named()
+    }
+
+    /// The latest moment at which the copy is known to be what its client's name means.
+    pub(super) fn known(&self) -> Moment {
+        match self.statement.settings.are_uncertain() {
+            true => self.good.max(self.parsed),
+            false => self.good,
+        }
     }
 
     /// Whether the plan is known to have given the statement's rows at this moment or later.
     #[inline(always)]
     pub(crate) fn is_good_since(&self, moment: Moment) -> bool {
-        self.good >= moment
+        self.good >= moment || self.stays() && self.parsed >= moment
     }
 
     #[inline(always)]
