@@ -52,6 +52,8 @@ pub enum Weakness {
     TrustsLongTexts,
     /// A new server is not asked for the settings that `connect_query` has made.
     ForgetsConnectQuery,
+    /// A server that refuses the first question counts as the console of a pooler, whatever the error.
+    TakesErrorsForConsoles,
     /// A client that knows the name of an internal statement is trusted not to use it.
     TrustsNames,
     /// Servers do not discard what other clients have drawn from sequences.
@@ -82,7 +84,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 30] = [
+    pub const ALL: [Weakness; 31] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -105,6 +107,7 @@ impl Weakness {
         Weakness::TrustsCode,
         Weakness::TrustsLongTexts,
         Weakness::ForgetsConnectQuery,
+        Weakness::TakesErrorsForConsoles,
         Weakness::TrustsNames,
         Weakness::TellsOthersValues,
         Weakness::TakesServerEarly,

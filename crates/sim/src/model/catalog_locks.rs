@@ -1,7 +1,8 @@
 //! Catalogs that other sessions have locked: internal statements wait for them.
 //!
 //! The model does not know which catalog a statement reads. Any internal statement may have to wait before its Execute:
-//! for a while, or until a time limit of the session ends it.
+//! for a while, or until a time limit of the session ends it. Another session of the same role may cancel the pooler's
+//! first question.
 
 use super::error::ServerError;
 use super::execute::Plan;
@@ -14,6 +15,9 @@ use super::views;
 use crate::random::Random;
 use pgweir_wire::frontend::FrontendTag;
 use pgweir_wire::{HEADER_BYTES, Reader};
+
+/// How many of the pooler's first questions in a hundred are cancelled.
+const FIRST_QUESTIONS_CANCELLED_PERCENT: u64 = 20;
 
 /// Which statements must wait, and how long.
 #[derive(Debug)]
@@ -46,6 +50,11 @@ const LIMITS: [(&str, &str, &str); 2] = [
 ];
 
 impl CatalogLocks {
+    /// Whether another session cancels the pooler's first question.
+    fn cancels(&mut self, now_us: u64) -> bool {
+        now_us < self.until_us && self.random.percent(FIRST_QUESTIONS_CANCELLED_PERCENT)
+    }
+
     fn wait(&mut self, now_us: u64, settings: &Settings) -> Option<Wait> {
         if now_us >= self.until_us || !self.random.percent(self.percent) {
             return None;
@@ -97,6 +106,13 @@ impl Session {
             FrontendTag::Query => views::is_of_pooler(name),
             _ => false,
         };
+        let is_first = tag == FrontendTag::Query && name == views::WHOSE_SESSION.as_bytes();
+        if is_first && locks.cancels(now_us) {
+            return Some(Wait {
+                us: 1,
+                ends_with: Some(ServerError::error("57014", "canceling statement due to user request")),
+            });
+        }
         let mut wait = reads.then(|| locks.wait(now_us, &self.settings)).flatten()?;
         // Values that are set again behind a RESET use an internal portal. A limit may end that (docs/differences.md).
         if tag == FrontendTag::Execute && !name.is_empty() {

@@ -60,7 +60,7 @@ const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DISC
 const SEEDS: &str = "SELECT pg_catalog.setseed(";
 
 /// The question for the process id, which distinguishes other poolers.
-const WHOSE_SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
+pub(super) const WHOSE_SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
 /// The beginning of the question for the number of connections that the server allows, and a text with a small answer.
 const CONNECTIONS_ALLOWED: (&str, &str) = ("SELECT pg_catalog.current_setting('max_connections')", "select 9");

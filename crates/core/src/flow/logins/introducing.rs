@@ -200,9 +200,10 @@ impl ServerSide<'_> {
     pub(crate) fn nature_told(&mut self, probe: &Probe) {
         let told = self.server.cancels.process_id();
         let answered = probe.value().and_then(|value| value.parse().ok());
+        let is_weak = self.shared.is_weak(Weakness::TakesErrorsForConsoles);
         self.server.nature = match (probe.failed(), answered) {
             (None, Some(answered)) => Nature::by_answer(told, answered),
-            (Some(_), _) if probe.has_failed_on_console() => Nature::Console,
+            (Some(_), _) if probe.has_failed_on_console() || is_weak => Nature::Console,
             (failed, _) => {
                 let reason = CloseReason::NatureUnknown;
                 let text = format!("{}: {}: {}", self.id, reason.text(), failed.unwrap_or("no answer"));

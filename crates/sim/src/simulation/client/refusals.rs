@@ -22,9 +22,17 @@ pub(super) fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, bod
                 && fields.message == b"cannot restore the session's settings"
         }
         b"08006" if copy_in_doubt => true,
+        // The pooler's first question to a server was cancelled.
+        b"08001" if topology.lock_percent > 0 && is_of_unknown_server(fields.message) => true,
         b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
         _ => false,
     }
+}
+
+/// Whether no server could be opened, because the last one has not said what it is.
+fn is_of_unknown_server(message: &[u8]) -> bool {
+    let text = b"it is not known whether the server is PostgreSQL";
+    message.windows(text.len()).any(|part| part == text)
 }
 
 /// Whether a message says that too many clients wait for a server (queue_target).
