@@ -17,7 +17,7 @@ use pgweir_wire::frontend::FrontendTag;
 use pgweir_wire::{HEADER_BYTES, Reader};
 
 /// How many of the pooler's first questions in a hundred are cancelled.
-const FIRST_QUESTIONS_CANCELLED_PERCENT: u64 = 20;
+const FIRST_QUESTIONS_CANCELLED_PERCENT: u64 = 4;
 
 /// Which statements must wait, and how long.
 #[derive(Debug)]
@@ -50,9 +50,9 @@ const LIMITS: [(&str, &str, &str); 2] = [
 ];
 
 impl CatalogLocks {
-    /// Whether another session cancels the pooler's first question.
-    fn cancels(&mut self, now_us: u64) -> bool {
-        now_us < self.until_us && self.random.percent(FIRST_QUESTIONS_CANCELLED_PERCENT)
+    /// Whether another session cancels the pooler's first question. The waits stay the same.
+    fn cancels(&self, now_us: u64) -> bool {
+        now_us < self.until_us && self.random.clone().percent(FIRST_QUESTIONS_CANCELLED_PERCENT)
     }
 
     fn wait(&mut self, now_us: u64, settings: &Settings) -> Option<Wait> {
