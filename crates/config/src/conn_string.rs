@@ -16,6 +16,9 @@ pub(crate) struct Pair {
     pub value_at: usize,
 }
 
+/// The hint for a word that is not a key.
+pub(crate) const NEEDS_QUOTES: &str = "a value that contains spaces needs single quotes";
+
 /// Whether what stands behind the value of this key may be the rest of a secret that contains a space. Messages do not
 /// show it.
 pub(crate) fn is_secret(key: &str) -> bool {
@@ -57,12 +60,15 @@ fn next_pair(text: &str, at: usize, before: Option<&Pair>) -> Result<Option<(Pai
     let equals = skip_spaces(text, key_end);
     let key = &text[key_at..key_end];
     if !text[equals..].starts_with('=') {
-        let hint = "a value that contains spaces needs single quotes";
         let behind = match before {
             Some(before) if is_secret(&before.key) => format!("the word behind the value of \"{}\"", before.key),
             _ => format!("\"{key}\""),
         };
-        return Err(fault(key_at, format!("expected \"=\" after {behind}"), Some(hint)));
+        return Err(fault(
+            key_at,
+            format!("expected \"=\" after {behind}"),
+            Some(NEEDS_QUOTES),
+        ));
     }
     if key.is_empty() {
         return Err(fault(key_at, "no name before \"=\"".into(), None));

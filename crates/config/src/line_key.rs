@@ -151,7 +151,7 @@ fn unknown_key<T>(place: &Place, key: &str, before: Option<&str>, what: &str, ke
     match before {
         Some(before) if similar.is_none() && conn_string::is_secret(before) => {
             Problem::error(place, format!("unknown key behind the value of \"{before}\" of {what}"))
-                .hint("a value that contains spaces needs single quotes")
+                .hint(conn_string::NEEDS_QUOTES)
         }
         _ => Problem::error(place, format!("unknown key \"{key}\" of {what}")).maybe_hint(similar),
     }

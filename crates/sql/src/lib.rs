@@ -43,7 +43,7 @@ pub use definitions::{changes_defaults, is_definition};
 pub use effects::Effects;
 pub use given::is_given_as_text;
 pub use known_names::{KnownNames, Passed, word_of, words};
-pub use read_under::{READ_UNDER, is_read_under, may_be_read_under, reads_clock, reads_constants};
+pub use read_under::{READ_UNDER, is_read_under, reads_clock, reads_constants};
 pub use reading::{class_of_read, cost_class};
 pub use returns::{Change, Returns};
 pub use scan::{effects, encoding_hides_ascii, is_plain, may_hide_ascii};

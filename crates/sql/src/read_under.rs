@@ -27,7 +27,7 @@ const LEXED_UNDER: [&str; 3] = ["backslash_quote", "client_encoding", "standard_
 
 impl Target {
     /// Whether it is one of [`READ_UNDER`], or a setting under which the lexer reads constants.
-    pub(crate) fn is_read_under(&self) -> bool {
+    pub(crate) fn may_be_read_under(&self) -> bool {
         matches!(self, Target::Setting(name) if may_be_read_under(name))
     }
 
@@ -44,18 +44,18 @@ pub fn is_read_under(name: &[u8]) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Whether this name, in lower case, is one of [`READ_UNDER`], or a setting under which the lexer reads constants.
-pub fn may_be_read_under(name: &[u8]) -> bool {
+/// Whether this name, in any case, is one of [`READ_UNDER`], or a setting under which the lexer reads constants.
+pub(crate) fn may_be_read_under(name: &[u8]) -> bool {
     is_read_under(name)
         || LEXED_UNDER
             .iter()
             .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Whether some SET or RESET of a piece of code may change one of [`READ_UNDER`].
+/// Whether some SET or RESET of a piece of code may change a setting under which constants are read.
 pub(crate) fn sets_reading(code: &[u8]) -> bool {
     targets_in_code(code).any(|place| match place {
-        Place::Read(target) => target.is_read_under() || target.is_all(),
+        Place::Read(target) => target.may_be_read_under() || target.is_all(),
         Place::Far => true,
     })
 }

@@ -172,7 +172,7 @@ fn set(mut lexer: Lexer<'_>) -> Effects {
         // The name cannot be read: U&"..", or an error.
         return Effects::SETTINGS | Effects::RESETS | Effects::SEED | Effects::READING;
     };
-    let reading = match target.is_read_under() {
+    let reading = match target.may_be_read_under() {
         true => Effects::READING,
         false => Effects::NONE,
     };
@@ -202,7 +202,7 @@ fn set(mut lexer: Lexer<'_>) -> Effects {
 
 /// RESET of a setting, or of all.
 fn reset(mut lexer: Lexer<'_>) -> Effects {
-    let others = matches!(read_setting(&mut lexer), Some(target) if !target.is_read_under() && !target.is_all());
+    let others = matches!(read_setting(&mut lexer), Some(target) if !target.may_be_read_under() && !target.is_all());
     let reading = if others { Effects::NONE } else { Effects::READING };
     Effects::SETTINGS | Effects::RESETS | reading
 }

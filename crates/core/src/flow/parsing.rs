@@ -154,14 +154,7 @@ impl Exchange<'_> {
         }
         let settings = self.client.session.shape().parse_settings().clone();
         let mut statement = self.intern_client_named(&parse, &settings);
-        if !statement.effects.is_empty()
-            && let Some(step) = self.minds_parse(message, &statement)
-        {
-            return step;
-        }
-        if self.server.held.may_read_behind_set()
-            && let Some(step) = self.reads_behind_set(&mut statement)
-        {
+        if let Some(step) = self.parse_must_wait(message, &mut statement) {
             return step;
         }
         if statement.effects.intersects(NAMING) && uses_names(&statement.verdict) && self.keeps_session() {
@@ -178,6 +171,20 @@ impl Exchange<'_> {
         self.parse_on_server(message, parse, &statement)
     }
 
+    /// What the Parse of this statement must wait for, if anything. Behind a SET the statement may become another one.
+    #[inline]
+    fn parse_must_wait(&mut self, message: &Message<'_>, statement: &mut Arc<Statement>) -> Option<Step> {
+        if !statement.effects.is_empty()
+            && let Some(step) = self.minds_parse(message, statement)
+        {
+            return Some(step);
+        }
+        match self.server.held.may_read_behind_set() {
+            true => self.reads_behind_set(statement),
+            false => None,
+        }
+    }
+
     /// A SET stands in front of a statement, and the server has not told what it has set, or it ends with the
     /// transaction. The answers to earlier segments tell; without them only this server has the statement as the client
     /// has prepared it.
@@ -189,9 +196,14 @@ impl Exchange<'_> {
         if self.will_know_what_is_set() {
             return Some(self.waits_for_replies());
         }
+        self.settings_are_uncertain(statement);
+        None
+    }
+
+    /// Only the client's server has this statement as the client has prepared it.
+    pub(crate) fn settings_are_uncertain(&mut self, statement: &mut Arc<Statement>) {
         self.pin_by(PinReason::ReadBehindSet, &statement.query);
         *statement = self.shared.statements.intern_behind_set(statement);
-        None
     }
 
     /// Whether the answers to the client's earlier segments, or to a probe, will show the settings that constants are
@@ -228,14 +240,7 @@ impl Exchange<'_> {
                 .intern_for_one(parse.query, parse.types, settings),
             false => interned(&mut self.shared.statements, server, &parse, settings),
         };
-        if !statement.effects.is_empty()
-            && let Some(step) = self.minds_parse(message, &statement)
-        {
-            return step;
-        }
-        if self.server.held.may_read_behind_set()
-            && let Some(step) = self.reads_behind_set(&mut statement)
-        {
+        if let Some(step) = self.parse_must_wait(message, &mut statement) {
             return step;
         }
         let effects = statement.effects | self.to().effects_of_mentioned(&statement);

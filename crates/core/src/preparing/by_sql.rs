@@ -61,8 +61,7 @@ impl Exchange<'_> {
                 .statements
                 .intern_client_named(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
         if statement.has_constants && self.server.held.may_read_behind_set() {
-            self.pin_by(PinReason::ReadBehindSet, text);
-            statement = self.shared.statements.intern_behind_set(&statement);
+            self.settings_are_uncertain(&mut statement);
         }
         let meaning = Meaning::new(
             statement.clone(),

@@ -335,13 +335,12 @@ impl ReplyQueue {
         let Some(next) = self.entries.iter_mut().skip(last + 1).find(of_client) else {
             return true;
         };
-        let instead = Instead::Error(error());
-        if describes(next) {
-            next.replace_error(*b"26000", instead);
-        } else {
-            // Bind looks for its statement before it checks the transaction.
-            let failed = in_block && next.expect == Expect::Query;
-            next.replace(if failed { *b"25P02" } else { *b"26000" }, instead);
+        // Bind and Describe look for their statement before they check the transaction.
+        let failed = in_block && next.expect == Expect::Query;
+        let sqlstate = if failed { *b"25P02" } else { *b"26000" };
+        match describes(next) {
+            true => next.replace_error(sqlstate, Instead::Error(error())),
+            false => next.replace(sqlstate, Instead::Error(error())),
         }
         true
     }
