@@ -53,16 +53,20 @@
 pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 190000 AS is_later\
 ), own AS (\
-    SELECT p.oid AS routine FROM pg_catalog.pg_proc p, later l WHERE p.oid < 16384 AND (p.proname ~ '_to_xml\
-        |^set_config$|^setseed$|^(curr|last)val$|^pg_(try_)?advisory_(un)?lock|^ts_(stat|rewrite)$|^pg_input_|_replication_slot$\
-        |^pg_backup_|^pg_replication_origin_session_|^(domain|array|record|range|multirange)_(in|recv)$\
-        |^brin_summarize|^gin_clean|^pg_restore_|^pg_prepared_statement$' OR l.is_later AND p.provolatile = 'v' AND p.proname !~ '^(next|set)val$')\
+    SELECT p.oid AS routine FROM pg_catalog.pg_proc p, later l WHERE p.oid < 16384 AND (\
+        p.proname IN ('set_config', 'setseed', 'currval', 'lastval', 'ts_stat', 'ts_rewrite', 'pg_prepared_statement', \
+            'domain_in', 'domain_recv', 'array_in', 'array_recv', 'record_in', 'record_recv', 'range_in', 'range_recv', \
+            'multirange_in', 'multirange_recv') \
+        OR p.proname LIKE ANY ('{%\\_to\\_xml%,pg\\_advisory\\_%,pg\\_try\\_advisory\\_%,pg\\_input\\_%\
+            ,%\\_replication\\_slot,pg\\_backup\\_%,pg\\_replication\\_origin\\_session\\_%,brin\\_summarize%,gin\\_clean%\
+            ,pg\\_restore\\_%}') \
+        OR l.is_later AND p.provolatile = 'v' AND p.proname NOT IN ('nextval', 'setval'))\
 ), system_rules AS (\
     SELECT DISTINCT w.ev_class AS relation, m.routine[1]::pg_catalog.oid AS routine, w.ev_type <> '1' AS by_write \
     FROM (SELECT ':funcid (' || pg_catalog.string_agg(o.routine::pg_catalog.text, '|') || ') ' AS names FROM own o) f, \
         pg_catalog.pg_rewrite w, LATERAL pg_catalog.regexp_matches(w.ev_action::pg_catalog.text, f.names, 'g') m(routine) \
     WHERE w.oid < 16384 AND (w.ev_type <> '1' OR (SELECT l.is_later FROM later l) \
-        OR m.routine[1]::pg_catalog.oid = 'pg_catalog.pg_prepared_statement'::pg_catalog.regproc)\
+        OR w.ev_class = 'pg_catalog.pg_prepared_statements'::pg_catalog.regclass)\
 ), trees AS (\
     SELECT NULL::pg_catalog.oid AS caller, w.ev_class AS relation, NULL::pg_catalog.oid AS type, false AS stored, \
         w.ev_action::pg_catalog.text || COALESCE(w.ev_qual::pg_catalog.text, '') AS tree \

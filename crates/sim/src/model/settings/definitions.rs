@@ -40,7 +40,7 @@ const fn definition(name: &'static str, kind: Kind, default: &'static str, repor
 }
 
 /// In the order PostgreSQL 15 reports them: by name, case-blind.
-pub(super) static DEFINITIONS: [Definition; 24] = [
+pub(super) static DEFINITIONS: [Definition; 25] = [
     definition("application_name", Kind::Text, "", 1),
     definition("client_encoding", Kind::Encoding, "UTF8", 1),
     definition("DateStyle", Kind::DateStyle, "ISO, MDY", 1),
@@ -57,6 +57,15 @@ pub(super) static DEFINITIONS: [Definition; 24] = [
     ),
     definition("is_superuser", Kind::Internal, "on", 1),
     definition("jit", Kind::Bool, "on", 0),
+    definition(
+        "join_collapse_limit",
+        Kind::Int {
+            min: 1,
+            max: i32::MAX as i64,
+        },
+        "8",
+        0,
+    ),
     definition("lock_timeout", Kind::Milliseconds, "0", 0),
     definition(
         "max_parallel_workers_per_gather",
