@@ -506,3 +506,20 @@ def test_pool_idle_timeout(pg15, make_pooler):
         pid = backend_pid(c)
     pooler.wait_log("cleaning up idle pool for user postgres on db postgres because: pool idle timeout", timeout=8)
     eventually(lambda: backends(pg15, f"pid = {pid}") == 0)
+
+
+def test_an_unused_pool_says_once_that_it_is_cleaned(pg15, make_pooler):
+    """Guards against a line in the log every tenth of a second while a server that was left behind does not end."""
+    pooler = make_pooler(pg15, settings={"pool_idle_timeout": 1, "cancel_wait_timeout": 60})
+    with pooler.connect() as c:
+        pid = int(backend_pid(c))
+        c.send(query("select pg_sleep(60)"))
+        eventually(lambda: backends(pg15, f"pid = {pid} and wait_event = 'PgSleep'") == 1)
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(4)
+        lines = pooler.log().count("because: pool idle timeout")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert lines <= 1
+    pooler.wait_log("cleaning up idle pool for user postgres on db postgres because: pool idle timeout", timeout=8)

@@ -141,12 +141,15 @@ impl Pooler {
             return;
         }
         if let PoolDue::Clean(unused) = due {
-            let (user, database, age) = (&pool.key().user, &pool.key().database, unused.as_secs());
-            let text = format!(
-                "cleaning up idle pool for user {user} on db {database} because: pool idle timeout (age= {age}s)"
-            );
             let idle: Vec<_> = pool.idle().iter().copied().collect();
-            self.log(LogLevel::Log, text);
+            // A server that somebody left behind may take a while to end. Until then nothing else can be done.
+            if !idle.is_empty() || pool.servers() == 0 {
+                let (user, database, age) = (&pool.key().user, &pool.key().database, unused.as_secs());
+                let text = format!(
+                    "cleaning up idle pool for user {user} on db {database} because: pool idle timeout (age= {age}s)"
+                );
+                self.log(LogLevel::Log, text);
+            }
             for server in idle {
                 self.close_server(now, server, "pool idle timeout");
             }

@@ -95,7 +95,7 @@ impl Reply<'_> {
     /// ParameterStatus: the server reports one of its settings. Returns whether the client gets the message.
     pub(crate) fn parameter_status(&mut self, body: &[u8]) -> Passed {
         let Ok((name, value)) = backend::parameter_status(body) else {
-            return Passed::Forward;
+            return self.misbehaves("a ParameterStatus that cannot be read".into());
         };
         // A name or value that is not UTF-8, in a database of another encoding, goes to the client and is not kept.
         let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
