@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import pgthrow  # noqa: E402
-from harness import ports  # noqa: E402
+from harness import ports, wire  # noqa: E402
 from harness.certificates import Certificates  # noqa: E402
 from harness.pooler import PASSWORDS, Pooler, kind  # noqa: E402
 from harness.waiting import eventually  # noqa: E402
@@ -176,12 +176,13 @@ def make_pooler(request):
 
 def backends(cluster, where: str = "true") -> int:
     """How many client backends the cluster has under this condition, our own look not counted."""
-    return int(
-        cluster.psql(
-            "select count(*) from pg_stat_activity where backend_type = 'client backend' "
-            f"and pid <> pg_backend_pid() and ({where})"
+    with wire.Connection(host=cluster.socket_dir, port=cluster.port, user=cluster.superuser) as c:
+        return int(
+            c.value(
+                "select count(*) from pg_stat_activity where backend_type = 'client backend' "
+                f"and pid <> pg_backend_pid() and ({where})"
+            )
         )
-    )
 
 
 def no_backend_left():
