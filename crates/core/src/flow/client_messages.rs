@@ -144,7 +144,7 @@ impl Exchange<'_> {
         if self.keeps_session() && !crate::session::inspection::calls_large_objects(message.body()) {
             self.server.moves_names(self.shared.statements.now());
             let hidden = self.settings_of_functions();
-            self.suspect(CALLED, b"function call", hidden);
+            self.suspect_unread(CALLED, "function call", hidden);
         }
         if tracked {
             self.to().doubt_statements();

@@ -348,7 +348,7 @@ impl Exchange<'_> {
             // The name is not tracked: it may come from an SQL-level PREPARE, and Close of an unknown name succeeds.
             self.to().client_name_comes(name);
             if !name.is_empty() && self.may_meet_prepare() {
-                self.suspect(Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
+                self.suspect_unread(Effects::PREPARE | Effects::ENDS, "(Close)", Vec::new());
             }
             let server = &mut *self.server;
             let mut effect = effect.unwrap_or_default();

@@ -21,7 +21,7 @@ use pgweir_sql::Effects;
 use pgweir_wire::{Reader, TransactionStatus};
 
 /// What SHOW PINS says about a client whose server ran a text while code was changed.
-const CHANGED_MEANWHILE: &[u8] = b"(code that was changed while it ran)";
+const CHANGED_MEANWHILE: &str = "(code that was changed while it ran)";
 
 impl ServerSide<'_> {
     /// Whether every text is read when it is about to run, and not only when it is prepared.
@@ -115,7 +115,7 @@ impl Exchange<'_> {
     #[cold]
     pub(crate) fn code_may_change(&mut self) {
         let hidden = self.settings_of_functions();
-        self.suspect(Effects::CODE, CHANGED_MEANWHILE, hidden);
+        self.suspect_unread(Effects::CODE, CHANGED_MEANWHILE, hidden);
         self.server.runs_unknown_code(self.shared.statements.now());
     }
 }

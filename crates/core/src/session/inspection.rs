@@ -106,7 +106,7 @@ impl Exchange<'_> {
             if let Some(step) = self.uses_sequences(UNREAD, message) {
                 return Some(step);
             }
-            self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());
+            self.suspect_unread(UNREAD, "(a statement that is not read)", Vec::new());
         } else {
             self.defines(b"");
         }
@@ -159,7 +159,7 @@ impl Exchange<'_> {
         let Some(text) = condensed.finish() else {
             self.may_move_names(Effects::NAMES);
             match self.keeps_session() {
-                true => self.suspect(UNREAD, b"(a long statement)", Vec::new()),
+                true => self.suspect_unread(UNREAD, "(a long statement)", Vec::new()),
                 false => {
                     self.to().note_traces(UNREAD);
                     self.defines(b"");

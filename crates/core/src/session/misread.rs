@@ -21,7 +21,7 @@ impl Exchange<'_> {
     /// statement does when it is bound, on this server or another one.
     pub(crate) fn minds_misread(&mut self, text: &[u8]) {
         if self.keeps_session() && self.may_be_misread(text) {
-            self.suspect(UNREAD, b"(a statement that is not read)", Vec::new());
+            self.suspect_unread(UNREAD, "(a statement that is not read)", Vec::new());
         }
     }
 

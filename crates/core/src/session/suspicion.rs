@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::state::pins::{PROBED, Pins};
-use crate::state::suspicion::{ROLE, Suspicion};
+use crate::state::suspicion::{ROLE, RefusalProof, Suspicion};
 use crate::upstream::entry::{Expect, To};
 use pgweir_sql::Effects;
 use pgweir_wire::ErrorFields;
@@ -116,9 +116,20 @@ impl Exchange<'_> {
         }
     }
 
-    /// A statement of the client's is on its way to its server.
-    /// `hidden` are settings that the text may set and `pg_settings` does not show.
-    pub(crate) fn suspect(&mut self, mut effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
+    /// A statement of the client's is on its way to its server. `hidden` are settings that the text may set and
+    /// `pg_settings` does not show.
+    pub(crate) fn suspect(&mut self, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
+        let known = self.pool.catalog();
+        let types_run_code = known.is_none_or(|known| !known.holds || !known.catalog.types.is_empty());
+        self.suspect_by(effects, text, hidden, RefusalProof::of(text, types_run_code));
+    }
+
+    /// Something that is not read is on its way to the client's server; `what` says what it is.
+    pub(crate) fn suspect_unread(&mut self, effects: Effects, what: &str, hidden: Vec<Box<str>>) {
+        self.suspect_by(effects, what.as_bytes(), hidden, RefusalProof::default());
+    }
+
+    fn suspect_by(&mut self, mut effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>, proof: RefusalProof) {
         if self.shared.is_weak(Weakness::TrustsCode) {
             effects = effects.without(pgweir_sql::UNREAD);
         }
@@ -148,7 +159,7 @@ impl Exchange<'_> {
             self.note_custom_setting(name);
         }
         let before_local = self.server.session.before_local();
-        if self.client.session.suspects(effects, text, hidden, before_local) {
+        if self.client.session.suspects(effects, text, hidden, proof, before_local) {
             self.pin_by(PinReason::UnreadableSetting, text);
         }
     }

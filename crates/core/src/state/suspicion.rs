@@ -5,6 +5,26 @@ use crate::state::shape::Shape;
 use pgweir_sql::Effects;
 use std::sync::Arc;
 
+/// Errors that prove that nothing of a text has run, so that it has had no effect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) struct RefusalProof {
+    /// A syntax error.
+    by_grammar: bool,
+    /// Another error about the text.
+    by_names: bool,
+}
+
+impl RefusalProof {
+    /// `types_run_code`: a constant may run code when it becomes a value, before the rest of its statement is analysed.
+    pub(crate) fn of(text: &[u8], types_run_code: bool) -> Self {
+        let proof = pgweir_sql::proof(text);
+        RefusalProof {
+            by_grammar: proof.by_grammar,
+            by_names: proof.by_names && !(proof.has_constants && types_run_code),
+        }
+    }
+}
+
 /// What a transaction may have done to the session, since the last probe.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Suspicion {
@@ -13,8 +33,8 @@ pub(crate) struct Suspicion {
     hidden: Vec<Box<str>>,
     /// The number of texts that have caused the suspicion and that the server has not refused.
     texts: u32,
-    /// The last of these texts is one statement.
-    single: bool,
+    /// What errors about the last of these texts prove.
+    proof: RefusalProof,
     /// The beginning of the first of these texts.
     statement: Box<str>,
     /// The session's settings before the first of these texts.
@@ -108,17 +128,14 @@ impl Suspicion {
     }
 
     /// See [`ClientSession::suspects`](crate::state::client_session::ClientSession::suspects).
-    pub(super) fn add(&mut self, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) -> bool {
+    pub(super) fn add(&mut self, effects: Effects, hidden: Vec<Box<str>>, proof: RefusalProof) -> bool {
         self.waits_for_text = false;
         self.effects |= effects;
         self.texts += 1;
         if hidden.iter().any(|name| &**name == ROLE) {
             self.sets_role = later_role(self.sets_role, Some(!effects.intersects(Effects::RESETS)));
         }
-        self.single = text
-            .iter()
-            .position(|b| *b == b';')
-            .is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
+        self.proof = proof;
         for name in hidden {
             if !self.hidden.contains(&name) {
                 self.hidden.push(name);
@@ -131,7 +148,8 @@ impl Suspicion {
 
     /// See [`ClientSession::text_is_refused`](crate::state::client_session::ClientSession::text_is_refused).
     pub(super) fn text_is_refused(&mut self, refused: u32, is_of_grammar: bool, unseen: Effects) {
-        if self.texts == 1 && refused == 1 && (self.single || is_of_grammar) {
+        let proves = self.proof.by_names || is_of_grammar && self.proof.by_grammar;
+        if self.texts == 1 && refused == 1 && proves {
             self.texts = 0;
             self.effects = self.effects.without(unseen);
         }
@@ -141,7 +159,7 @@ impl Suspicion {
     pub(super) fn absorb(&mut self, newer: Suspicion) {
         self.effects |= newer.effects;
         self.texts += newer.texts;
-        self.single &= newer.single;
+        self.proof = newer.proof;
         self.sets_role = later_role(self.sets_role, newer.sets_role);
         let known = self.hidden.len();
         let new = newer.hidden.into_iter().filter(|n| !self.hidden[..known].contains(n));

@@ -2,7 +2,7 @@
 
 use super::ClientSession;
 use crate::state::shape::Shape;
-use crate::state::suspicion::Suspicion;
+use crate::state::suspicion::{RefusalProof, Suspicion};
 use pgweir_sql::Effects;
 use std::sync::Arc;
 
@@ -19,21 +19,22 @@ impl ClientSession {
         self.suspicion.as_ref().map_or(0, |suspicion| suspicion.texts())
     }
 
-    /// A text is about to be sent. `hidden` are settings that it may set and `pg_settings` does not show;
-    /// `before_local` are the server's settings before a SET LOCAL of the transaction. Returns whether the session may
+    /// A text is about to be sent. `hidden` are settings that it may set and `pg_settings` does not show; `proof` tells what
+    /// errors about it prove; `before_local` are the server's settings before a SET LOCAL of the transaction. Returns whether the session may
     /// have more hidden settings than are kept.
     pub(crate) fn suspects(
         &mut self,
         effects: Effects,
         text: &[u8],
         hidden: Vec<Box<str>>,
+        proof: RefusalProof,
         before_local: Option<&Arc<Shape>>,
     ) -> bool {
         let shape = &self.shape;
         let suspicion = self
             .suspicion
             .get_or_insert_with(|| Box::new(Suspicion::of(text, before_local.unwrap_or(shape).clone())));
-        suspicion.add(effects, text, hidden)
+        suspicion.add(effects, hidden, proof)
     }
 
     /// The server has refused a text without running any of it; `refused` suspected texts fail with it. If only these
