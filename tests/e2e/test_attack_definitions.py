@@ -161,6 +161,20 @@ def test_a_definition_is_noticed_however_it_is_committed(prepared, pooler, way, 
     victims_find_nothing(prepared, pooler)
 
 
+def test_two_entries_are_known_for_one_database_whatever_the_reader_has_set(prepared, pooler):
+    """Guards against an identity of the database that is written as the session of the catalog's reader writes numbers."""
+    with connect(pooler, "other") as maker, connect(pooler) as caller:
+        assert maker.value("select ad_f()") == caller.value("select ad_f()") == "1"
+        # Catalogs are read again for an unknown function if they are older than five seconds.
+        time.sleep(5.5)
+        assert not wire.first_error(maker.query("set extra_float_digits = -15"))
+        assert wire.first_error(maker.query("select nosuch(1)"))
+        time.sleep(1)
+        assert not wire.first_error(maker.query(DIRTY))
+        assert caller.value("select ad_f()") == "2"
+    victims_find_nothing(prepared, pooler)
+
+
 def test_clients_that_call_functions_go_on_while_others_make_some(prepared, pooler):
     """A definition, or one that is refused, takes no server from those who call what was known before."""
     stop = threading.Event()

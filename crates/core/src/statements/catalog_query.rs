@@ -34,7 +34,7 @@
 /// | `r` | a routine | none. The column says instead how the routine is known: 1 C that may keep state in its process, 2 code that is not read, 3 C of an extension that was not reviewed, 4 reviewed C, 0 all others |
 /// | `b` | one of PostgreSQL's own routines that some object runs | none |
 /// | `x` | a volatile routine of a PostgreSQL later than the reviewed versions | none |
-/// | `i` | the database; its name tells its server from others | none |
+/// | `i` | the database; its name tells its server from others, and is the same under all settings | none |
 /// | `s` | the name of a setting that a routine runs under, in a way that matters | none; the OID is the routine's |
 /// | `p` | none: new sessions have `pg_temp` in their search_path | none |
 /// | `f` | a routine | a routine it depends on: BEGIN ATOMIC, an aggregate's function |
@@ -210,8 +210,8 @@ UNION ALL SELECT DISTINCT 'b', p.oid, p.proname, 0::pg_catalog.int8 FROM pg_cata
     JOIN calls_own c ON c.routine = p.oid \
 UNION ALL SELECT 'x', p.oid, p.proname, 0 FROM pg_catalog.pg_proc p, later l \
     WHERE l.is_later AND p.oid < 16384 AND p.provolatile = 'v' \
-UNION ALL SELECT 'i', d.oid, pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())::pg_catalog.text::pg_catalog.name, \
-    0 FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database() \
+UNION ALL SELECT 'i', d.oid, (pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) \
+        * 1000000)::pg_catalog.int8::pg_catalog.text::pg_catalog.name, 0 FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database() \
 UNION ALL SELECT 's', p.oid, pg_catalog.split_part(c.setting, '=', 1)::pg_catalog.name, 0 \
     FROM pg_catalog.pg_proc p, LATERAL pg_catalog.unnest(p.proconfig) c(setting) WHERE p.oid >= 16384 AND c.setting ~* \
     '^(search_path=.*pg_temp|standard_conforming_strings=(?!on$)|(role|session_authorization|client_encoding|seed\
