@@ -1,10 +1,12 @@
 """The queue for servers: `fair_by`, `weight`, `queue_target`, and that one client cannot hold up the others."""
 
 import contextlib
+import subprocess
 import threading
 import time
 
 import pytest
+from pgthrow import client_program
 
 from harness import wire
 from harness.saturation import ratio_of_answers
@@ -68,6 +70,26 @@ def test_reload_changes_the_order_of_those_that_wait(pg, make_pooler):
     assert not serves_the_newcomer_first(pooler, lambda: change("off"))
     change("client")
     assert serves_the_newcomer_first(pooler)
+
+
+@pytest.mark.parametrize("fair_by", ["client", "user"])
+def test_clients_that_connect_for_each_transaction_keep_nobody_waiting(pg15, make_pooler, fair_by, tmp_path):
+    """Each of them is new to the queue. The client that stays uses more server time at once than they do."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 2, "fair_by": fair_by})
+    script = tmp_path / "script.sql"
+    script.write_text("select pg_sleep(0.005);\n")
+    command = [client_program("pgbench"), "-n", "-C", "-c", "16", "-T", "12", "-f", str(script), "-h", pooler.host,
+               "-p", str(pooler.port), "-U", "postgres", "postgres"]
+    with pooler.connect() as stays, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as others:
+        eventually(lambda: waiting(pooler) > 4, timeout=8)
+        answers, begun = 0, time.monotonic()
+        while time.monotonic() < begun + 5:
+            stays.query("select pg_sleep(0.1)")
+            answers += 1
+        assert others.poll() is None, "pgbench must be at work"
+        others.terminate()
+    # Alone it would get 50, in order of arrival 30, and an equal share is 6.
+    assert answers >= 3
 
 
 @pytest.mark.parametrize("weights", [(1, 1), (3, 1)])

@@ -43,6 +43,9 @@ pub(crate) struct Level {
     id: u64,
     /// Virtual time: the largest tag that was served.
     now: u64,
+    /// The tag that new flows get: what a flow has on average that has always waited or been served. If new flows began at
+    /// `now`, and such flows came all the time, only these would be served, and virtual time would stand still.
+    fresh: u64,
     /// What flows that have paused may still use before others do, units of virtual time.
     ahead: u64,
     /// The sum of the latest pauses, microseconds, and their number.
@@ -59,6 +62,7 @@ impl Level {
         Level {
             id,
             now: 0,
+            fresh: 0,
             ahead: units(AHEAD_US_MAX),
             pauses_us: 0,
             pauses: 0,
@@ -106,7 +110,7 @@ impl Level {
     /// whether it goes before flows with the same tag.
     fn resume(&mut self, flow: &mut Flow, arriving: &Arriving) -> bool {
         if flow.level != self.id {
-            (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now, false);
+            self.begin(flow);
             return false;
         }
         let debt = flow.tag.saturating_sub(self.now);
@@ -164,9 +168,10 @@ impl Level {
     /// A flow has used a server for `us` microseconds. `waits`: its number, if it waits.
     pub(crate) fn charge(&mut self, flow: &mut Flow, us: u64, weight: u32, servers: u32, waits: Option<u32>) {
         if flow.level != self.id {
-            (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now, false);
+            self.begin(flow);
         }
         let weight = u64::from(weight.max(1));
+        self.share_out(us, weight, servers);
         let tag_max = self.now.saturating_add(self.debt_max(servers)).max(flow.tag);
         let tag = flow.tag.saturating_add(units(us) / weight).min(tag_max);
         let used = (tag - flow.tag).saturating_mul(weight);
@@ -180,6 +185,21 @@ impl Level {
         {
             self.order.change(what, place.moved_to(flow.tag));
         }
+    }
+
+    /// A server has worked for `us` microseconds: each of the flows that wait or are served has got its part of them on
+    /// average. Those that are served are taken to weigh as much as this one. However wrong that is, a new flow waits no
+    /// longer than one that owes something.
+    fn share_out(&mut self, us: u64, weight: u64, servers: u32) {
+        let served = weight.saturating_mul(servers.max(1).into());
+        let part = units(us) / self.weights.saturating_add(served);
+        let latest = self.now.saturating_add(self.debt_max(servers));
+        self.fresh = self.fresh.max(self.now).saturating_add(part).min(latest);
+    }
+
+    /// A flow that this level does not know gets its first tag.
+    fn begin(&self, flow: &mut Flow) {
+        (flow.level, flow.tag, flow.goes_ahead) = (self.id, self.now.max(self.fresh), false);
     }
 
     /// Compares the sum of the weights with a recount.

@@ -152,6 +152,34 @@ fn a_debt_keeps_nobody_waiting_for_ever() {
     assert!((900_000..1_100_000).contains(&waited), "{waited}");
 }
 
+/// Clients that connect, run one short transaction and leave: each is a new flow.
+#[test]
+fn new_flows_keep_nobody_waiting_for_ever() {
+    const TOGETHER: usize = 15;
+    let mut all = Saturated::new(&[(1, 100)]);
+    all.flows[0].2 = 100_000;
+    for _ in 0..20 {
+        while all.flows.len() < TOGETHER {
+            all.flows.push((Flow::default(), 1, 2_000));
+            all.used_us.push(0);
+            all.waits(all.flows.len() - 1, 0);
+        }
+        let mut others = 0;
+        loop {
+            let n = all.serves();
+            if n == 0 {
+                break;
+            }
+            others += 2_000;
+            // 14 others may use as much as it has used, each.
+            assert!(others < 16 * 100_000, "{others}");
+            all.flows[n].0 = Flow::default();
+            all.waits(n, 0);
+        }
+        all.waits(0, 0);
+    }
+}
+
 #[test]
 fn what_takes_no_time_is_not_served_for_ever() {
     let mut all = Saturated::new(&[(1, 0), (1, 5)]);
