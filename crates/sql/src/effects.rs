@@ -7,7 +7,7 @@ use std::ops::{BitOr, BitOrAssign};
 ///
 /// A bit means *may*: one bit too many costs the pooler a probe, a missing bit costs the client its session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, pgweir_freeze::Freeze)]
-pub struct Effects(u32);
+pub struct Effects(u64);
 
 impl Effects {
     /// Nothing that outlives the transaction.
@@ -82,12 +82,14 @@ impl Effects {
     pub const NAMES: Effects = Effects(1 << 26);
     /// May trap a cancel and go on, with another result: a cancel that is meant for another client must not hit it.
     pub const TRAPS_CANCEL: Effects = Effects(1 << 27);
+    /// Calls a routine that is declared immutable but reads a setting or the role: plans keep its result.
+    pub const FOLDS: Effects = Effects(1 << 28);
     /// Every effect: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 28) - 1);
+    pub const ALL: Effects = Effects((1 << 29) - 1);
 
     /// One of the bits that a caller never sees. They mark findings that are no effect by themselves.
     pub(crate) const fn private(number: u32) -> Effects {
-        Effects(1 << (28 + number))
+        Effects(1 << (29 + number))
     }
 
     /// Without the private bits.
@@ -136,7 +138,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 28] = [
+const NAMES: [&str; 29] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -165,6 +167,7 @@ const NAMES: [&str; 28] = [
     "MAY_SEED",
     "NAMES",
     "TRAPS_CANCEL",
+    "FOLDS",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

@@ -4,7 +4,7 @@
 //! runs which. The source is judged like any text ([`pgweir_sql::judge_body`]). An object has the effects of everything
 //! that it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
 
-use crate::catalog::runs::{Kind, Node, Run, pass_on_effects};
+use crate::catalog::runs::{Kind, Node, Run, find_folding, pass_on_effects};
 use crate::upstream::entry::AnswerRows;
 use foldhash::fast::RandomState;
 use pgweir_sql::{Effects, KnownNames, Language, SearchPath};
@@ -63,6 +63,9 @@ pub(crate) struct Draft {
     pub(crate) too_much: bool,
 }
 
+/// Added to what is known of a routine that is declared immutable.
+const IMMUTABLE: u32 = 8;
+
 /// First words of statements that cause event triggers to run.
 const DEFINING: [&str; 10] = [
     "create", "alter", "drop", "grant", "revoke", "comment", "import", "refresh", "reindex", "security",
@@ -118,9 +121,12 @@ impl Draft {
             b'r' => {
                 self.routines.insert(name.into());
                 let node = self.node(Kind::Routine, oid, name) as usize;
-                self.reads_constants |= of == 2;
-                self.nodes[node].in_c = matches!(of, 1 | 3);
-                self.nodes[node].read |= match of {
+                let known = of & !IMMUTABLE;
+                self.reads_constants |= known == 2;
+                self.nodes[node].in_c = matches!(known, 1 | 3);
+                self.nodes[node].immutable = of & IMMUTABLE != 0;
+                self.nodes[node].reads_session = known == 2;
+                self.nodes[node].read |= match known {
                     1 => Effects::NATIVE,
                     2 => pgweir_sql::UNREAD,
                     3 => Effects::CODE,
@@ -227,10 +233,12 @@ impl Draft {
         };
         let Some(source) = source else {
             self.nodes[who as usize].read |= pgweir_sql::UNREAD;
+            self.nodes[who as usize].reads_session = true;
             self.reads_constants = true;
             return true;
         };
         self.reads_constants |= language != Language::Internal && pgweir_sql::reads_constants(source);
+        self.nodes[who as usize].reads_session |= language != Language::Internal && pgweir_sql::reads_session(source);
         self.source_bytes += source.len();
         if self.source_bytes > SOURCE_BYTES_MAX || self.runs.len() >= RUNS_MAX {
             self.too_much = true;
@@ -309,6 +317,7 @@ impl Draft {
                 identity: self.identity,
             };
         }
+        self.reads_constants |= find_folding(&mut self.nodes, &mut self.runs);
         pass_on_effects(&mut self.nodes, &mut self.runs);
         let mut names = KnownNames::new();
         for node in &self.nodes {

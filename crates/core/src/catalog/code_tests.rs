@@ -313,6 +313,38 @@ fn a_long_chain_of_calls_is_followed() {
     assert_eq!(effects(&catalog, &format!("select f{}()", LONG - 1)), Effects::LISTEN);
 }
 
+/// On a shared server a plan would keep the result that another client had.
+#[test]
+fn immutable_routines_that_read_the_session_are_found() {
+    let catalog = catalog(&[
+        &["r", "1", "tenant", "8"],
+        &["r", "2", "tenant_stable", "0"],
+        &["r", "3", "by_another", "8"],
+        &["r", "4", "plus", "8"],
+        &["r", "5", "caller", "0"],
+        &["r", "6", "in_perl", "10"],
+        &["v", "10", "secrets", "1"],
+        &["1", "s", "select current_setting('app.tenant')", ""],
+        &["2", "s", "select current_user", ""],
+        &["3", "s", "select tenant_stable()", ""],
+        &["4", "s", "select $1 + 1", ""],
+        &["5", "p", "begin return tenant(); end", ""],
+    ]);
+    for text in [
+        "select tenant()",
+        "select by_another()",
+        "select caller()",
+        "table secrets",
+    ] {
+        assert_eq!(effects(&catalog, text), Effects::FOLDS, "{text}");
+    }
+    assert!(effects(&catalog, "select in_perl()").contains(Effects::FOLDS));
+    for text in ["select tenant_stable()", "select plus(1)"] {
+        assert_eq!(effects(&catalog, text), Effects::NONE, "{text}");
+    }
+    assert!(!catalog.reads_no_constants, "plans must be discarded");
+}
+
 #[test]
 fn routines_whose_plans_depend_on_settings_are_found() {
     let reads = |rows: &[&[&str]]| !catalog(rows).reads_no_constants;

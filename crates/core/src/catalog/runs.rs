@@ -38,6 +38,10 @@ pub(super) struct Node {
     pub(super) passes: u64,
     /// A routine in C.
     pub(super) in_c: bool,
+    /// A routine that is declared immutable.
+    pub(super) immutable: bool,
+    /// Its result may depend on a setting or the role, also by what it runs.
+    pub(super) reads_session: bool,
 }
 
 /// `who` runs `what`.
@@ -62,8 +66,34 @@ impl Node {
             mentioned_by: NOBODY,
             passes: 0,
             in_c: false,
+            immutable: false,
+            reads_session: false,
         }
     }
+}
+
+/// Finds the routines that are declared immutable although their result depends on the session: they get
+/// [`Effects::FOLDS`]. Returns whether there are any. Afterwards `runs` are in order.
+pub(super) fn find_folding(nodes: &mut [Node], runs: &mut [Run]) -> bool {
+    runs.sort_unstable_by_key(|run| run.what);
+    let reads = |&place: &u32| nodes[place as usize].reads_session;
+    let mut news: Vec<u32> = (0..nodes.len() as u32).filter(reads).collect();
+    while let Some(place) = news.pop() {
+        let from = runs.partition_point(|run| run.what < place);
+        for run in runs[from..].iter().take_while(|run| run.what == place) {
+            let who = &mut nodes[run.who as usize];
+            if !who.reads_session {
+                who.reads_session = true;
+                news.push(run.who);
+            }
+        }
+    }
+    let mut any = false;
+    for node in nodes.iter_mut().filter(|node| node.immutable && node.reads_session) {
+        node.read |= Effects::FOLDS;
+        any = true;
+    }
+    any
 }
 
 /// Adds to each object the effects of what it runs. Each effect is passed on once, so the time is proportional to the

@@ -15,6 +15,9 @@
 //!
 //! Neither is done if the catalog shows that no routine of the database has such constants.
 //!
+//! DISCARD PLANS also follows a transaction with a text that mentions a routine which is declared immutable, but reads a
+//! setting or the role ([`Effects::FOLDS`]), or an object that runs it: PostgreSQL has computed it when it planned.
+//!
 //! DISCARD PLANS makes PostgreSQL analyse prepared statements again as well, under the settings of whoever uses them
 //! next. So the server's copies are prepared again before their next use, as after a temporary schema (see
 //! [`crate::preparing::replanning`]).

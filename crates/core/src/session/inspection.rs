@@ -32,7 +32,8 @@ const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::LOCAL)
     .union(Effects::READING)
     .union(Effects::NAMES)
-    .union(Effects::TRAPS_CANCEL);
+    .union(Effects::TRAPS_CANCEL)
+    .union(Effects::FOLDS);
 
 impl ServerSide<'_> {
     /// Does what must be done before a text with these effects runs, and returns the effects that a probe must ask
@@ -40,6 +41,9 @@ impl ServerSide<'_> {
     pub(super) fn before_text(&mut self, effects: Effects, runs: Option<u64>) -> Effects {
         if effects.intersects(Effects::STATEMENTS) {
             self.hide_statements(runs);
+        }
+        if effects.intersects(Effects::FOLDS) {
+            self.server.session.keeps_foreign_plans();
         }
         effects.without(ONLY_ASKS)
     }

@@ -31,7 +31,7 @@
 ///
 /// | kind | object | what it runs |
 /// |---|---|---|
-/// | `r` | a routine | none. The column says instead how the routine is known: 1 C that may keep state in its process, 2 code that is not read, 3 C of an extension that was not reviewed, 4 reviewed C, 0 all others |
+/// | `r` | a routine | none. The column says instead how the routine is known: 1 C that may keep state in its process, 2 code that is not read, 3 C of an extension that was not reviewed, 4 reviewed C, 0 all others; 8 more if it is declared immutable |
 /// | `b` | one of PostgreSQL's own routines that some object runs | none |
 /// | `x` | a volatile routine of a PostgreSQL later than the reviewed versions | none |
 /// | `i` | the database; its name tells its server from others, and is the same under all settings | none |
@@ -187,7 +187,7 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
 ) \
 SELECT o.kind, o.oid, pg_catalog.encode(pg_catalog.convert_to(o.name::pg_catalog.text, \
     pg_catalog.getdatabaseencoding()), 'escape'), o.runs FROM (\
-SELECT 'r' AS kind, p.oid AS oid, p.proname AS name, CASE \
+SELECT 'r' AS kind, p.oid AS oid, p.proname AS name, CASE WHEN p.provolatile = 'i' THEN 8 ELSE 0 END + CASE \
     WHEN l.lanname IN ('sql', 'plpgsql', 'internal') OR p.prokind = 'a' THEN 0 \
     WHEN l.lanname <> 'c' THEN 2 \
     WHEN p.proname = 'isn_weak' THEN 1 \
