@@ -32,6 +32,9 @@ create trigger af_fires before insert on af_fired for each row execute function 
 create function af_bigint(text) returns text language sql as 'select $1';
 create function af_defaulted(a text default set_config('af' || '.x', 'attacker', false)) returns text language sql
     as 'select a';
+create function af_executes() returns int language sql as 'execute p; select 1';
+create function af_executes_in_constant() returns void language plpgsql as $$begin execute 'execute p'; end$$;
+create function af_explains() returns int language sql as 'explain analyze execute p; select 1';
 create operator !!! (rightarg = bigint, procedure = pg_advisory_lock);
 """
 
@@ -112,6 +115,11 @@ ATTACKS = {
     "create-table-as": ([f"create table if not exists af_made as select {NAMED}", "drop table af_made"], MINE),
     "prepare-in-do": ([f"do $$begin execute 'prepare p as select {NAMED.replace(chr(39), chr(39) * 2)}'; end$$",
                        "execute p"], MINE),
+    "execute-in-a-function": ([f"prepare p as select {NAMED}", "select af_executes()"], MINE),
+    "execute-role-in-a-function": (["prepare p as select set_config('role', 'af_other', false)", "select af_executes()"],
+                                   {ROLE: "af_other"}),
+    "execute-in-a-constant": ([f"prepare p as select {NAMED}", "select af_executes_in_constant()"], MINE),
+    "explain-in-a-function": ([f"prepare p as select {NAMED}", "select af_explains()"], MINE),
     "do-dynamic": (["do $$begin execute 'set' || ' af' || '.x = ''attacker'''; end$$"], MINE),
     "do-computed": (["do $$begin perform set_config('af' || '.x', 'attacker', false); end$$"], MINE),
     "function-dynamic": (["select af_dynamic('set' || ' af' || '.x = ''attacker''')"], MINE),

@@ -186,8 +186,9 @@ fn internal(name: &[u8]) -> Effects {
     }
 }
 
-/// The effects of EXECUTE, FOR .. IN EXECUTE, OPEN .. FOR EXECUTE and RETURN QUERY EXECUTE. If each of them executes a
-/// single constant, these are the effects of the constants; otherwise, and for a body that cannot be read, `None`.
+/// In PL/pgSQL, the effects of EXECUTE, FOR .. IN EXECUTE, OPEN .. FOR EXECUTE and RETURN QUERY EXECUTE. If each of them
+/// executes a single constant, these are the effects of the constants; otherwise, and for a body that cannot be read,
+/// `None`. So it is where EXECUTE may run a prepared statement, in SQL or in a constant: the client tells what that does.
 fn dynamic(language: Language, body: &[u8]) -> Option<Effects> {
     readings(body).try_fold(Effects::NONE, |found, backslashes| {
         Some(found | dynamic_read(language, body, backslashes)?)
@@ -205,6 +206,8 @@ fn dynamic_read(language: Language, body: &[u8], backslashes: bool) -> Option<Ef
     while let Some(token) = lexer.next() {
         if token == Token::Unterminated {
             return None;
+        } else if language == Language::Sql && token.is("execute") && !is_privilege(&lexer) {
+            return None;
         } else if language == Language::Plpgsql && token.is("execute") {
             let Some(Token::Text(text)) = lexer.next() else {
                 return None;
@@ -213,8 +216,9 @@ fn dynamic_read(language: Language, body: &[u8], backslashes: bool) -> Option<Ef
                 .peek()
                 .is_some_and(|t| t == Token::Byte(b';') || ["into", "using", "loop"].iter().any(|word| t.is(word)));
             // With escapes or doubled quotes, the text may differ from its spelling.
-            let is_block = words(text).any(|word| word.eq_ignore_ascii_case(b"do"));
-            let plain = !text.is_empty() && !text.contains(&b'\\') && !text.contains(&b'\'') && !is_block;
+            let runs_more =
+                words(text).any(|word| [&b"do"[..], b"execute"].iter().any(|w| word.eq_ignore_ascii_case(w)));
+            let plain = !text.is_empty() && !text.contains(&b'\\') && !text.contains(&b'\'') && !runs_more;
             if !ends || !plain {
                 return None;
             }
@@ -226,6 +230,11 @@ fn dynamic_read(language: Language, body: &[u8], backslashes: bool) -> Option<Ef
         }
     }
     Some(found)
+}
+
+/// Whether an EXECUTE before this is the privilege: GRANT EXECUTE ON.
+fn is_privilege(behind: &Lexer<'_>) -> bool {
+    behind.peek().is_some_and(|token| token.is("on"))
 }
 
 fn effects_of_plpgsql(body: &[u8]) -> Effects {

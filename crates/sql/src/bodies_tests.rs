@@ -299,3 +299,37 @@ fn an_update_of_pg_settings_anywhere_in_a_body_sets() {
     let asks = b"create function f() begin atomic select setting from pg_settings; end";
     assert_eq!(judge_body(Language::SqlStandard, asks, &[]).effects, Effects::NONE);
 }
+
+/// Guards against a function in SQL that runs a prepared statement of its caller, which no text names.
+#[test]
+fn execute_of_a_prepared_statement_in_a_routine_is_not_read() {
+    for (language, body) in [
+        (Language::Sql, "execute p; select 1"),
+        (Language::Sql, "select 1; EXECUTE p(1)"),
+        (Language::Sql, "explain analyze execute p"),
+        (Language::Sql, "create table t as execute p"),
+        (Language::Sql, "execute function"),
+        (Language::Sql, r"select '\', '; execute p; --'"),
+        (Language::Plpgsql, "begin execute 'execute p'; end"),
+        (
+            Language::Plpgsql,
+            "begin execute 'explain analyze execute p' into x; end",
+        ),
+        (Language::Plpgsql, "begin create table t as execute p; end"),
+        (
+            Language::Plpgsql,
+            "begin for r in explain analyze execute p loop null; end loop; end",
+        ),
+    ] {
+        let effects = judge_body(language, body.as_bytes(), &[]).effects;
+        assert!(effects.contains(calls::UNREAD), "{body}");
+    }
+    for body in [
+        "grant execute on function f() to u",
+        "revoke execute on all functions in schema s from public",
+        "select executed, 'execute p' from t",
+    ] {
+        let effects = judge_body(Language::Sql, body.as_bytes(), &[]).effects;
+        assert!(!effects.contains(calls::UNREAD), "{body}");
+    }
+}

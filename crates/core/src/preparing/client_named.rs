@@ -219,20 +219,27 @@ impl Exchange<'_> {
         let in_block = begins || server.conversation.status() == TransactionStatus::InTransaction;
         // Code may run EXECUTE. In the midst of a segment, a PREPARE before the code would make the segment a pipeline.
         // PREPARE takes the snapshot of its transaction, and SET TRANSACTION and LOCK must come before that.
+        let may_prepare = !server.conversation.queue().segment_open() || begins;
+        let runs_code = effects.intersects(Effects::CODE)
+            && may_prepare
+            && !(in_block && pgweir_sql::begins_without_snapshot(text));
         let mut found = if effects.intersects(Effects::STATEMENTS) {
             names.all()
-        } else if naming {
-            let mut found = names.mentioned_in(text);
-            if !self.shared.is_weak(Weakness::TrustsNested) {
+        } else {
+            let mut found = if naming { names.mentioned_in(text) } else { Vec::new() };
+            if runs_code {
+                let others = names.made_by_sql();
+                found.extend(
+                    others
+                        .into_iter()
+                        .filter(|name| !found.contains(name))
+                        .collect::<Vec<_>>(),
+                );
+            }
+            if naming && !self.shared.is_weak(Weakness::TrustsNested) {
                 names.add_nested(&mut found);
             }
             found
-        } else if server.conversation.queue().segment_open() && !begins
-            || in_block && pgweir_sql::begins_without_snapshot(text)
-        {
-            Vec::new()
-        } else {
-            names.made_by_sql()
         };
         names.in_order(&mut found);
         found
