@@ -119,7 +119,7 @@ fn judge_with_routines(language: Language, body: &[u8], parameters: &[&[u8]]) ->
     // Whether the caller can tell the name of a setting is decided below.
     effects |= set_config::effects(body).without(Effects::UNTOLD);
     if language != Language::SqlStandard {
-        effects |= definitions::effects_of_body(body, calls);
+        effects |= definitions::effects_of_body(body, calls, unread || dynamic.is_none());
         for backslashes in readings(body) {
             effects |= moved_names::effects(body, backslashes);
         }

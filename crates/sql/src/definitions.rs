@@ -2,6 +2,7 @@
 //!
 //! All words of a text are looked at, also those in constants, because the body of a function is a constant.
 
+use crate::bodies::Language;
 use crate::calls::UNREAD;
 use crate::effects::Effects;
 use crate::known_names::words;
@@ -71,6 +72,8 @@ struct Words {
     verb: bool,
     /// A verb that makes or changes something.
     makes: bool,
+    /// Not only CREATE TEMP.
+    permanent: bool,
     code: bool,
     table: bool,
     suspicious: bool,
@@ -80,18 +83,23 @@ struct Words {
 fn look(text: &[u8]) -> Words {
     let mut seen = Words::default();
     let mut language = false;
+    let mut creates = false;
     for word in words(text) {
         let is = |list: &[&str]| list.iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes()));
         if std::mem::take(&mut language) {
             seen.native |= is(&["c"]);
         }
         language = is(&["language"]);
+        let is_temporary = is(&["temp", "temporary"]);
+        seen.permanent |= is(&["alter", "import"]) || creates && !is_temporary && !is(&["local", "global"]);
+        creates = is(&["create"]) || creates && !is_temporary && !seen.permanent;
         seen.verb |= is(&VERBS);
         seen.makes |= is(&VERBS) && !is(&["drop"]);
         seen.code |= is(&CODE_KINDS);
         seen.table |= is(&TABLE_KINDS);
         seen.suspicious |= is(&SUSPICIOUS);
     }
+    seen.permanent |= creates;
     seen
 }
 
@@ -127,7 +135,7 @@ pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unrea
                 () if verb.is("alter") || is("schema") => {
                     !PLAIN_KINDS.iter().any(|word| is(word)) || seen.code || hides
                 }
-                () => !PLAIN_KINDS.iter().any(|word| is(word)) || hides,
+                () => !PLAIN_KINDS.iter().any(|word| is(word)) || hides || is("table") && is_execute_s(lexer),
             }
         }
         () if verb.is("import") => true,
@@ -165,6 +173,19 @@ fn verb<'a>(lexer: &mut Lexer<'a>) -> Option<Token<'a>> {
     })
 }
 
+/// Whether the text after CREATE TABLE goes on with AS EXECUTE. The columns of the prepared statement may have domains
+/// as types, whose checks run code.
+fn is_execute_s(lexer: Lexer<'_>) -> bool {
+    let mut last = Token::Number;
+    for token in lexer {
+        if last.is("as") && token.is("execute") {
+            return true;
+        }
+        last = token;
+    }
+    false
+}
+
 /// Whether the text after CREATE TYPE goes on like that of an enum or of a composite type. Other types have functions.
 fn is_enum_or_row(lexer: Lexer<'_>) -> bool {
     let mut last = Token::Number;
@@ -177,15 +198,36 @@ fn is_enum_or_row(lexer: Lexer<'_>) -> bool {
     false
 }
 
-/// [`Effects::DEFINES`] if a body makes objects that run code. Tables that it makes count if the body calls functions
-/// that may run anything.
-pub(crate) fn effects_of_body(body: &[u8], calls: Effects) -> Effects {
+/// [`Effects::DEFINES`] if a body makes objects that run code. Tables that it makes or changes count if the body calls
+/// functions that may run anything, or contains SQL that is not read (`unread`). A temporary table does not count for the
+/// latter: its client keeps the server.
+pub(crate) fn effects_of_body(body: &[u8], calls: Effects, unread: bool) -> Effects {
     let seen = look(body);
-    if seen.verb && seen.code || seen.makes && seen.table && calls.contains(UNREAD) {
+    let hides = seen.makes && calls.contains(UNREAD) || seen.permanent && unread;
+    if seen.verb && seen.code || seen.table && hides {
         Effects::DEFINES
     } else {
         Effects::NONE
     }
+}
+
+/// Whether a body may make or change tables, apart from what it calls. What it mentions may become code of these tables:
+/// by LIKE, by a column's type, by a new name. In PL/pgSQL, INTO is an assignment.
+pub fn may_change_tables(language: Language, body: &[u8]) -> bool {
+    let seen = look(body);
+    seen.makes && seen.table || language == Language::Sql && selects_into(Lexer::new(body))
+}
+
+/// Whether a text may contain SELECT .. INTO.
+fn selects_into(lexer: Lexer<'_>) -> bool {
+    let mut last = Token::Number;
+    for token in lexer {
+        if token.is("into") && !last.is("insert") && !last.is("merge") {
+            return true;
+        }
+        last = token;
+    }
+    false
 }
 
 /// Whether a text may be ALTER ROLE .. SET, ALTER DATABASE .. SET or RESET: the settings that new sessions begin with.
@@ -214,9 +256,14 @@ impl Defaults {
 
 /// Whether a text may make, change or drop an object that runs code or has code attached. Afterwards the objects that
 /// it names may have another name, or may be run by another object.
+///
+/// SELECT INTO is one: the new table has columns of the types that the query gives it.
 pub fn is_definition(text: &[u8]) -> bool {
     let seen = look(text);
     seen.verb && (seen.code || seen.table)
+        || [false, true]
+            .into_iter()
+            .any(|backslashes| selects_into(Lexer::with_backslashes(text, backslashes)))
 }
 
 #[cfg(test)]
@@ -319,7 +366,65 @@ mod tests {
         ] {
             assert_eq!(native(text.as_bytes()), Effects::NATIVE, "{text}");
         }
-        assert!(is_definition(b"alter table t attach partition p default"));
-        assert!(!is_definition(b"select * from t"));
+    }
+
+    /// Guards against tables that get code without a word that counts as a definition.
+    #[test]
+    fn a_table_may_get_code_from_what_its_text_mentions() {
+        for text in [
+            "alter table t attach partition p default",
+            "select a into u from d",
+            "select a into temp u from d",
+            "with q as (select a from d) select * into u from q",
+            "explain analyze select a into u from d",
+            "create table u as select a from d",
+            r"select '\', ' into; select a into u from d --'",
+        ] {
+            assert!(is_definition(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "select * from t",
+            "insert into t select a from d",
+            "merge into t using d on true when matched then delete",
+            "do $$begin select a into b from d; end$$",
+            "select 'into'",
+        ] {
+            assert!(!is_definition(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "create table u as execute p",
+            "create unlogged table if not exists u (a) with (fillfactor = 10) as execute p (1)",
+            "explain analyze create table u as execute p",
+        ] {
+            assert!(crate::effects(text.as_bytes()).contains(Effects::DEFINES), "{text}");
+        }
+        for (language, body) in [
+            (Language::Plpgsql, "begin alter table t rename to u; end"),
+            (Language::Plpgsql, "begin create temp table u (like d); end"),
+            (Language::Sql, "select a into u from d"),
+        ] {
+            assert!(may_change_tables(language, body.as_bytes()), "{body}");
+        }
+        for (language, body) in [
+            (Language::Plpgsql, "begin select a into b from d; drop table x; end"),
+            (Language::Sql, "insert into u select a from d"),
+        ] {
+            assert!(!may_change_tables(language, body.as_bytes()), "{body}");
+        }
+        let judge = |body: &str| crate::judge_body(Language::Plpgsql, body.as_bytes(), &[]).effects;
+        for body in [
+            "begin execute format('create table u (like %I)', x); end",
+            "begin alter table t rename to u; execute x; end",
+            "begin create temp table v (a int); execute format('create local table u (like %I)', x); end",
+        ] {
+            assert!(judge(body).contains(Effects::DEFINES), "{body}");
+        }
+        for body in [
+            "begin create temp table u (a int); execute x; end",
+            "begin create local temporary table u (a int); execute x; end",
+            "begin create table u (a int); end",
+        ] {
+            assert!(!judge(body).intersects(Effects::DEFINES), "{body}");
+        }
     }
 }

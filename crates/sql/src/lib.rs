@@ -41,7 +41,7 @@ pub use called::called;
 pub use calls::{UNREAD, effects_of_name, effects_of_own};
 pub use condensed::Condensed;
 pub use database_ddl::{database_needed_alone, may_need_database_alone};
-pub use definitions::{changes_defaults, is_definition};
+pub use definitions::{changes_defaults, is_definition, may_change_tables};
 pub use effects::Effects;
 pub use given::is_given_as_text;
 pub use known_names::{KnownNames, Passed, word_of, words};

@@ -254,6 +254,7 @@ impl Draft {
                     self.hidden.push(name);
                 }
             }
+        self.nodes[who as usize].changes_tables = pgweir_sql::may_change_tables(language, source);
         }
         let (mut selects, mut into) = (false, false);
         let (mut draws, mut calls) = (false, self.by_oid.contains_key(&(Kind::Nameless, 0)));

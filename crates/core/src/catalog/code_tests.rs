@@ -363,3 +363,46 @@ fn routines_whose_plans_depend_on_settings_are_found() {
     let catalog = catalog(&[&["r", "1", "under", "0"], &["s", "1", "DateStyle", "0"]]);
     assert_eq!(effects(&catalog, "select under()"), Effects::READING);
 }
+
+/// Guards against tables that a routine gives the code of what it mentions: by LIKE, or by another name.
+#[test]
+fn a_routine_that_changes_tables_defines_what_it_mentions() {
+    let catalog = catalog(&[
+        &["r", "1", "sets", "0"],
+        &["r", "2", "fires", "0"],
+        &["r", "3", "renames", "0"],
+        &["r", "4", "likes", "0"],
+        &["r", "5", "calls_it", "0"],
+        &["r", "6", "plain", "0"],
+        &["d", "20", "checked", "1"],
+        &["c", "10", "checked_rows", "20"],
+        &["t", "11", "fired", "2"],
+        &[
+            "1",
+            "p",
+            "begin perform set_config('app.x', '1', false); return true; end",
+            "",
+        ],
+        &["2", "p", "begin perform sets(); return new; end", ""],
+        &["3", "p", "begin alter table fired rename to quiet; end", ""],
+        &["4", "p", "begin create temp table made (like checked_rows); end", ""],
+        &["5", "s", "select likes()", ""],
+        &[
+            "6",
+            "p",
+            "begin create table made (a int); insert into made values (1); end",
+            "",
+        ],
+    ]);
+    for text in ["select renames()", "select likes()", "select calls_it()"] {
+        assert!(effects(&catalog, text).contains(Effects::DEFINES), "{text}");
+    }
+    for text in [
+        "select plain()",
+        "select sets()",
+        "insert into fired values (1)",
+        "table checked_rows",
+    ] {
+        assert!(!effects(&catalog, text).intersects(Effects::DEFINES), "{text}");
+    }
+}

@@ -60,7 +60,12 @@ impl Known {
 
     /// What a text may do because of the names in it. `of_text`: the effects that the text shows without its names.
     pub(crate) fn effects_of(&self, text: &[u8], of_text: Effects) -> Effects {
-        let mut effects = self.catalog.names.effects_in(text);
+        self.effects_with(text, of_text, Effects::NONE)
+    }
+
+    /// [`Known::effects_of`]; `of_types`: what the values of its parameters may do.
+    fn effects_with(&self, text: &[u8], of_text: Effects, of_types: Effects) -> Effects {
+        let mut effects = self.catalog.names.effects_in(text) | of_types;
         if of_text.intersects(Effects::ROUTINES) && !self.knows_all_in(text) {
             effects |= UNKNOWN;
         }
@@ -90,8 +95,8 @@ impl Known {
         if self.verdicts.len() >= VERDICTS_MAX {
             self.verdicts.clear();
         }
-        let effects =
-            self.effects_of(&statement.query, statement.effects) | self.catalog.effects_of_types(&statement.types);
+        let of_types = self.catalog.effects_of_types(&statement.types);
+        let effects = self.effects_with(&statement.query, statement.effects, of_types);
         self.verdicts.insert(statement.id, effects);
         effects
     }

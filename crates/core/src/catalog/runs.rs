@@ -42,6 +42,8 @@ pub(super) struct Node {
     pub(super) immutable: bool,
     /// Its result may depend on a setting or the role, also by what it runs.
     pub(super) reads_session: bool,
+    /// A routine that may make or change tables.
+    pub(super) changes_tables: bool,
 }
 
 /// `who` runs `what`.
@@ -68,6 +70,7 @@ impl Node {
             in_c: false,
             immutable: false,
             reads_session: false,
+            changes_tables: false,
         }
     }
 }
@@ -96,6 +99,14 @@ pub(super) fn find_folding(nodes: &mut [Node], runs: &mut [Run]) -> bool {
     any
 }
 
+/// Effects of code that may be missed when it becomes the code of a table: it changes nothing in the session.
+const ONLY_ASKS: Effects = Effects::TEMPORARY_SCHEMA
+    .union(Effects::CURRENT_SETTING)
+    .union(Effects::DRAWS)
+    .union(Effects::STATEMENTS)
+    .union(Effects::NAMES)
+    .union(Effects::TRAPS_CANCEL);
+
 /// Adds to each object the effects of what it runs. Each effect is passed on once, so the time is proportional to the
 /// number of pairs.
 pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
@@ -120,6 +131,10 @@ pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
                 _ if run.on_write => (Effects::NONE, read | written),
                 Kind::Word => (all, written),
                 Kind::Relation => (read, written),
+                // The tables may run this from now on.
+                Kind::Routine if who.changes_tables && !(read | written).without(ONLY_ASKS).is_empty() => {
+                    (read | written | Effects::DEFINES, Effects::NONE)
+                }
                 Kind::Routine => (read | written, Effects::NONE),
                 // Every type has functions in C that read and print its values; they are no reason for a pin.
                 Kind::Type | Kind::Nameless if in_c => (Effects::NONE, Effects::NONE),

@@ -236,10 +236,10 @@ fn objects_locks_and_the_rest() {
         ("prepare transaction (int) as select $1", Effects::PREPARE),
         ("execute a(1)", Effects::PREPARE),
         ("explain (analyze) execute a", Effects::PREPARE),
-        ("create table t as execute a", Effects::PREPARE),
+        ("create table t as execute a", Effects::PREPARE | Effects::DEFINES),
         (
             "create temp table if not exists t (a) with (fillfactor=10) as execute a",
-            Effects::PREPARE | Effects::TEMPORARY,
+            Effects::PREPARE | Effects::TEMPORARY | Effects::DEFINES,
         ),
         ("deallocate a", Effects::PREPARE | Effects::ENDS),
         ("do $$begin end$$", Effects::CODE),
