@@ -46,8 +46,12 @@ const NAMING: [&str; 24] = [
     "prepare",
 ];
 
-/// Further such words in a statement that begins with CREATE.
-const NAMING_IN_CREATE: [&str; 2] = ["on", "using"];
+/// Further such words in CREATE INDEX: its table and its access method. In other statements a condition may follow ON.
+const NAMING_IN_INDEX: [&str; 2] = ["on", "using"];
+
+/// Words before a parenthesis behind which an expression follows: `OPERATOR(s.+) f(a)`, `DISTINCT ON (a) f(a)`,
+/// `RETURNING WITH (OLD AS o) f(a)` of PostgreSQL 18. Behind all other parentheses a name is an alias.
+const BEFORE_EXPRESSIONS: [[&str; 2]; 2] = [["distinct", "on"], ["returning", "with"]];
 
 /// The words that can follow the parenthesis of a WITH query.
 const QUERIES: [&str; 8] = [
@@ -218,7 +222,10 @@ pub(crate) fn effects_of_both(text: &[u8]) -> Effects {
 /// function. The first argument says whether the name is doubtful.
 pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl FnMut(bool, Foreign<'a>)) {
     let mut lexer = Lexer::with_backslashes(text, backslashes);
-    let creates = lexer.peek().is_some_and(|t| t.is("create"));
+    let mut place = Place::Begin;
+    // For each open parenthesis, and for the one that was closed last: whether an expression follows it.
+    let mut open = Vec::new();
+    let mut closed = false;
     let mut last = Token::Number;
     let mut before_last = Token::Number;
     let mut front = Front::Other;
@@ -245,7 +252,10 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
                     schema = name;
                 } else {
                     schema = None;
-                    front = front_of(last, before_last, creates);
+                    front = match last {
+                        Token::Byte(b')') if closed => Front::Other,
+                        _ => front_of(last, before_last, place),
+                    };
                     behind = last;
                 }
                 name = Some(token);
@@ -272,13 +282,49 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
                         },
                     );
                 }
+                open.push(is_before_expression(before_last, last));
+                (name, dotted) = (None, false);
+            }
+            Token::Byte(b')') => {
+                closed = open.pop().unwrap_or_default();
                 (name, dotted) = (None, false);
             }
             _ => (name, dotted) = (None, false),
         }
+        place = place.behind(token);
         before_last = last;
         last = token;
     }
+}
+
+/// How much of CREATE [ UNIQUE ] INDEX has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Nothing of the statement.
+    Begin,
+    Create,
+    Index,
+    /// Another statement.
+    Other,
+}
+
+impl Place {
+    fn behind(self, token: Token<'_>) -> Place {
+        match self {
+            _ if token == Token::Byte(b';') => Place::Begin,
+            Place::Begin if token.is("create") => Place::Create,
+            Place::Create if token.is("unique") => Place::Create,
+            Place::Create if token.is("index") => Place::Index,
+            Place::Index => Place::Index,
+            _ => Place::Other,
+        }
+    }
+}
+
+/// Whether an expression follows the parenthesis that opens behind these two tokens.
+fn is_before_expression(before_last: Token<'_>, last: Token<'_>) -> bool {
+    let is_pair = |[one, other]: &[&str; 2]| before_last.is(one) && last.is(other);
+    last.is("operator") || BEFORE_EXPRESSIONS.iter().any(is_pair)
 }
 
 /// Whether a name behind a dot may call a built-in function that runs code. A function with one argument may be called
@@ -325,7 +371,7 @@ fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Bo
     Some((known.is_doubtful(), Some(identifier)))
 }
 
-fn front_of(last: Token<'_>, before_last: Token<'_>, creates: bool) -> Front {
+fn front_of(last: Token<'_>, before_last: Token<'_>, place: Place) -> Front {
     match last {
         Token::Byte(b',') => Front::Comma,
         // A cast to a type with modifiers, or an alias.
@@ -333,7 +379,10 @@ fn front_of(last: Token<'_>, before_last: Token<'_>, creates: bool) -> Front {
         Token::Byte(b')' | b']') | Token::Quoted(_) | Token::UnicodeQuoted(_) => Front::Naming,
         Token::Word(word) => {
             let is = |words: &[&str]| words.iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes()));
-            if is(&NAMING) || creates && is(&NAMING_IN_CREATE) || !look_up(word).is_key_word() && !is(&CODE_WORDS) {
+            let in_index = place == Place::Index && is(&NAMING_IN_INDEX);
+            // EXCLUDE USING gist (..)
+            let excludes = last.is("using") && before_last.is("exclude");
+            if is(&NAMING) || in_index || excludes || !look_up(word).is_key_word() && !is(&CODE_WORDS) {
                 Front::Naming
             } else {
                 Front::Other

@@ -215,3 +215,40 @@ proptest! {
         }
     }
 }
+
+/// Guards against functions that the catalog does not know, and that are called where an alias or a table could stand.
+#[test]
+fn a_call_behind_a_parenthesis_or_on_is_no_name() {
+    for text in [
+        "select distinct on (a) f(a) from t",
+        "select distinct on (1 operator(s.+) (2)) s.f(a) from t",
+        "select 1 operator(pg_catalog.+) f(2)",
+        "select 1 operator /* ( */ (pg_catalog.+) -- )\n f (2)",
+        "insert into t values (1) returning with (old as o, new as n) f(1)",
+        "create table x as select * from t join u on f(t.a)",
+        "create table x as select * from t join u on (true) join v on f(t.a)",
+        "create view v as select 1; select * from t join u on f(t.a)",
+        "create rule r as on insert to t do instead select * from a join b on f(a.a)",
+        "create policy p on t using (exists (select 1 from a join b on f(a.a)))",
+        "create statistics s on f(a), b from t",
+        "create index on t (f(a))",
+        "create index on t (a); select * from t join u on f(t.a)",
+        "create table x as merge into t using f(1) on true when matched then do nothing",
+        "select a at time zone f(1), b between symmetric f(1) and 2",
+    ] {
+        assert!(crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
+        let names = called(text.as_bytes());
+        assert!(names.contains(&b"f"[..]), "{text}: {names:?}");
+    }
+    for text in [
+        "select * from (values (1)) v(a) join (select 1) w (b) on (v.a = w.b) cross join unnest(array[1]) x(c)",
+        "create unique index concurrently i on t using hnsw (a vector_ops)",
+        "begin; create table t (a int); create index on only s.t (a); create index on t using gin (a); commit",
+        "create table t (a int, exclude using gist (a with =))",
+        "alter table t add exclude using gist (a with operator(s.&&))",
+        "create policy p on t using (a > 1) with check (a > 1)",
+        "create trigger g after update of a, b on t for each row when (old.a > 1) execute function f(1)",
+    ] {
+        assert_eq!(called(text.as_bytes()).len(), 0, "{text}");
+    }
+}
