@@ -191,7 +191,7 @@ SELECT 'r' AS kind, p.oid AS oid, p.proname AS name, CASE WHEN p.provolatile = '
     WHEN l.lanname IN ('sql', 'plpgsql', 'internal') OR p.prokind = 'a' THEN 0 \
     WHEN l.lanname <> 'c' THEN 2 \
     WHEN p.proname = 'isn_weak' THEN 1 \
-    WHEN p.proname ~ '^(crosstab|connectby|xpath_table)' THEN 2 \
+    WHEN p.proname ~ '^(crosstab|connectby|xpath_table|(bt|gin)_index_(parent_)?check|dblink_build_sql_)' THEN 2 \
     ELSE (SELECT CASE \
         WHEN pg_catalog.count(x.extname) = 0 THEN 1 \
         WHEN p.provolatile <> 'v' OR pg_catalog.max(x.extname::pg_catalog.text) IN ('adminpack', 'amcheck', 'autoinc', 'bloom', \
