@@ -562,7 +562,9 @@ def test_names_in_two_encodings_do_not_hide_what_runs(pg15, make_pooler, leaves)
 # ---- literals that mean another moment at each Parse
 
 
-@pytest.mark.parametrize("text", ["select timestamp 'now'", "select 'now'::timestamp", "select $$ NOW $$::timestamptz"])
+@pytest.mark.parametrize("text", ["select timestamp 'now'", "select 'now'::timestamp", "select $$ NOW $$::timestamptz",
+                                  "select timestamp 'no'\n'w'", "select timestamp e'n\\x6fw'",
+                                  "select timestamp U&'n\\006fw'", "select ('{n\\ow}'::timestamp[])[1]"])
 @pytest.mark.parametrize("by_sql", [False, True])
 def test_a_new_parse_reads_the_clock(pg15, make_pooler, text, by_sql):
     """Another client has prepared the same text before."""

@@ -2,6 +2,7 @@
 
 use crate::lexer::{Lexer, Token};
 use crate::settings::{Place, Target, targets_in_code};
+use memchr::{memchr, memmem};
 
 /// Settings under which constants are read, in lower case: a literal is converted to its type when its statement is
 /// analysed, and functions that PostgreSQL takes for immutable are computed when it is planned. Functions keep such plans
@@ -135,25 +136,60 @@ fn is_suspicious(word: &[u8]) -> bool {
 /// Words for moments in literals of dates and times, in lower case.
 const MOMENTS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
 
-/// Whether a text may contain a literal such as `'now'` or `'yesterday 10:00'`, which PostgreSQL reads as a date or time
+/// Whether a text may contain a constant such as `'now'` or `'yesterday 10:00'`, which PostgreSQL reads as a date or time
 /// when it analyses the statement. `now()` is not one.
 pub fn reads_clock(text: &[u8]) -> bool {
-    let is_letter = |b: &u8| b.is_ascii_alphabetic();
+    // With UESCAPE, any character may begin an escape.
+    memmem::find(text, b"&'").is_some()
+        || has_moments(Lexer::new(text))
+        || memchr(b'\\', text).is_some() && has_moments(Lexer::with_backslashes(text, true))
+}
+
+fn has_moments(lexer: Lexer<'_>) -> bool {
+    let mut last = Token::Number;
+    for token in lexer {
+        if let Token::Text(text) = token {
+            // A constant that goes on in the next line.
+            if matches!(last, Token::Text(_)) || may_be_moment(text) {
+                return true;
+            }
+        }
+        last = token;
+    }
+    false
+}
+
+/// Whether a constant may contain one of [`MOMENTS`]. All but letters may stand beside it. Quotes and backslashes may
+/// stand within it: in constants of arrays, rows and ranges they go away.
+fn may_be_moment(text: &[u8]) -> bool {
+    let mut word = [0; 9];
+    let mut length = 0;
     let mut rest = text;
-    while let Some(start) = rest.iter().position(is_letter) {
-        let before = start.checked_sub(1).map(|at| rest[at]);
-        let word = &rest[start..];
-        let end = word.iter().position(|b| !is_letter(b)).unwrap_or(word.len());
-        let (word, behind) = word.split_at(end);
-        let is_moment = MOMENTS.iter().any(|moment| word.eq_ignore_ascii_case(moment));
-        let is_part = |b: u8| b == b'_' || !b.is_ascii();
-        let is_called = || behind.trim_ascii_start().first() == Some(&b'(');
-        if is_moment && !before.is_some_and(is_part) && !behind.first().is_some_and(|b| is_part(*b)) && !is_called() {
-            return true;
+    loop {
+        let (first, behind) = rest.split_first().map_or((0, rest), |(first, behind)| (*first, behind));
+        match (first, behind) {
+            // Numbers of characters; a constant that goes on in the next line.
+            (b'\\', [b'x' | b'u' | b'U' | b'0'..=b'7', ..]) => return true,
+            (b'\'', [b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | b'-', ..]) => return true,
+            (b'\\' | b'"', _) => {}
+            (letter, _) if letter.is_ascii_alphabetic() => {
+                if let Some(place) = word.get_mut(length) {
+                    *place = letter.to_ascii_lowercase();
+                }
+                length += 1;
+            }
+            _ => {
+                if word.get(..length).is_some_and(|word| MOMENTS.contains(&word)) {
+                    return true;
+                }
+                length = 0;
+            }
+        }
+        if rest.is_empty() {
+            return false;
         }
         rest = behind;
     }
-    false
 }
 
 #[cfg(test)]
@@ -237,12 +273,25 @@ mod tests {
             "select d from t where d >= $$today$$",
             "select 'yesterday10:00'::timestamp",
             "select date 'x', 'tomorrow'",
+            "select timestamp 'no'\n'w'",
+            "select timestamp 'no' -- x\n 'w'",
+            "select timestamp e'n\\x6fw'",
+            "select timestamp E'n\\157w'",
+            "select timestamp e'no'\n'w'",
+            "select timestamp 'n\\u006fw'",
+            "select timestamp u&'n\\006fw'",
+            "select timestamp U&'n!006fw' uescape '!'",
+            "select '{n\\ow}'::timestamp[]",
+            "select '(\"n\"ow)'::t",
+            "select timestamp 'now_', timestamp '2'",
+            "select timestamp '\u{a0}now'",
         ] {
             assert!(reads_clock(text.as_bytes()), "{text}");
         }
         for text in [
             "select now(), pg_catalog.now  (), 'x'",
             "select known, is_now, now_utc, 'knows' from snow",
+            "select \"now\", today from t where a like '%\\_x\\%' or b ~ '\\d+' or c = 'it''s' or d = e'a\\n\\'b'",
             "",
         ] {
             assert!(!reads_clock(text.as_bytes()), "{text}");
