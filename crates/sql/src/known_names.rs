@@ -66,6 +66,8 @@ pub struct KnownNames {
     select_into: Effects,
     /// The effects of all names together.
     all: Effects,
+    /// PostgreSQL folds some letter beyond ASCII to an ASCII letter.
+    folds_to_ascii: bool,
 }
 
 impl Default for KnownNames {
@@ -84,6 +86,7 @@ impl KnownNames {
             always: Effects::NONE,
             select_into: Effects::NONE,
             all: Effects::NONE,
+            folds_to_ascii: false,
         };
         for word in WRITING {
             known.add_word(word.as_bytes(), WRITES, Effects::NONE);
@@ -172,9 +175,16 @@ impl KnownNames {
         self.lengths[usize::from(word[0])] |= 1 << word.len();
     }
 
+    /// In this database, PostgreSQL folds some letter beyond ASCII to an ASCII letter: in Turkish and a single-byte
+    /// encoding, the capital I with a dot. So an identifier with letters beyond ASCII may be any name, also one of
+    /// PostgreSQL's own.
+    pub fn fold_to_ascii(&mut self) {
+        self.folds_to_ascii = true;
+    }
+
     /// Whether no text has an effect.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.is_empty() && !self.folds_to_ascii
     }
 
     /// The number of names. Several names with the same word count once.
@@ -222,6 +232,9 @@ impl KnownNames {
         if unreadable {
             found.read |= self.unreadable.read;
             found.written |= self.unreadable.written;
+            if self.folds_to_ascii && has_other_letters(text) {
+                found.read |= self.all | calls::UNREAD;
+            }
         }
         if found.read.contains(SELECT.union(INTO)) {
             found.read |= self.select_into;
@@ -287,6 +300,17 @@ fn skip_argument(lexer: &mut Lexer<'_>) -> bool {
         }
     }
     false
+}
+
+/// Whether an identifier without quotes may contain a letter beyond ASCII.
+fn has_other_letters(text: &[u8]) -> bool {
+    [false, true].into_iter().any(|backslashes| {
+        Lexer::with_backslashes(text, backslashes).any(|token| match token {
+            Token::Word(word) => !word.is_ascii(),
+            Token::Unterminated => true,
+            _ => false,
+        })
+    })
 }
 
 fn is_word_byte(b: u8) -> bool {
@@ -359,6 +383,21 @@ mod tests {
         assert_eq!(known.effects_in("select функция()".as_bytes()), Effects::SETTINGS);
         assert_eq!(known.effects_in(b"select \"\xd0\"()"), Effects::SETTINGS);
         assert_eq!(known.effects_in(b"select f()"), Effects::NONE);
+    }
+
+    /// Guards against a Turkish database in LATIN5, where PostgreSQL finds the table "gizli" by the name `gİzlİ`.
+    #[test]
+    fn a_letter_that_is_folded_to_ascii_may_stand_in_any_name() {
+        let mut known = known(&["gizli"]);
+        let text = b"insert into g\xddzl\xdd values (1)";
+        assert_eq!(known.effects_in(text), Effects::NONE);
+        known.fold_to_ascii();
+        for text in [&text[..], "update pg_settİngs set setting = '1'".as_bytes()] {
+            assert!(known.effects_in(text).contains(Effects::SETTINGS | calls::UNREAD));
+        }
+        for text in ["insert into t values ('İ')", "select \"İ\" from t", "select 1"] {
+            assert_eq!(known.effects_in(text.as_bytes()), Effects::NONE, "{text}");
+        }
     }
 
     #[test]

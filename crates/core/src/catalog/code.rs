@@ -57,6 +57,8 @@ pub(crate) struct Draft {
     routines: HashSet<Box<[u8]>, RandomState>,
     /// Some routine keeps plans whose constants may depend on settings.
     reads_constants: bool,
+    /// See [`KnownNames::fold_to_ascii`].
+    folds_to_ascii: bool,
     identity: Option<Box<[u8]>>,
     source_bytes: usize,
     /// The database is larger than the limits: every statement counts as code that is not read.
@@ -158,6 +160,10 @@ impl Draft {
                 self.nodes[node].read |= Effects::TEMPORARY;
                 return true;
             }
+            b'l' => {
+                self.folds_to_ascii = true;
+                return true;
+            }
             b'i' => {
                 self.identity = Some([name, b"/", oid.to_string().as_bytes()].concat().into());
                 return true;
@@ -248,13 +254,13 @@ impl Draft {
         let judged = pgweir_sql::judge_body(language, source, &parameters);
         let mut effects = SearchPath::adds_to(judged.effects, source, None);
         self.nodes[who as usize].passes |= judged.passes;
+        self.nodes[who as usize].changes_tables = pgweir_sql::may_change_tables(language, source);
         if effects.intersects(Effects::SETTINGS | Effects::CODE) {
             for name in pgweir_sql::body_settings(source) {
                 if self.hidden.len() <= SETTINGS_MAX && !self.hidden.contains(&name) {
                     self.hidden.push(name);
                 }
             }
-        self.nodes[who as usize].changes_tables = pgweir_sql::may_change_tables(language, source);
         }
         let (mut selects, mut into) = (false, false);
         let (mut draws, mut calls) = (false, self.by_oid.contains_key(&(Kind::Nameless, 0)));
@@ -321,6 +327,9 @@ impl Draft {
         self.reads_constants |= find_folding(&mut self.nodes, &mut self.runs);
         pass_on_effects(&mut self.nodes, &mut self.runs);
         let mut names = KnownNames::new();
+        if self.folds_to_ascii {
+            names.fold_to_ascii();
+        }
         for node in &self.nodes {
             if node.read.is_empty() && node.written.is_empty() {
                 continue;

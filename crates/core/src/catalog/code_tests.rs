@@ -406,3 +406,11 @@ fn a_routine_that_changes_tables_defines_what_it_mentions() {
         assert!(!effects(&catalog, text).intersects(Effects::DEFINES), "{text}");
     }
 }
+
+#[test]
+fn a_turkish_database_in_a_single_byte_encoding_is_told() {
+    let rows: [&[&str]; 2] = [&["r", "1", "sets", "2"], &["l", "0", "", "0"]];
+    let text = "select İ from t";
+    assert_eq!(effects(&catalog(&rows[..1]), text), Effects::NONE);
+    assert_eq!(effects(&catalog(&rows), text), pgweir_sql::UNREAD);
+}

@@ -37,6 +37,7 @@
 /// | `i` | the database; its name tells its server from others, and is the same under all settings | none |
 /// | `s` | the name of a setting that a routine runs under, in a way that matters | none; the OID is the routine's |
 /// | `p` | none: new sessions have `pg_temp` in their search_path | none |
+/// | `l` | none: the database is in a Turkic language and a single-byte encoding, where `tolower()` makes an ASCII i of a letter beyond ASCII | none |
 /// | `f` | a routine | a routine it depends on: BEGIN ATOMIC, an aggregate's function |
 /// | `t` | a table | the function of a trigger; for a view of PostgreSQL's own, which has no name here, what it runs when it is updated |
 /// | `v` | a table or view | a routine in a view, rule, default, check, policy or index |
@@ -220,6 +221,9 @@ UNION ALL SELECT 's', p.oid, pg_catalog.split_part(c.setting, '=', 1)::pg_catalo
 UNION ALL SELECT 'p', 0::pg_catalog.oid, NULL::pg_catalog.name, 0 WHERE EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s, \
         LATERAL pg_catalog.unnest(s.setconfig) c(setting) WHERE c.setting ~* '^search_path=.*pg_temp') \
     OR (SELECT g.reset_val FROM pg_catalog.pg_settings g WHERE g.name = 'search_path') ~* 'pg_temp' \
+UNION ALL SELECT 'l', 0::pg_catalog.oid, NULL::pg_catalog.name, 0 FROM pg_catalog.pg_database d \
+    WHERE d.datname = pg_catalog.current_database() AND pg_catalog.pg_encoding_max_length(d.encoding) = 1 \
+    AND d.datctype ~* '^(tr|az|kk|tt|crh)' \
 UNION ALL SELECT 'f', c.caller, NULL, c.routine FROM calls c WHERE c.caller IS NOT NULL \
 UNION ALL SELECT DISTINCT CASE WHEN c.by_trigger THEN 't' ELSE 'v' END, r.oid, \
     CASE WHEN r.oid >= 16384 THEN r.relname END, c.routine::pg_catalog.int8 \
