@@ -105,7 +105,8 @@ const ONLY_ASKS: Effects = Effects::TEMPORARY_SCHEMA
     .union(Effects::DRAWS)
     .union(Effects::STATEMENTS)
     .union(Effects::NAMES)
-    .union(Effects::TRAPS_CANCEL);
+    .union(Effects::TRAPS_CANCEL)
+    .union(Effects::FOLDS);
 
 /// Adds to each object the effects of what it runs. Each effect is passed on once, so the time is proportional to the
 /// number of pairs.
