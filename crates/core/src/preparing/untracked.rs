@@ -1,9 +1,11 @@
 //! Parse, Bind, Close and Execute where prepared statements are not tracked: in session pooling, and with
 //! `max_prepared_statements = 0`.
 //!
-//! These messages pass unchanged. The pooler keeps names only of statements that reset settings or end all prepared
+//! These messages pass unchanged. The pooler keeps names of statements that reset settings or end all prepared
 //! statements: after the former it sets the client's startup values again, after the latter it prepares the internal
-//! statements again.
+//! statements again. With `max_prepared_statements = 0` it also keeps the names whose texts were judged in the present
+//! transaction ([`crate::upstream::parsed`]). A Bind of any other name runs code that is not read: the text may be one
+//! that was judged for an earlier transaction, or another client's.
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::Exchange;
@@ -35,6 +37,9 @@ impl Exchange<'_> {
                     Ok(effects) => self.follow(&parse, &verdict, effects),
                     Err(step) => return step,
                 }
+                if inspects {
+                    self.server.conversation.text_is_judged(parse.name);
+                }
             }
         }
         self.plain(message, Expect::Parse)
@@ -45,16 +50,27 @@ impl Exchange<'_> {
         self.client.session.follows(parse, verdict, effects);
     }
 
-    /// Bind: the portal may belong to a statement that resets settings.
+    /// Bind: the text of the statement may not have been judged, and the portal may belong to a statement that resets
+    /// settings.
     pub(crate) fn bind_untracked(&mut self, message: &Message<'_>) -> Step {
+        let judges = self.keeps_session();
         let client = &mut *self.client;
         let follows =
             client.session.follows_any() || client.session.has_bound_reset() || client.statements.some_portal_ends();
-        if follows {
-            match BindNames::read(message.body()) {
-                Ok(names) => self.follow_bound(&names),
+        if judges || follows {
+            let names = match BindNames::read(message.body()) {
                 Err(_) if !message.is_whole() && message.total <= INSPECT_BYTES_MAX => return Step::NeedBytes,
-                Err(_) => {}
+                names => names.ok(),
+            };
+            let is_known = |name| self.server.conversation.knows_text_of(name);
+            if judges
+                && !names.as_ref().is_some_and(|names| is_known(names.statement))
+                && let Some(step) = self.runs_unread(message)
+            {
+                return step;
+            }
+            if let Some(names) = names.filter(|_| follows) {
+                self.follow_bound(&names);
             }
         }
         self.plain(message, Expect::Bind)

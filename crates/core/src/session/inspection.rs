@@ -297,18 +297,20 @@ impl Exchange<'_> {
         self.uses_sequences(effects, message)
     }
 
-    /// What an EXECUTE may do if the pooler does not know its statement, because the pooler did not follow the PREPARE
-    /// that made the statement.
+    /// What an EXECUTE may do if the pooler does not know its statement: it did not follow the PREPARE that made the
+    /// statement, or does not track statements.
     pub(super) fn effects_of_unknown(&self, effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Execute, Prepare};
         if !effects.intersects(Effects::PREPARE) || !self.keeps_session() {
             return Effects::NONE;
         }
         let client = &*self.client;
+        let tracked = self.shared.settings.tracks_statements_of(self.pool.settings());
         match verdict {
             Prepare(_) | Deallocate(_) | DeallocateAll | DiscardAll => Effects::NONE,
             Execute(name) if client.statements.meaning_of(name).is_some() => Effects::NONE,
-            _ if self.may_meet_prepare() => pgweir_sql::UNREAD,
+            Execute(name) if !tracked && self.server.conversation.knows_text_of(name) => Effects::NONE,
+            _ if !tracked || self.may_meet_prepare() => pgweir_sql::UNREAD,
             _ => Effects::NONE,
         }
     }

@@ -3,6 +3,7 @@
 use crate::base::reasons::Passing;
 use crate::base::time::Time;
 use crate::upstream::entry::{Entry, Expect, To};
+use crate::upstream::parsed::Parsed;
 use crate::upstream::phase::{Begin, Intake};
 use crate::upstream::reply_queue::ReplyQueue;
 use pgweir_wire::TransactionStatus;
@@ -12,6 +13,7 @@ use pgweir_wire::TransactionStatus;
 pub(crate) struct Conversation {
     queue: ReplyQueue,
     passing: Passing,
+    parsed: Parsed,
     /// The status that the last ReadyForQuery reported.
     status: TransactionStatus,
     intake: Intake,
@@ -46,6 +48,7 @@ impl Conversation {
         Conversation {
             queue: ReplyQueue::default(),
             passing: Passing::None,
+            parsed: Parsed::default(),
             status: TransactionStatus::Idle,
             intake: Intake::Requests,
             sync_among_copy_data: false,
@@ -93,6 +96,9 @@ impl Conversation {
     /// A ReadyForQuery reports this status. Returns whether a transaction block was open before.
     #[inline(always)]
     pub(crate) fn reports(&mut self, status: TransactionStatus) -> bool {
+        if status == TransactionStatus::Idle {
+            self.parsed.counts_from(self.queue.segments_answered());
+        }
         std::mem::replace(&mut self.status, status) != TransactionStatus::Idle
     }
 
@@ -235,12 +241,26 @@ impl Conversation {
     /// A part of a segment has failed: the server ignores everything up to the next Sync. Returns the entries of the
     /// requests that it ignores; the first is the request that failed.
     pub(crate) fn segment_fails(&mut self) -> Vec<Entry> {
+        self.parsed.counts_from(self.queue.segments_answered() + 1);
         let taken = self.queue.take_to_sync();
         self.intake = match self.queue.is_empty() {
             true => Intake::ToSync,
             false => Intake::Requests,
         };
         taken
+    }
+
+    /// Where prepared statements are not tracked: the client's Parse of this name is about to be sent, and its text was
+    /// judged.
+    pub(crate) fn text_is_judged(&mut self, name: &[u8]) {
+        self.parsed.note(name, self.queue.segments_sent());
+    }
+
+    /// Where prepared statements are not tracked: whether the text that this name stands for was judged in the present
+    /// transaction.
+    pub(crate) fn knows_text_of(&self, name: &[u8]) -> bool {
+        let answered = !self.queue.client_segment_outstanding();
+        self.parsed.knows(name, self.queue.segments_sent(), answered)
     }
 
     /// The server has begun to take CopyData for the request at the front. Returns whether a request was sent among the

@@ -11,6 +11,7 @@ pub(crate) mod flights;
 pub(crate) mod given_up;
 pub(crate) mod nature;
 pub(crate) mod outstanding;
+pub(crate) mod parsed;
 pub(crate) mod phase;
 pub(crate) mod reply_queue;
 pub(crate) mod requests;

@@ -10,3 +10,4 @@ mod reset;
 mod restored_settings;
 mod session;
 mod startup_settings;
+mod untracked;

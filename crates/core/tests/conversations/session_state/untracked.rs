@@ -1,0 +1,149 @@
+//! Statements that are not tracked (`max_prepared_statements = 0`) are judged when they are parsed, and run later.
+
+use super::session::{does, probes};
+use crate::rig::{NO_TYPES, NOTHING, Rig, error};
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::{self, Failed, Idle, InTransaction};
+
+const UNTRACKED: &str = "max_prepared_statements = 0";
+
+/// The client sends a Parse in a segment of its own, and the server answers.
+fn parses(rig: &mut Rig, client: ClientId, name: &str, text: &str, status: TransactionStatus) -> ServerId {
+    rig.says(client, |w| {
+        w.parse(name.as_bytes(), text.as_bytes(), NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(client).expect("linked");
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(status);
+    });
+    server
+}
+
+/// The client binds a statement and executes it in a segment of its own, and the server answers.
+fn runs(rig: &mut Rig, client: ClientId, name: &str, status: TransactionStatus) -> ServerId {
+    rig.says(client, |w| {
+        w.bind_text(name.as_bytes(), &[]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(client).expect("linked");
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'2');
+        w.command_complete("DONE");
+        w.ready_for_query(status);
+    });
+    server
+}
+
+fn block(rig: &mut Rig, client: ClientId, text: &str, status: TransactionStatus) -> ServerId {
+    rig.says(client, |w| w.query(text.as_bytes()));
+    let server = rig.server_of(client).expect("linked");
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete(text);
+        w.ready_for_query(status);
+    });
+    server
+}
+
+/// Guards against a SET, a lock or a SET ROLE that is parsed in one transaction and runs in another one: the next client
+/// of the server had its effects.
+#[test]
+fn a_statement_of_another_transaction_is_code_that_is_not_read() {
+    for name in ["", "s"] {
+        let mut rig = Rig::one_server(UNTRACKED);
+        let client = rig.client();
+        let server = parses(&mut rig, client, name, "set role x", Idle);
+        rig.answers_all_about(server, NOTHING);
+        assert_eq!(rig.server_of(client), None);
+        let server = runs(&mut rig, client, name, Idle);
+        assert!(probes(&rig.answers_about(server, NOTHING)), "{name:?}");
+        assert_eq!(rig.server_of(client), Some(server), "no probe shows everything");
+    }
+}
+
+/// The same for a text that is harmless by itself: the name may mean what an earlier client has prepared.
+#[test]
+fn a_statement_that_its_client_has_not_parsed_is_code_that_is_not_read() {
+    let mut rig = Rig::one_server(UNTRACKED);
+    let client = rig.client();
+    let server = runs(&mut rig, client, "s", Idle);
+    assert!(probes(&rig.answers_about(server, NOTHING)));
+    assert_eq!(rig.server_of(client), Some(server));
+}
+
+#[test]
+fn a_harmless_statement_of_the_same_segment_or_block_is_followed_by_no_probe() {
+    let mut rig = Rig::one_server(UNTRACKED);
+    let client = rig.client();
+    for name in ["", "s"] {
+        rig.says(client, |w| {
+            w.parse(name.as_bytes(), b"select 1", NO_TYPES);
+            w.bind_text(name.as_bytes(), &[]);
+            w.execute();
+            w.sync();
+        });
+        let server = rig.server_of(client).unwrap();
+        rig.told(server);
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.empty(b'2');
+            w.command_complete("SELECT 1");
+            w.ready_for_query(Idle);
+        });
+        assert_eq!(rig.server_of(client), None);
+        assert_eq!(rig.told(server), [""; 0]);
+        block(&mut rig, client, "BEGIN", InTransaction);
+        parses(&mut rig, client, name, "select 1", InTransaction);
+        for _ in 0..2 {
+            runs(&mut rig, client, name, InTransaction);
+        }
+        block(&mut rig, client, "COMMIT", Idle);
+        assert_eq!(rig.server_of(client), None);
+        assert_eq!(rig.told(server), [""; 0]);
+    }
+}
+
+/// Guards against a Parse that the server has refused or ignored: the name still means what it meant before.
+#[test]
+fn a_refused_parse_judges_no_name() {
+    for (name, ignored) in [("s", false), ("s", true), ("", true)] {
+        let mut rig = Rig::one_server(UNTRACKED);
+        let client = rig.client();
+        let server = block(&mut rig, client, "BEGIN", InTransaction);
+        block(&mut rig, client, "SAVEPOINT a", InTransaction);
+        rig.says(client, |w| {
+            if ignored {
+                w.bind_text(b"nothing", &[]);
+            }
+            w.parse(name.as_bytes(), b"select 1", NO_TYPES);
+            w.sync();
+        });
+        rig.told(server);
+        rig.says(server, |w| {
+            w.error(&error("42P05", "prepared statement exists"));
+            w.ready_for_query(Failed);
+        });
+        block(&mut rig, client, "ROLLBACK TO a", InTransaction);
+        runs(&mut rig, client, name, InTransaction);
+        block(&mut rig, client, "COMMIT", Idle);
+        assert!(probes(&rig.answers_about(server, NOTHING)), "{name:?} {ignored}");
+        assert_eq!(rig.server_of(client), Some(server));
+    }
+}
+
+/// Guards against EXECUTE of a statement that came by Parse in an earlier transaction.
+#[test]
+fn an_execute_of_a_statement_of_another_transaction_is_code_that_is_not_read() {
+    let mut rig = Rig::one_server(UNTRACKED);
+    let client = rig.client();
+    let server = parses(&mut rig, client, "s", "select set_config('a.b', 'c', false)", Idle);
+    rig.answers_all_about(server, NOTHING);
+    let server = does(&mut rig, client, "execute s");
+    assert!(probes(&rig.answers_about(server, NOTHING)));
+    assert_eq!(rig.server_of(client), Some(server));
+}
