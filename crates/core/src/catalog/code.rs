@@ -28,6 +28,8 @@ pub(crate) struct Catalog {
     pub(crate) names: KnownNames,
     /// Effects of making a value of a type, by the type's OID: a Parse may name the types of its parameters.
     pub(crate) types: HashMap<u32, Effects, RandomState>,
+    /// Whether the analysis of some statement has effects: of reading a constant of a type that contains a domain.
+    pub(crate) analysis_runs: bool,
     /// Settings that functions set and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
     /// Names of all routines. A routine that a text calls and that is not among them was created after the reading.
@@ -318,6 +320,7 @@ impl Draft {
             return Catalog {
                 names: KnownNames::everything(pgweir_sql::UNREAD),
                 types: HashMap::default(),
+                analysis_runs: true,
                 hidden: self.hidden,
                 routines: self.routines,
                 reads_no_constants: false,
@@ -357,8 +360,10 @@ impl Draft {
             let effects = self.nodes[place as usize].read;
             (kind == Kind::Type && !effects.is_empty()).then_some((oid, effects))
         };
+        let types: HashMap<_, _, _> = self.by_oid.iter().filter_map(effects_of).collect();
         Catalog {
-            types: self.by_oid.iter().filter_map(effects_of).collect(),
+            analysis_runs: !types.is_empty(),
+            types,
             names,
             hidden: self.hidden,
             routines: self.routines,

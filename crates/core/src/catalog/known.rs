@@ -53,6 +53,11 @@ impl Known {
         !self.holds || !self.catalog.reads_no_constants
     }
 
+    /// Whether the analysis of some statement may have effects.
+    pub(crate) fn analysis_may_run(&self) -> bool {
+        !self.holds || self.catalog.analysis_runs
+    }
+
     /// Whether this is what [`Known::new`] would give.
     pub(crate) fn is(&self, catalog: &Arc<Catalog>, holds: bool) -> bool {
         Arc::ptr_eq(&self.catalog, catalog) && self.holds == holds

@@ -222,6 +222,12 @@ impl Exchange<'_> {
                 if let Some(step) = self.describes_execute(b"") {
                     return step;
                 }
+                let checks_run = self.to().analysis_may_run();
+                let unnamed = self.client.statements.unnamed();
+                let suspected = unnamed.filter(|s| checks_run || !s.effects.is_empty());
+                if let Some(statement) = suspected.cloned() {
+                    self.suspect_analysis(&statement);
+                }
                 if let Some(step) = self.prepare_unnamed() {
                     return step;
                 }
@@ -242,6 +248,7 @@ impl Exchange<'_> {
                 if let Some(step) = self.describes_execute(name) {
                     return step;
                 }
+                self.suspect_analysis(&statement);
                 match self.prepare_named(name, Expect::Describe, false) {
                     Use::Waits => return Step::Wait,
                     Use::Becomes(other) => statement = other,
@@ -275,6 +282,7 @@ impl Exchange<'_> {
         let waits = self.waits_to_lend(Effects::PREPARE, &statement.query);
         if waits.is_none() {
             self.lend_names(Effects::PREPARE, &statement.query);
+            self.suspect_analysis_of_named(&statement.query);
         }
         waits
     }

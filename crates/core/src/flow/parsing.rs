@@ -79,6 +79,7 @@ impl Exchange<'_> {
     }
 
     pub(crate) fn parse_unnamed(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let checks_run = self.to().analysis_may_run();
         let client = &mut *self.client;
         let server = &mut *self.server;
         let settings = client.session.shape().parse_settings();
@@ -90,12 +91,13 @@ impl Exchange<'_> {
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
         let new = (!same).then(|| interned(&mut self.shared.statements, server, &parse, settings));
         if let Some(statement) = new.as_ref().or(client.statements.unnamed())
-            && !statement.effects.is_empty()
+            && (!statement.effects.is_empty() || checks_run)
         {
             let statement = statement.clone();
             if let Some(step) = self.minds_parse(message, &statement) {
                 return step;
             }
+            self.suspect_analysis(&statement);
         }
         let client = &mut *self.client;
         let server = &mut *self.server;
@@ -125,6 +127,7 @@ impl Exchange<'_> {
     pub(crate) fn parse_unnamed_naming(&mut self, message: &Message<'_>, parse: Parse<'_>, entry: Entry) -> Step {
         if self.keeps_session() {
             self.lend_names(Effects::PREPARE, parse.query);
+            self.suspect_analysis_of_named(parse.query);
         }
         self.pass_request(message, entry)
     }
@@ -159,6 +162,7 @@ impl Exchange<'_> {
         }
         if statement.effects.intersects(NAMING) && uses_names(&statement.verdict) && self.keeps_session() {
             self.lend_names(Effects::PREPARE, parse.query);
+            self.suspect_analysis_of_named(parse.query);
         }
         let meaning = Meaning::new(
             statement.clone(),
@@ -174,7 +178,7 @@ impl Exchange<'_> {
     /// What the Parse of this statement must wait for, if anything. Behind a SET the statement may become another one.
     #[inline]
     fn parse_must_wait(&mut self, message: &Message<'_>, statement: &mut Arc<Statement>) -> Option<Step> {
-        if !statement.effects.is_empty()
+        if (!statement.effects.is_empty() || self.to().analysis_may_run())
             && let Some(step) = self.minds_parse(message, statement)
         {
             return Some(step);
@@ -301,6 +305,7 @@ impl Exchange<'_> {
         }
         if uses_names(&statement.verdict) {
             self.lend_names(Effects::PREPARE, parse.query);
+            self.suspect_analysis_of_named(parse.query);
         }
         self.shared
             .statements
@@ -314,6 +319,9 @@ impl Exchange<'_> {
         parse: Parse<'_>,
         statement: &Arc<Statement>,
     ) -> Step {
+        if !statement.effects.is_empty() || self.to().analysis_may_run() {
+            self.suspect_analysis(statement);
+        }
         let now = self.shared.statements.now();
         let server = &mut *self.server;
         server.held.insert(statement.clone(), now);

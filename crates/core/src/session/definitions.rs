@@ -83,6 +83,14 @@ impl Exchange<'_> {
         }
     }
 
+    /// PostgreSQL is about to analyse a statement, which may change what code the database runs. The next Sync may commit
+    /// that.
+    pub(super) fn analysis_may_publish(&mut self) {
+        if !self.to().is_surely_in_block() {
+            self.publishes();
+        }
+    }
+
     /// Whether the server's transaction has definitions, or the text commits some that were prepared.
     #[inline]
     fn concerns_definitions(&mut self, text: Option<&[u8]>) -> bool {

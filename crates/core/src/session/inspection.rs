@@ -24,7 +24,7 @@ const NAMED_SETTINGS_MAX: usize = 32;
 const LARGE_OBJECTS: [u32; 14] = [715, 764, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
 
 /// Effects that change nothing in the session, so that no probe has to ask about them.
-const ONLY_ASKS: Effects = Effects::DRAWS
+pub(super) const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::DRAWN)
     .union(Effects::STATEMENTS)
     .union(Effects::TEMPORARY_SCHEMA)

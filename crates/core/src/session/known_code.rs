@@ -18,6 +18,12 @@ impl ServerSide<'_> {
         self.server.session.has_definitions() || self.pool.catalog_matters()
     }
 
+    /// Whether the analysis of some statement may have effects.
+    #[inline(always)]
+    pub(crate) fn analysis_may_run(&self) -> bool {
+        self.shared.catalogs.any_known && self.pool.catalog().is_some_and(|known| known.analysis_may_run())
+    }
+
     /// Whether a text mentions a function that calls LISTEN or UNLISTEN.
     pub(crate) fn names_listen(&mut self, text: &[u8]) -> bool {
         self.known_by()
@@ -128,6 +134,26 @@ impl Exchange<'_> {
         self.meets_unknown(found);
         self.runs_any(any);
         (own | self.shared.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
+    }
+
+    /// What the analysis of a statement may do: at most what the names in it do. If the statement calls a routine that
+    /// the catalog does not know, there may be new domains, too.
+    pub(super) fn effects_of_analysis(&mut self, statement: &Statement) -> Effects {
+        let Some(known) = self.to().pool.catalog_mut() else {
+            return Effects::NONE;
+        };
+        let may_run = known.analysis_may_run();
+        if !may_run && !statement.effects.intersects(Effects::ROUTINES) {
+            return Effects::NONE;
+        }
+        let (found, any) = (known.effects_of_prepared(statement), known.effects_of_any());
+        if !may_run && !found.contains(UNKNOWN) {
+            return Effects::NONE;
+        }
+        self.meets_unknown(found);
+        self.runs_any(any);
+        // An argument that names a setting is used only when the routine runs.
+        (self.shared.mentioned(found, Effects::NONE) | any).without(Effects::ROUTINES | Effects::PASSES)
     }
 
     /// Settings that functions of this client's database set and `pg_settings` does not show.

@@ -1,5 +1,6 @@
 //! What belongs to a session: inspection of texts, restoration, probes, RESET, sequences, channels.
 
+pub(crate) mod analysis;
 pub(crate) mod bound;
 pub(crate) mod catalog_reading;
 pub(crate) mod catalogs;

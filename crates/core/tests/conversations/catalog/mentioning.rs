@@ -3,7 +3,7 @@
 use super::readings::{
     OBJECTS, PAUSE, SIZE_2, SOURCES, asks, catalog_is_empty, is_probed, nothing_found, rig, settles, start,
 };
-use crate::rig::Rig;
+use crate::rig::{NOTHING, Rig};
 use pgweir_wire::TransactionStatus::Idle;
 
 #[test]
@@ -114,6 +114,113 @@ fn a_parse_that_names_a_domain_by_its_oid_is_followed_by_a_probe() {
     };
     assert_eq!(asks_with(25), None);
     assert_eq!(asks_with(20000), Some(server), "a probe follows");
+}
+
+/// A domain whose check locks, and a table with a column of an array of it.
+const CHECKED: [[&str; 4]; 3] = [
+    ["d", "20000", "checked", "2880"],
+    ["b", "2880", "pg_advisory_lock", "0"],
+    ["c", "30000", "t", "20000"],
+];
+
+/// Guards against checks of a domain that run in a Parse without a Bind: PostgreSQL reads the constants of arrays and
+/// rows when it analyses a statement.
+#[test]
+fn a_parse_that_may_read_constants_of_a_domain_is_followed_by_a_probe() {
+    for name in [&b""[..], b"s"] {
+        for (text, runs) in [
+            ("select '{x}'::checked[]", true),
+            ("insert into t values ('{x}')", true),
+            ("select '{x}'::text[]", false),
+        ] {
+            let mut rig = rig(SIZE_2);
+            let (client, server) = start(&mut rig, &CHECKED, &[]);
+            rig.says(client, |w| {
+                w.parse(name, text.as_bytes(), &[0, 0]);
+                w.sync();
+            });
+            rig.told(server);
+            rig.says(server, |w| {
+                w.empty(b'1');
+                w.ready_for_query(Idle);
+            });
+            assert_eq!(is_probed(&mut rig, server), runs, "{name:?} {text}");
+        }
+    }
+}
+
+/// Guards against probes that nobody needs: analysis runs no routine.
+#[test]
+fn a_parse_of_a_call_is_followed_by_no_probe() {
+    let mut rig = rig(SIZE_2);
+    let (client, server) = start(&mut rig, &OBJECTS, &SOURCES);
+    rig.says(client, |w| {
+        w.parse(b"s", b"select remember()", &[0, 0]);
+        w.sync();
+    });
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.server_of(client), None);
+    assert_eq!(rig.told(server), [""; 0]);
+}
+
+/// Guards against the same in a Describe on a server that lacks the statement.
+#[test]
+fn a_describe_that_may_read_constants_of_a_domain_is_followed_by_a_probe() {
+    let mut rig = rig(SIZE_2);
+    let (client, server) = start(&mut rig, &CHECKED, &[]);
+    rig.says(client, |w| {
+        w.parse(b"s", b"insert into t values ('{x}')", &[0, 0]);
+        w.sync();
+    });
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(Idle);
+    });
+    nothing_found(&mut rig, server);
+    rig.says(client, |w| {
+        w.describe(b'S', b"s");
+        w.sync();
+    });
+    rig.told(server);
+    rig.says(server, |w| {
+        w.message(b't', |b| b.extend([0, 0]));
+        w.empty(b'n');
+        w.ready_for_query(Idle);
+    });
+    assert!(is_probed(&mut rig, server));
+}
+
+/// Guards against a check that has set the seed before the server refuses the text: no error undoes a seed.
+#[test]
+fn a_text_that_is_refused_after_checks_of_a_domain_is_not_forgotten() {
+    let objects = [["d", "20000", "checked", "1599"], ["b", "1599", "setseed", "0"]];
+    let column = &b"SERROR\0C42703\0Mno such column\0P8\0\0"[..];
+    let typo = &b"SERROR\0C42601\0Msyntax error\0P8\0Rscanner_yyerror\0\0"[..];
+    for (refusal, keeps) in [(column, true), (typo, false)] {
+        for by_parse in [true, false] {
+            let mut rig = rig(SIZE_2);
+            let (client, server) = start(&mut rig, &objects, &[]);
+            rig.says(client, |w| match by_parse {
+                true => {
+                    w.parse(b"", b"select '{x}'::checked[], nothing", &[0, 0]);
+                    w.sync();
+                }
+                false => w.query(b"select '{x}'::checked[], nothing"),
+            });
+            rig.told(server);
+            rig.says(server, |w| {
+                w.message(b'E', |b| b.extend(refusal));
+                w.ready_for_query(Idle);
+            });
+            rig.answers_all_about(server, NOTHING);
+            assert_eq!(rig.server_of(client).is_some(), keeps, "{refusal:?} {by_parse}");
+        }
+    }
 }
 
 /// The verdict on a prepared statement is kept until the catalog has been read again.
