@@ -17,6 +17,12 @@ const CONSTANT: &[u8] = br"e'\\'";
 const TWO: &[u8] = br"e'\\',e'\\'";
 const TWO_ROWS: &[u8] = br"(e'\\'),(e'\\')";
 
+/// Words that are looked for in a text of which nothing else is known.
+const SEARCHED: [&[u8]; 3] = [b"prepared_statement", b"unlisten", b"pg_listening_channels"];
+
+/// Bytes at the end of a piece that may belong to such a word.
+const TAIL_BYTES_MAX: usize = 20;
+
 /// Words that are constants.
 const CONSTANT_WORDS: [&[u8]; 4] = [b"null", b"true", b"false", b"default"];
 
@@ -55,6 +61,10 @@ pub struct Condensed {
     lost: bool,
     /// A constant with escapes has ended. It goes on if the next token is a quote.
     escaped_before: bool,
+    /// If the text is lost: the last bytes of it that were searched.
+    tail: Vec<u8>,
+    /// If the text is lost: which of the words [`SEARCHED`] it contains.
+    found: [bool; SEARCHED.len()],
 }
 
 impl Default for Condensed {
@@ -64,6 +74,8 @@ impl Default for Condensed {
             place: Place::Between,
             lost: false,
             escaped_before: false,
+            tail: Vec::new(),
+            found: [false; SEARCHED.len()],
         }
     }
 }
@@ -71,13 +83,43 @@ impl Default for Condensed {
 impl Condensed {
     /// Reads the next piece; pieces may be cut anywhere.
     pub fn feed(&mut self, piece: &[u8]) {
+        if self.lost {
+            return self.search(piece);
+        }
         for &byte in piece {
-            if self.lost {
-                return;
-            }
             self.read(byte);
             self.lost |= self.left.len() > CONDENSED_BYTES_MAX;
+            if self.lost {
+                let left = std::mem::take(&mut self.left);
+                self.search(&left);
+                return self.search(piece);
+            }
         }
+    }
+
+    /// Searches a text that is lost.
+    fn search(&mut self, piece: &[u8]) {
+        self.tail.extend_from_slice(piece);
+        for (word, found) in SEARCHED.iter().zip(&mut self.found) {
+            *found = *found || self.tail.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
+        }
+        let searched = self.tail.len().saturating_sub(TAIL_BYTES_MAX);
+        self.tail.drain(..searched);
+    }
+
+    /// The condensed text as far as it has been read; `None` if it cannot be made.
+    pub fn so_far(&self) -> Option<&[u8]> {
+        (!self.lost).then_some(&self.left)
+    }
+
+    /// Whether a text that is lost contains the name of the view of prepared statements.
+    pub fn lists_statements(&self) -> bool {
+        self.found[0]
+    }
+
+    /// Whether a text that is lost contains UNLISTEN, or asks for the session's channels.
+    pub fn asks_for_channels(&self) -> bool {
+        self.found[1] || self.found[2]
     }
 
     /// The condensed text; `None` if it could not be made.
@@ -279,6 +321,24 @@ mod tests {
         let left = of(&format!("insert into t values {rows}(1, 'x', 2)"), 4096).unwrap();
         assert_eq!(left.trim_end(), r"insert into t values (e'\\')");
         assert_eq!(crate::effects(left.as_bytes()), Effects::NONE);
+    }
+
+    /// Guards against a text that shows other clients' statements because it could not be condensed.
+    #[test]
+    fn a_lost_text_is_searched() {
+        for piece in [1, 7, 4096] {
+            let of = |text: &str| {
+                let mut condensed = Condensed::default();
+                text.as_bytes().chunks(piece).for_each(|piece| condensed.feed(piece));
+                assert_eq!(condensed.so_far(), None);
+                (condensed.lists_statements(), condensed.asks_for_channels())
+            };
+            assert_eq!(of("select $$x$$ from t"), (false, false));
+            assert_eq!(of("select $$x$$ from PG_prepared_statements"), (true, false));
+            assert_eq!(of("table pg_prepared_statements; select $$x$$"), (true, false));
+            assert_eq!(of("select $$x$$; unlisten *"), (false, true));
+            assert_eq!(of("select pg_listening_channels(), $$x$$"), (false, true));
+        }
     }
 
     proptest! {

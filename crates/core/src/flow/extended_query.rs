@@ -81,6 +81,9 @@ impl Exchange<'_> {
             if let Some(step) = self.prepare_unnamed() {
                 return step;
             }
+            if statement.is_none() && self.client.session.pins().contains(PinReason::LongStatement) {
+                self.to().hide_statements(None);
+            }
             self.to().may_change_settings(statement.as_ref());
             return self.plain(message, Expect::Bind);
         }
@@ -305,6 +308,9 @@ impl Exchange<'_> {
             if self.client.session.pins().contains(PinReason::LongStatement) {
                 // It may be a long statement, whose text was not read.
                 self.server.moves_names(self.shared.statements.now());
+                if expect == Expect::Bind {
+                    self.to().hide_statements(None);
+                }
             }
             return self.plain(message, expect);
         }

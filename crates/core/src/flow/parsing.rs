@@ -65,6 +65,9 @@ impl Exchange<'_> {
     /// forwarded with the client's name, and the client is pinned.
     #[cold]
     fn parse_unkept(&mut self, message: &Message<'_>) -> Step {
+        if message.body().is_empty() {
+            return Step::NeedBytes;
+        }
         if self.keeps_session()
             && let Some(step) = self.uses_sequences(Effects::CODE, message)
         {
@@ -73,9 +76,19 @@ impl Exchange<'_> {
         let text = &message.body()[..message.body().len().min(crate::state::pins::STATEMENT_CHARS_SHOWN)];
         self.pin_by(PinReason::LongStatement, text);
         self.server.moves_names(self.shared.statements.now());
-        let server = &mut *self.server;
+        let (client, server) = (&mut *self.client, &mut *self.server);
         server.close_reason.get_or_insert(CloseReason::StatementTooLong);
-        self.plain(message, Expect::Parse)
+        if message.body().first() != Some(&0) {
+            return self.plain(message, Expect::Parse);
+        }
+        // The unnamed statement is on the server, and nothing need be prepared or closed before its use.
+        let before = client.statements.replace_unnamed(None);
+        server.held.unnamed_becomes(Unnamed::Nothing);
+        let effect = Effect {
+            unnamed: Some(before),
+            ..Effect::default()
+        };
+        self.pass_request(message, Entry::forward(Expect::ParseUnnamed).with(effect))
     }
 
     pub(crate) fn parse_unnamed(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {

@@ -151,14 +151,20 @@ impl Pooler {
             };
             if let Some(server_id) = client.link {
                 let pool = client.pool;
+                let mut may_run = true;
                 if let Some(text) = &mut client.long_text {
                     text.feed(&available[..bytes]);
                     if rest == 0 {
-                        self.between(now, id, server_id).sent_text_ends();
+                        let concerns = self.listen(now, |listening| listening.mind_long_text(id, server_id));
+                        may_run = self.between(now, id, server_id).sent_text_ends(concerns);
                         self.tell_catalog_news(now);
                     }
                 }
-                self.shared.outbox.forward(server_id.into(), at..at + bytes);
+                let end = at + bytes - usize::from(!may_run);
+                self.shared.outbox.forward(server_id.into(), at..end);
+                if !may_run {
+                    self.shared.outbox.insert(server_id.into(), |bytes| bytes.push(b'!'));
+                }
                 self.pool_mut(pool.expect("a linked client has a pool"))
                     .stats_mut()
                     .bytes_received += bytes as u64;

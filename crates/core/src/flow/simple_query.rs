@@ -4,6 +4,7 @@ use crate::base::close_reason::CloseReason;
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::replanning::begins_code;
+use crate::session::long_query::LongQuery;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect};
 use pgweir_sql::Effects;
@@ -25,8 +26,17 @@ impl Exchange<'_> {
         if message.total <= read_bytes_max && !message.is_whole() {
             return Step::NeedBytes;
         }
+        let mut long = None;
+        if looks && message.total > INSPECT_BYTES_MAX {
+            match self.begins_long(message) {
+                LongQuery::IsKept if !message.is_whole() => return Step::NeedBytes,
+                LongQuery::IsKept => {}
+                LongQuery::Passes(condensed) => long = Some(condensed),
+            }
+        }
+        let is_read = message.is_whole() && (message.total <= read_bytes_max || looks && long.is_none());
         let text = match message.body() {
-            [text @ .., 0] if message.is_whole() && message.total <= read_bytes_max => Some(text),
+            [text @ .., 0] if is_read => Some(text),
             _ => None,
         };
         if let Some(text) = text.filter(|text| tracked && looks && self.is_plain(text)) {
@@ -46,7 +56,7 @@ impl Exchange<'_> {
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
         let inspected = looks.then(|| match text {
             Some(_) => self.inspect_text(message, text, &verdict),
-            None => self.inspect_long(message),
+            None => self.inspect_long(message, long),
         });
         let may = match inspected.transpose() {
             Ok(may) => may,

@@ -1,13 +1,15 @@
 //! LISTEN, UNLISTEN and NOTIFY in clients' messages, and moves that wait.
 
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
+use crate::client::Client;
 use crate::listening::{Deed, Listening};
 use crate::notify::commands::{contains, has_word};
 use crate::notify::moving::Moving;
 use crate::upstream::phase::Intake;
+use pgweir_sql::Condensed;
 use pgweir_wire::FrontendTag;
 use pgweir_wire::frontend::{BindNames, Parse};
 use std::time::Duration;
@@ -54,10 +56,17 @@ impl Listening<'_> {
         }
         let text = self.text_of(id, message)?;
         if !message.is_whole() && message.tag != FrontendTag::Bind {
-            return (message.total <= INSPECT_BYTES_MAX).then_some(Step::NeedBytes);
+            let is_kept = match message.tag {
+                FrontendTag::Query if message.total > INSPECT_BYTES_MAX => {
+                    let mut condensed = Condensed::default();
+                    condensed.feed(&text);
+                    message.total <= STATEMENT_BYTES_MAX && self.long_text_concerns(server_id, &condensed)
+                }
+                _ => message.total <= INSPECT_BYTES_MAX,
+            };
+            return is_kept.then_some(Step::NeedBytes);
         }
-        let concerns =
-            CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.at(server_id).names_listen(&text);
+        let concerns = self.concerns(server_id, &text);
         let notifies = contains(&text, b"notify");
         if (concerns || notifies) && replies_are_due || concerns && is_under_cancel {
             // The meaning of this text depends on the results of the requests before it, and its notifications must not
@@ -88,6 +97,41 @@ impl Listening<'_> {
         let runs = message.tag != FrontendTag::Parse || self.shared.settings.max_prepared_statements == 0;
         self.channels_mut(id)?.note_unlisten(&text, runs);
         None
+    }
+
+    /// Whether a Query that passes while it arrives may ask for or change the session's channels, as far as it has come.
+    fn long_text_concerns(&mut self, server_id: ServerId, condensed: &Condensed) -> bool {
+        match condensed.so_far() {
+            Some(text) => self.concerns(server_id, text),
+            None => condensed.asks_for_channels(),
+        }
+    }
+
+    fn concerns(&mut self, server_id: ServerId, text: &[u8]) -> bool {
+        CONCERNS_LISTENING.iter().any(|word| has_word(text, word)) || self.at(server_id).names_listen(text)
+    }
+
+    /// The last byte of a Query that has passed while it arrived has come. Returns whether the text may ask for or
+    /// change channels that the client has on its listener, and not on its server.
+    #[cold]
+    pub(crate) fn mind_long_text(&mut self, id: ClientId, server_id: ServerId) -> bool {
+        let relies = |client: &Client| client.channels.as_ref().is_some_and(|c| c.relies_on_listener());
+        let Some(client) = self.clients.get_mut(id.0).filter(|client| relies(client)) else {
+            return false;
+        };
+        let Some(condensed) = client.long_text.take() else {
+            return false;
+        };
+        let concerns = self.long_text_concerns(server_id, &condensed);
+        if condensed.so_far().is_none_or(|text| contains(text, b"notify"))
+            && let Some(channels) = self.channels_mut(id)
+        {
+            channels.may_notify();
+        }
+        if let Some(client) = self.clients.get_mut(id.0) {
+            client.long_text = Some(condensed);
+        }
+        concerns
     }
 
     /// The text that a message runs.

@@ -13,7 +13,7 @@
 //! the server checks whether that name is taken.
 
 use crate::base::message::Step;
-use crate::base::pin_reason::Cleanup;
+use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::secret_names::could_be_internal;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
@@ -190,10 +190,14 @@ impl Exchange<'_> {
     }
 
     /// Adds [`Effects::STATEMENTS`] to the effects of a text that is about to run, if it names a statement that reads
-    /// `pg_prepared_statements`: such a statement, too, must find all of the client's names.
+    /// `pg_prepared_statements`, or may name one that was too long to be read: such a statement, too, must find all of
+    /// the client's names.
     pub(crate) fn adds_reading_names(&self, effects: Effects, text: &[u8]) -> Effects {
         let reads = |s: &Arc<Statement>| s.effects.intersects(Effects::STATEMENTS);
-        if effects.intersects(Effects::PREPARE) && self.statements_mentioned(effects, text).iter().any(reads) {
+        let may_be_long = self.client.session.pins().contains(PinReason::LongStatement);
+        if effects.intersects(Effects::PREPARE)
+            && (may_be_long || self.statements_mentioned(effects, text).iter().any(reads))
+        {
             return effects | Effects::STATEMENTS;
         }
         effects

@@ -1,18 +1,18 @@
 //! Reading statements, on their way to a server, for what they may do to the session.
 //!
 //! Only `session_state = full` does this. The verdict on a prepared statement is kept with the statement; a Query is
-//! read each time. A text that is too long to be read counts as code that is not read.
+//! read each time. A text that is too long to be read counts as code that is not read, except for a Query
+//! ([`crate::session::long_query`]).
 
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
-use crate::base::weakness::Weakness;
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::client_named::Mentioned;
 use crate::server_side::ServerSide;
 use crate::session::sequences::ASKS_LAST;
 use crate::statements::prepared::{Statement, UNREAD};
 use crate::upstream::entry::{Entry, Ready};
-use pgweir_sql::{Condensed, Effects, Returns, SearchPath};
+use pgweir_sql::{Effects, Returns, SearchPath};
 
 /// The longest name of a custom setting that is looked for among constants and values, bytes.
 const SETTING_NAME_BYTES_MAX: usize = 128;
@@ -50,7 +50,7 @@ impl ServerSide<'_> {
 
     /// The session is about to read `pg_prepared_statements`: statements under internal names are closed, and prepared
     /// again before their next use.
-    fn hide_statements(&mut self, but: Option<u64>) {
+    pub(crate) fn hide_statements(&mut self, but: Option<u64>) {
         for statement in self.server.held.all_under_internal_names() {
             if Some(statement.id) != but {
                 self.close_held(&statement);
@@ -119,80 +119,15 @@ impl Exchange<'_> {
         None
     }
 
-    /// Inspects a Query whose text is too long to be kept. The text without its constants is judged when its last byte
-    /// is forwarded. The server runs nothing before that byte.
-    #[cold]
-    pub(crate) fn inspect_long(&mut self, message: &Message<'_>) -> Result<Effects, Step> {
-        if self.keeps_session() {
-            // Whether the text calls currval() or lastval() is known only after it has passed.
-            if let Some(step) = self.uses_sequences(Effects::CODE, message) {
-                return Err(step);
-            }
-        }
-        let mut condensed = Box::<Condensed>::default();
-        condensed.feed(message.body());
-        self.client.long_text = Some(condensed);
-        if message.is_whole() {
-            self.long_text_ends();
-        }
-        Ok(Effects::ALL)
-    }
-
-    /// The last byte of a long Query is on its way; its first bytes were sent before.
-    #[cold]
-    pub(crate) fn sent_text_ends(&mut self) {
-        let before = self.client.session.suspected_texts();
-        self.long_text_ends();
-        self.note_suspected(before);
-    }
-
     /// A text with these effects is about to be sent.
-    fn may_move_names(&mut self, effects: Effects) {
+    pub(super) fn may_move_names(&mut self, effects: Effects) {
         if effects.intersects(Effects::NAMES) {
             self.server.moves_names(self.shared.statements.now());
         }
     }
 
-    /// The last byte of a long Query is on its way.
-    #[cold]
-    fn long_text_ends(&mut self) {
-        let condensed = self.client.long_text.take();
-        let Some(condensed) = condensed.filter(|_| !self.shared.is_weak(Weakness::TrustsLongTexts)) else {
-            return;
-        };
-        let Some(text) = condensed.finish() else {
-            self.may_move_names(Effects::NAMES);
-            match self.keeps_session() {
-                true => self.suspect_unread(UNREAD, "(a long statement)", Vec::new()),
-                false => {
-                    self.to().note_traces(UNREAD);
-                    self.defines(b"");
-                }
-            }
-            return self.query_may_publish(None);
-        };
-        let effects = pgweir_sql::effects(&text);
-        let mut effects = self.effects_of_names(&text, effects);
-        self.may_move_names(effects);
-        if !self.keeps_session() {
-            return self.note_in_session_pool(effects, &text);
-        }
-        if effects.intersects(SearchPath::SETS) {
-            // The value may be among the constants that were left out.
-            effects |= Effects::TEMPORARY;
-        }
-        effects = effects.without(ONLY_ASKS);
-        if effects.intersects(Effects::PASSES | Effects::PREPARE) {
-            effects = effects.without(Effects::PASSES) | pgweir_sql::UNREAD;
-        }
-        if !effects.is_empty() {
-            self.suspect_text(effects, &text, Vec::new());
-        }
-        self.query_may_publish(Some(&text));
-    }
-
     /// What matters to other clients in session pooling: traces that no reset removes, and definitions.
-    fn note_in_session_pool(&mut self, effects: Effects, text: &[u8]) {
+    pub(super) fn note_in_session_pool(&mut self, effects: Effects, text: &[u8]) {
         self.to().note_traces(effects);
         if effects.intersects(Effects::DEFINES) {
             self.defines(text);
@@ -315,7 +250,7 @@ impl Exchange<'_> {
         }
     }
 
-    fn suspect_text(&mut self, effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
+    pub(super) fn suspect_text(&mut self, effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
         hidden.extend(self.settings_named(effects, text));
         self.suspect(effects, text, hidden);
     }

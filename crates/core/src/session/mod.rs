@@ -9,6 +9,7 @@ pub(crate) mod definitions;
 pub(crate) mod function_plans;
 pub(crate) mod inspection;
 pub(crate) mod known_code;
+pub(crate) mod long_query;
 pub(crate) mod misread;
 pub(crate) mod probe;
 pub(crate) mod probe_answer;

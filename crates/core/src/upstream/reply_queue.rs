@@ -345,6 +345,14 @@ impl ReplyQueue {
         true
     }
 
+    /// The server will refuse the client's latest Query with this SQLSTATE; the client gets another error.
+    pub(crate) fn last_query_is_refused(&mut self, sqlstate: [u8; 5], error: Vec<u8>) {
+        let is_it = |e: &&mut Entry| e.expect == Expect::Query && e.to == To::Forward;
+        if let Some(query) = self.entries.iter_mut().rev().find(is_it) {
+            query.replace(sqlstate, Instead::Error(error));
+        }
+    }
+
     /// If the front ends an internal segment that has failed: what the client gets instead of the error of its next
     /// message.
     pub(crate) fn error_behind_internal_segment(&mut self) -> Option<&mut Vec<u8>> {

@@ -13,6 +13,7 @@ mod last_words;
 mod limits;
 mod listen;
 mod long_names;
+mod long_queries;
 mod misbehaving;
 mod names;
 mod operating;

@@ -116,3 +116,32 @@ fn what_came_before_a_new_listen_is_told() {
     }
     assert_eq!(s.heard(client), ["C", "1", "Z"]);
 }
+
+/// Guards against an UNLISTEN in a Query of more than 64 kB that ends nothing: its client went on to get notifications.
+#[test]
+fn a_long_unlisten_counts_or_is_refused() {
+    let long = "x".repeat(70_000);
+    let mut message = Vec::new();
+    pgweir_wire::Writer::new(&mut message).query(format!("unlisten * /* {long} */").as_bytes());
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    for piece in message.chunks(30_000) {
+        s.rig.comes(client, piece);
+    }
+    s.answer(listener);
+    s.answer(server);
+    s.answer(listener);
+    s.heard(client);
+    s.notifies(listener, "a", "1");
+    assert_eq!(s.heard(client), [""; 0]);
+
+    let mut message = Vec::new();
+    pgweir_wire::Writer::new(&mut message).query(format!("select '{long}'; unlisten *").as_bytes());
+    let mut s = Servers::new();
+    let (client, _, _) = s.moved();
+    for piece in message.chunks(30_000) {
+        s.rig.comes(client, piece);
+    }
+    let server = s.rig.server_of(client).unwrap();
+    assert_ne!(s.rig.raw(server).last(), Some(&0), "no zero byte ends the text");
+}
