@@ -120,7 +120,7 @@ impl Exchange<'_> {
     /// `pg_settings` does not show.
     pub(crate) fn suspect(&mut self, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
         let known = self.pool.catalog();
-        let types_run_code = known.is_none_or(|known| !known.holds || !known.catalog.types.is_empty());
+        let types_run_code = known.is_none_or(|known| known.analysis_may_run());
         self.suspect_by(effects, text, hidden, RefusalProof::of(text, types_run_code));
     }
 

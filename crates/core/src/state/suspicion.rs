@@ -25,6 +25,16 @@ impl RefusalProof {
     }
 }
 
+impl RefusalProof {
+    /// Errors that prove this of either of two texts.
+    fn and(self, other: RefusalProof) -> Self {
+        RefusalProof {
+            by_grammar: self.by_grammar && other.by_grammar,
+            by_names: self.by_names && other.by_names,
+        }
+    }
+}
+
 /// What a transaction may have done to the session, since the last probe.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Suspicion {
@@ -33,7 +43,7 @@ pub(crate) struct Suspicion {
     hidden: Vec<Box<str>>,
     /// The number of texts that have caused the suspicion and that the server has not refused.
     texts: u32,
-    /// What errors about the last of these texts prove.
+    /// What errors about any of these texts prove.
     proof: RefusalProof,
     /// The beginning of the first of these texts.
     statement: Box<str>,
@@ -135,7 +145,10 @@ impl Suspicion {
         if hidden.iter().any(|name| &**name == ROLE) {
             self.sets_role = later_role(self.sets_role, Some(!effects.intersects(Effects::RESETS)));
         }
-        self.proof = proof;
+        self.proof = match self.texts {
+            1 => proof,
+            _ => self.proof.and(proof),
+        };
         for name in hidden {
             if !self.hidden.contains(&name) {
                 self.hidden.push(name);
@@ -149,7 +162,8 @@ impl Suspicion {
     /// See [`ClientSession::text_is_refused`](crate::state::client_session::ClientSession::text_is_refused).
     pub(super) fn text_is_refused(&mut self, refused: u32, is_of_grammar: bool, unseen: Effects) {
         let proves = self.proof.by_names || is_of_grammar && self.proof.by_grammar;
-        if self.texts == 1 && refused == 1 && proves {
+        // A statement that is parsed and bound counts as two texts.
+        if refused > 0 && self.texts == refused && proves {
             self.texts = 0;
             self.effects = self.effects.without(unseen);
         }
@@ -159,7 +173,7 @@ impl Suspicion {
     pub(super) fn absorb(&mut self, newer: Suspicion) {
         self.effects |= newer.effects;
         self.texts += newer.texts;
-        self.proof = newer.proof;
+        self.proof = self.proof.and(newer.proof);
         self.sets_role = later_role(self.sets_role, newer.sets_role);
         let known = self.hidden.len();
         let new = newer.hidden.into_iter().filter(|n| !self.hidden[..known].contains(n));
