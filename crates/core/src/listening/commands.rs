@@ -29,6 +29,9 @@ const CONCERNS_LISTENING: [&[u8]; 7] = [
     b"reset",
 ];
 
+/// Words of a text without its constants and comments that ends channels or asks for them.
+const ENDS_OR_LISTS: [&[u8]; 3] = [b"unlisten", b"pg_listening_channels", b"discard all"];
+
 impl Listening<'_> {
     /// Looks at a message of a client that has a listener, before the message goes to the server. `Some`: it is not
     /// sent now.
@@ -112,7 +115,7 @@ impl Listening<'_> {
     }
 
     /// The last byte of a Query that has passed while it arrived has come. Returns whether the text may ask for or
-    /// change channels that the client has on its listener, and not on its server.
+    /// end channels that the client has on its listener, and not on its server.
     #[cold]
     pub(crate) fn mind_long_text(&mut self, id: ClientId, server_id: ServerId) -> bool {
         let relies = |client: &Client| client.channels.as_ref().is_some_and(|c| c.relies_on_listener());
@@ -122,7 +125,11 @@ impl Listening<'_> {
         let Some(condensed) = client.long_text.take() else {
             return false;
         };
-        let concerns = self.long_text_concerns(server_id, &condensed);
+        let ends = |text: &[u8]| ENDS_OR_LISTS.iter().any(|words| contains(text, words));
+        let concerns = match condensed.so_far() {
+            Some(text) => ends(text) || self.at(server_id).names_listen(text),
+            None => condensed.asks_for_channels(),
+        };
         if condensed.so_far().is_none_or(|text| contains(text, b"notify"))
             && let Some(channels) = self.channels_mut(id)
         {

@@ -172,8 +172,12 @@ impl Suspicion {
     /// Adds what later texts may have done.
     pub(super) fn absorb(&mut self, newer: Suspicion) {
         self.effects |= newer.effects;
+        self.proof = match (self.texts, newer.texts) {
+            (_, 0) => self.proof,
+            (0, _) => newer.proof,
+            _ => self.proof.and(newer.proof),
+        };
         self.texts += newer.texts;
-        self.proof = self.proof.and(newer.proof);
         self.sets_role = later_role(self.sets_role, newer.sets_role);
         let known = self.hidden.len();
         let new = newer.hidden.into_iter().filter(|n| !self.hidden[..known].contains(n));
