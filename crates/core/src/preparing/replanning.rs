@@ -183,6 +183,8 @@ pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>
             (Some(told), Some(rows)) if told == rows => Need::Nothing,
             (Some(_), Some(_)) if copy.is_good_since(meaning.since()) => Need::Refusal,
             (None, _) if copy.is_good_since(meaning.since()) => Need::Nothing,
+            // No answer would change what follows.
+            _ if copy.stays() => Need::Nothing,
             _ => Need::Check,
         },
     }

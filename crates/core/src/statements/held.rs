@@ -376,7 +376,7 @@ impl Held {
         if let Some(copy) = self.copies.get_mut(id) {
             copy.rows = Some(rows);
             copy.asked = false;
-            if copy.good < asked && copy.good >= self.doubted {
+            if copy.good < asked && (copy.good >= self.doubted || copy.stays()) {
                 copy.good = asked;
                 self.provisional.push(id);
             }

@@ -55,7 +55,7 @@ impl HeldStatement {
     /// Whether the copy alone is the statement that its client has prepared: nobody else knows under which settings its
     /// constants were read. Code cannot replace it, because clients do not know internal names.
     #[cold]
-    pub(super) fn stays(&self) -> bool {
+    pub(crate) fn stays(&self) -> bool {
         self.statement.settings.are_uncertain() && !self.statement.is_client_named()
     }
 
@@ -67,10 +67,11 @@ impl HeldStatement {
         }
     }
 
-    /// Whether the plan is known to have given the statement's rows at this moment or later.
+    /// Whether the plan is known to have given the statement's rows at this moment or later. A copy that stays is what its
+    /// client has prepared: if its rows have changed since, the server itself refuses it.
     #[inline(always)]
     pub(crate) fn is_good_since(&self, moment: Moment) -> bool {
-        self.good >= moment || self.stays() && self.parsed >= moment
+        self.good >= moment || self.stays()
     }
 
     #[inline(always)]

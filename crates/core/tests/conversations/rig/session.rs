@@ -5,6 +5,9 @@ use pgweir_core::ServerId;
 use pgweir_wire::TransactionStatus::Idle;
 use pgweir_wire::Writer;
 
+/// So often a server answers before its questions count as endless.
+const ANSWERS_MAX: usize = 100;
+
 /// The session of a server, as its answers to the pooler's questions show it.
 #[derive(Clone, Copy)]
 pub struct Session<'s> {
@@ -96,6 +99,12 @@ impl Rig {
                 }
                 "Close" => self.says(server, |w| w.empty(b'3')),
                 "Execute" => self.says(server, |w| executes(w, bound)),
+                "Describe" => self.says(server, |w| {
+                    if rest.starts_with('S') {
+                        w.message(b't', |body| body.extend([0, 0]));
+                    }
+                    w.empty(b'n');
+                }),
                 "Sync" => self.says(server, |w| w.ready_for_query(Idle)),
                 "Query" => {
                     if let Some(tag) = query_tag {
@@ -132,13 +141,14 @@ impl Rig {
     /// A server with this session answers until it is sent nothing more.
     pub fn answers_all_about(&mut self, server: ServerId, session: Session<'_>) -> Vec<String> {
         let mut all = Vec::new();
-        loop {
+        for _ in 0..ANSWERS_MAX {
             let told = self.answers_about(server, session);
             if told.is_empty() {
                 return all;
             }
             all.extend(told);
         }
+        panic!("the server is asked without end: {:?}", &all[..ANSWERS_MAX])
     }
 }
 
