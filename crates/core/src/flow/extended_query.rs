@@ -98,6 +98,12 @@ impl Exchange<'_> {
         let Some(statement) = statement else {
             return self.unknown_name(message, names.statement, Expect::Bind);
         };
+        if statement.settings.are_uncertain()
+            && self.server.held.may_be_replaced(statement.id)
+            && let Some(step) = self.runs_unread(message)
+        {
+            return step;
+        }
         self.to().may_change_settings(Some(&statement));
         if untold && describes_next != Some(false) && keeps_rows(&statement) {
             self.client.statements.portal_is_untold(Bound {

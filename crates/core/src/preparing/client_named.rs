@@ -127,9 +127,11 @@ impl Exchange<'_> {
             let effects = self.effects_of_names_in(&named);
             mentioned.effects |= SearchPath::adds_to(effects, &named.query, None);
             self.to().names_given(&named, text, &mut mentioned);
-            // An EXECUTE of an EXECUTE: the values that it gives are not followed. And under another client_encoding a
-            // name beyond ASCII may mean another statement.
-            let is_unread = named.names_statements() || !named.server_name().is_ascii();
+            // An EXECUTE of an EXECUTE: the values that it gives are not followed. Under another client_encoding a name
+            // beyond ASCII may mean another statement. And code may have replaced a statement that is not prepared again.
+            let is_unread = named.names_statements()
+                || !named.server_name().is_ascii()
+                || self.server.held.may_be_replaced(named.id);
             if may_execute && is_unread && !self.shared.is_weak(Weakness::TrustsNested) {
                 mentioned.effects |= pgweir_sql::UNREAD;
             }

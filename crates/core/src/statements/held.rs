@@ -150,12 +150,20 @@ impl Held {
     pub(crate) fn usable(&self, id: u64) -> bool {
         self.copies
             .get(id)
-            .is_some_and(|c| !c.outdated && c.known() >= self.doubted)
+            .is_some_and(|c| !c.outdated && (c.good >= self.doubted || c.stays()))
     }
 
     /// Whether the server holds this statement with a plan that is not older than `since`, as far as is known.
     pub(crate) fn is_as_good_as(&self, id: u64, since: Moment) -> bool {
-        self.usable(id) && self.copies.get(id).is_some_and(|c| c.known() >= since)
+        self.usable(id) && self.copies.get(id).is_some_and(|c| c.is_good_since(since))
+    }
+
+    /// Whether the server's copy alone is the statement, and code may have put another one in its place.
+    #[cold]
+    pub(crate) fn may_be_replaced(&self, id: u64) -> bool {
+        self.copies
+            .get(id)
+            .is_some_and(|c| c.stays() && c.parsed < self.doubted)
     }
 
     /// Whether the server has been sent this statement and may still refuse it.

@@ -53,18 +53,10 @@ impl HeldStatement {
     }
 
     /// Whether the copy alone is the statement that its client has prepared: nobody else knows under which settings its
-    /// constants were read. Code cannot replace it, because clients do not know internal names.
+    /// constants were read. If code has replaced it, the client would find the replacement on a direct connection, too.
     #[cold]
     pub(crate) fn stays(&self) -> bool {
-        self.statement.settings.are_uncertain() && !self.statement.is_client_named()
-    }
-
-    /// The latest moment at which the copy is known to be what its client's name means.
-    pub(super) fn known(&self) -> Moment {
-        match self.statement.settings.are_uncertain() {
-            true => self.good.max(self.parsed),
-            false => self.good,
-        }
+        self.statement.settings.are_uncertain()
     }
 
     /// Whether the plan is known to have given the statement's rows at this moment or later. A copy that stays is what its
