@@ -11,7 +11,7 @@ import time
 import pytest
 
 from harness import wire
-from harness.wire import bind, command_tags, error_codes, execute, parse, query, rows_of, sync
+from harness.wire import bind, command_tags, describe, error_codes, execute, parse, query, rows_of, sync
 
 ONE_SERVER = {"default_pool_size": 1, "query_wait_timeout": 5}
 
@@ -205,3 +205,45 @@ def test_what_is_prepared_behind_a_change_of_settings_keeps_its_meaning(behind, 
 def rows_or_errors(answer):
     errors = error_codes(answer)
     return errors or rows_of(answer)
+
+
+# What only one server has, because it was made behind SET LOCAL.
+ONLY_THERE = "select '01/02/2024'::date - '2024-01-01'::date"
+MADE = {"parse": [parse("s", ONLY_THERE), describe("S", "s"), sync()], "prepare": [query(f"prepare s as {ONLY_THERE}")]}
+MEANWHILE = {
+    "nothing": [],
+    "code": [[query("do $$begin end$$")]],
+    "more statements than a server keeps": [
+        [parse(f"o{n}", f"select {n}"), bind("", f"o{n}"), execute(), sync()] for n in range(4)
+    ],
+    "a refused discard": [[query(text)] for text in ("begin", "discard all", "rollback")],
+    "a refused deallocate": [[query(text)] for text in ("begin", "select 1/0", "deallocate s", "rollback")],
+    "a question for names": [[query("select name, from_sql from pg_prepared_statements where name = 's'")]],
+}
+USES = {
+    "describe": [describe("S", "s"), sync()],
+    "bind": [bind("", "s"), execute(), sync()],
+    "execute": [query("execute s")],
+    "explain": [query("explain (verbose, costs off) execute s")],
+    "deallocate": [query("deallocate s")],
+}
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+@pytest.mark.parametrize("made", MADE)
+def test_a_statement_that_only_one_server_has_stays_as_it_is(pg, make_pooler, made, meanwhile):
+    """After code, its description never came. Others took its place, or a message or SQL that named it had it prepared
+    again, and its constants were read under the settings of that moment."""
+    pooler = make_pooler(pg, settings={"default_pool_size": 2, "max_prepared_statements": 2})
+
+    def told(c):
+        for messages in [[query("begin")], [query("set local datestyle = 'sql, dmy'")], MADE[made], [query("commit")]]:
+            ask(c, *messages)
+        found = [rows_or_errors(ask(c, *messages)) for messages in MEANWHILE[meanwhile]]
+        for use in ("describe", "bind", "execute", "describe", "bind", "explain", "execute", "bind", "deallocate", "bind"):
+            answer = ask(c, *USES[use])
+            found.append((use, rows_or_errors(answer), wire.tags(answer)))
+        return found
+
+    with by_itself(pg) as direct, pooler.connect() as c:
+        assert told(c) == told(direct)

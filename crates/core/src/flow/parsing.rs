@@ -177,6 +177,12 @@ impl Exchange<'_> {
             self.lend_names(Effects::PREPARE, parse.query);
             self.suspect_analysis_of_named(parse.query);
         }
+        self.parse_client_named(message, parse, statement)
+    }
+
+    /// Parse of a statement that the server gets under the client's name.
+    #[cold]
+    fn parse_client_named(&mut self, message: &Message<'_>, parse: Parse<'_>, statement: Arc<Statement>) -> Step {
         let meaning = Meaning::new(
             statement.clone(),
             self.shared.statements.tick(),
@@ -264,6 +270,15 @@ impl Exchange<'_> {
         if effects.intersects(NAMING) && self.keeps_session() {
             let lists = effects.intersects(Effects::STATEMENTS);
             statement = self.parse_naming(&parse, statement, lists);
+        }
+        if statement.settings.are_uncertain() {
+            // There can be only one such copy, so it has the name that SQL knows, too.
+            if !statement.is_client_named() {
+                statement = self.intern_client_named(&parse, &statement.settings);
+            }
+            self.to().close_client_named(parse.name);
+            self.pool.stats_mut().client_parse_count += 1;
+            return self.parse_client_named(message, parse, statement);
         }
         let client = &mut *self.client;
         let server = &mut *self.server;

@@ -83,6 +83,15 @@ impl Exchange<'_> {
     /// succeeds. The server keeps the shared statement for others. The DEALLOCATE ends an empty statement that was made
     /// for it. So the server itself answers, and answers with an error in a failed transaction.
     pub(crate) fn deallocates(&mut self, name: &[u8], mut effect: Effect) -> Effect {
+        if let Some(named) = self.server.held.client_named(name)
+            && self.server.held.stays(named.id)
+        {
+            // If the DEALLOCATE fails, this statement must be there as before.
+            effect.name = self.client.forget_name(name).and_then(|e| e.name);
+            self.server.held.remove(named.id);
+            effect.server_loses = Some(named);
+            return effect;
+        }
         effect.name = self.end_name(name).and_then(|e| e.name);
         effect.server_loses = Some(self.make_empty(name));
         effect

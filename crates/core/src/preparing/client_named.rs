@@ -262,6 +262,9 @@ impl Exchange<'_> {
         }
         let meaning = client.statements.named(name)?;
         let (since, of) = (meaning.since(), meaning.statement());
+        if of.settings.are_uncertain() && of.is_client_named() {
+            return Some((of.clone(), since));
+        }
         let alone = !of.settings.reads_alike(client.session.shape().parse_settings());
         // A statement that was lent before the server had told its types leaves them open: it must not infer others later.
         let keeps_types = |named: &Statement| of.kind == Kind::Sql || *named.types == *meaning.types();

@@ -111,9 +111,12 @@ impl ServerSide<'_> {
         let (uses, replaced) = (front.uses(), front.replacement().is_some());
         match sqlstate {
             // DDL has removed an object that PostgreSQL does not watch for its plans: usually a type.
-            b"0A000" | b"XX000" | b"42704" => server.held.outdate(uses),
+            b"0A000" | b"XX000" | b"42704" if !server.held.stays(uses) => server.held.outdate(uses),
             // A function has deallocated the statement, and the pooler could not see that.
-            b"26000" if !replaced => server.held.outdate_all(),
+            b"26000" if !replaced => {
+                server.held.outdate(uses);
+                server.held.outdate_all();
+            }
             _ => {}
         }
     }
@@ -170,7 +173,7 @@ pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>
         Some(copy) if copy.is_asked() => Need::Answer,
         Some(_) if meaning.is_unparsed() => Need::Types,
         Some(copy) if copy.is_outdated(doubted, meaning.names_moved()) => Need::Replan,
-        Some(copy) if meaning.told_types().is_some_and(|t| copy.has_types(t) != Some(true)) => {
+        Some(copy) if meaning.told_types().is_some_and(|t| copy.has_types(t) != Some(true)) && !copy.stays() => {
             let types = meaning.told_types().expect("just looked at");
             if copy.has_types(types).is_some() {
                 Need::Retype

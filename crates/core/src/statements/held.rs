@@ -283,9 +283,17 @@ impl Held {
         self.copies.len()
     }
 
-    /// The server may have lost any of the clients' statements: each is prepared again before its next use.
+    /// The server may have lost any of the clients' statements: each is prepared again before its next use, unless its
+    /// copy stays.
     pub(crate) fn outdate_all(&mut self) {
-        self.copies.all_mut().for_each(|c| c.outdated = true);
+        let replaceable = self.copies.all_mut().filter(|c| !c.stays());
+        replaceable.for_each(|c| c.outdated = true);
+    }
+
+    /// Whether the server's copy alone is the statement: see [`HeldStatement::stays`].
+    #[cold]
+    pub(crate) fn stays(&self, id: u64) -> bool {
+        self.copies.get(id).is_some_and(HeldStatement::stays)
     }
 
     /// The server's unnamed statement, as far as is known.

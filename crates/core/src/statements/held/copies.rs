@@ -71,6 +71,7 @@ impl Copies {
     pub(super) fn insert(&mut self, copy: HeldStatement) {
         let id = copy.statement.id;
         if !copy.statement.is_client_named() {
+            debug_assert!(!copy.stays(), "a copy that stays must not be evicted");
             self.shared_bytes += copy.statement.query.len();
             if let Some(before) = self.shared.put(id, copy) {
                 self.shared_bytes -= before.statement.query.len();

@@ -97,12 +97,12 @@ impl Held {
     }
 
     /// Adds a statement that the server has not lost after all. How old its plan is, and whether it had to be prepared
-    /// again, is no longer known.
+    /// again, is no longer known. A copy that stays is not prepared again.
     pub(crate) fn restore(&mut self, statement: Arc<Statement>) {
         let id = statement.id;
         self.insert(statement, Moment::default());
         if let Some(copy) = self.copies.get_mut(id) {
-            copy.outdated = true;
+            copy.outdated = !copy.stays();
         }
     }
 

@@ -1,9 +1,9 @@
 //! Statements that were prepared behind a SET in the same transaction: their server alone has them as their client has
 //! prepared them.
 
-use crate::rig::{NO_TYPES, NOTHING, Rig};
+use crate::rig::{NO_TYPES, NOTHING, Rig, error};
 use pgweir_core::{ClientId, ServerId};
-use pgweir_wire::TransactionStatus::InTransaction;
+use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 
 const TEXT: &[u8] = b"select '01/02/2024'::date";
 
@@ -27,7 +27,11 @@ fn runs(rig: &mut Rig, client: ClientId, server: ServerId, text: &str) -> Vec<St
 
 /// A client that has prepared and described `s` behind SET LOCAL. Its transaction has ended.
 fn prepared_behind_set() -> (Rig, ClientId, ServerId) {
-    let mut rig = Rig::one_server("");
+    prepared_behind_set_with("")
+}
+
+fn prepared_behind_set_with(settings: &str) -> (Rig, ClientId, ServerId) {
+    let mut rig = Rig::one_server(settings);
     let a = rig.client();
     let server = in_block(&mut rig, a, "begin; set local datestyle = 'sql, dmy'");
     rig.says(a, |w| {
@@ -63,4 +67,94 @@ fn a_description_behind_code_comes() {
         assert_eq!(told.len(), 2, "{told:?}");
         assert_eq!(rig.told(a).last().unwrap(), "ReadyForQuery I");
     }
+}
+
+/// The client uses `s` by Bind and by EXECUTE: the server runs what it has, and prepares nothing.
+fn uses_what_is_there(rig: &mut Rig, client: ClientId, server: ServerId) {
+    for _ in 0..2 {
+        rig.says(client, |w| {
+            w.bind_text(b"s", &[]);
+            w.execute();
+            w.sync();
+        });
+        let mut told = rig.answers_all_about(server, NOTHING);
+        told.extend(runs(rig, client, server, "execute s"));
+        assert!(told.iter().any(|line| line == "Bind  s"), "{told:?}");
+        assert!(told.iter().any(|line| line == "Query execute s"), "{told:?}");
+        let anew = |line: &&String| *line == "Close Ss" || line.contains("01/02/2024");
+        assert_eq!(told.iter().find(anew), None, "{told:?}");
+        rig.told(client);
+    }
+}
+
+/// Guards against constants that are read again under the settings of a later moment: the statement was closed so that
+/// others fit, or because it could have been replaced, and prepared again before its next use. SQL that names it got
+/// another copy.
+#[test]
+fn what_only_the_server_has_is_neither_closed_nor_prepared_again() {
+    let others: Vec<String> = (0..4).map(|n| format!("o{n}")).collect();
+    for between in ["", "do $$begin end$$", "others", "discard all"] {
+        let (mut rig, a, server) = prepared_behind_set_with("max_prepared_statements = 2");
+        match between {
+            "others" => {
+                for name in &others {
+                    rig.says(a, |w| {
+                        w.parse(name.as_bytes(), format!("select {name}").as_bytes(), NO_TYPES);
+                        w.sync();
+                    });
+                    let told = rig.answers_all_about(server, NOTHING);
+                    assert!(!told.contains(&"Close Ss".to_string()), "{told:?}");
+                }
+            }
+            "discard all" => {
+                in_block(&mut rig, a, "begin; select 1");
+                rig.says(a, |w| w.query(b"discard all"));
+                rig.told(server);
+                rig.says(server, |w| {
+                    w.error(&error("25001", "DISCARD ALL cannot run inside a transaction block"));
+                    w.ready_for_query(Failed);
+                });
+                rig.says(a, |w| w.query(b"rollback"));
+                assert_eq!(rig.told(server), ["Query rollback"]);
+                rig.says(server, |w| {
+                    w.command_complete("ROLLBACK");
+                    w.ready_for_query(Idle);
+                });
+                rig.answers_all_about(server, NOTHING);
+            }
+            text => drop(runs(&mut rig, a, server, text)),
+        }
+        rig.told(a);
+        uses_what_is_there(&mut rig, a, server);
+    }
+}
+
+/// The same for a PREPARE: code could have replaced its statement.
+#[test]
+fn a_prepare_behind_a_set_is_not_run_again() {
+    let mut rig = Rig::one_server("");
+    let a = rig.client();
+    in_block(&mut rig, a, "begin; set local datestyle = 'sql, dmy'");
+    let server = in_block(&mut rig, a, "prepare s as select '01/02/2024'::date");
+    runs(&mut rig, a, server, "commit");
+    runs(&mut rig, a, server, "do $$begin end$$");
+    rig.told(a);
+    uses_what_is_there(&mut rig, a, server);
+}
+
+/// Guards against a DEALLOCATE that fails and has ended the statement all the same.
+#[test]
+fn a_deallocate_that_fails_leaves_the_statement() {
+    let (mut rig, a, server) = prepared_behind_set_with("");
+    in_block(&mut rig, a, "begin; select 1");
+    rig.says(a, |w| w.query(b"deallocate s"));
+    assert_eq!(rig.told(server), ["Query deallocate s"]);
+    rig.says(server, |w| {
+        w.error(&error("57014", "canceling statement due to user request"));
+        w.ready_for_query(Failed);
+    });
+    rig.says(a, |w| w.query(b"rollback"));
+    rig.answers_all_about(server, NOTHING);
+    rig.told(a);
+    uses_what_is_there(&mut rig, a, server);
 }
