@@ -204,9 +204,8 @@ fn dynamic_read(language: Language, body: &[u8], backslashes: bool) -> Option<Ef
     let mut found = Effects::NONE;
     let mut lexer = Lexer::with_backslashes(body, backslashes);
     while let Some(token) = lexer.next() {
-        if token == Token::Unterminated {
-            return None;
-        } else if language == Language::Sql && token.is("execute") && !is_privilege(&lexer) {
+        let runs_prepared = language == Language::Sql && token.is("execute") && !is_privilege(&lexer);
+        if token == Token::Unterminated || runs_prepared {
             return None;
         } else if language == Language::Plpgsql && token.is("execute") {
             let Some(Token::Text(text)) = lexer.next() else {

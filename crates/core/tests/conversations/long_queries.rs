@@ -72,7 +72,11 @@ fn a_long_query_that_names_a_statement_too_late_is_refused() {
     let long = "x".repeat(70_000);
     for (text, bytes, refused) in [
         (format!("select '{long}'; table pg_prepared_statements"), 10, true),
-        (format!("select '{long}', $$x$$; table pg_prepared_statements"), 10, true),
+        (
+            format!("select '{long}', $$x$$; table pg_prepared_statements"),
+            10,
+            true,
+        ),
         (format!("select '{long}'; execute s"), 10, true),
         (format!("select '{long}'; execute t"), 10, false),
         (format!("select '{long} pg_prepared_statements'"), 10, false),
