@@ -142,7 +142,7 @@ fn an_event_trigger_runs_in_whatever_changes_the_catalog() {
         "select make_partition()",
     ] {
         assert_eq!(
-            effects(&catalog, text).without(Effects::NAMES),
+            effects(&catalog, text).without(Effects::NAMES | Effects::DEFINES),
             Effects::LISTEN,
             "{text}"
         );
