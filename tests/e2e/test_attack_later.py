@@ -19,6 +19,9 @@ SCHEMA = """
 create function al_check(text) returns bool language plpgsql as $$begin
     perform set_config('af' || '.x', 'attacker', false); perform pg_advisory_lock(77); return true; end$$;
 create domain al_domain as text check (al_check(value));
+create function al_lock(text) returns bool language plpgsql as $$begin
+    perform pg_advisory_lock(77); return true; end$$;
+create domain al_locked as text check (al_lock(value));
 create type al_pair as (a al_domain, b int);
 create table al_table (a al_domain[]);
 create function al_takes(al_pair) returns int language sql as 'select 1';
@@ -128,18 +131,15 @@ def test_checks_that_run_in_a_describe(prepared, make_pooler):
     """The server lacks the statement: a new copy of it is analysed."""
     pooler = one_server(make_pooler, prepared)
     with connect(pooler) as c:
-        assert not error_codes(ask(c, parse("s", CHECKED["array"]), sync()))
+        assert not error_codes(ask(c, parse("s", "select '{x}'::al_locked[]"), sync()))
+        c.query("select pg_advisory_unlock_all()")
+        pid = c.value("select pg_backend_pid()")
         pooler.console("reconnect")
-        c.query("discard sequences")
-    with connect(pooler) as c:
-        ask(c, parse("s", CHECKED["array"]), sync())
-        c.query("reset all; select pg_advisory_unlock_all()")
-        c.query("select 1")
-        ask(c, describe("S", "s"), sync())
+        assert c.value("select pg_backend_pid()") != pid
+        assert not error_codes(ask(c, describe("S", "s"), sync()))
         with connect(pooler) as victim:
             looks_fresh(victim, FRESH)
-    with connect(pooler) as victim:
-        looks_fresh(victim, FRESH)
+        assert c.value(LOCKS) == "1"
 
 
 # ---- names in long Queries

@@ -232,9 +232,7 @@ impl Exchange<'_> {
                     return step;
                 }
                 let checks_run = self.to().analysis_may_run();
-                let unnamed = self.client.statements.unnamed();
-                let suspected = unnamed.filter(|s| checks_run || !s.effects.is_empty());
-                if let Some(statement) = suspected.cloned() {
+                if let Some(statement) = self.client.statements.unnamed().filter(|_| checks_run).cloned() {
                     self.suspect_analysis(&statement);
                 }
                 if let Some(step) = self.prepare_unnamed() {

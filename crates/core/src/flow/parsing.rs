@@ -347,9 +347,7 @@ impl Exchange<'_> {
         parse: Parse<'_>,
         statement: &Arc<Statement>,
     ) -> Step {
-        if !statement.effects.is_empty() || self.to().analysis_may_run() {
-            self.suspect_analysis(statement);
-        }
+        self.suspect_analysis(statement);
         let now = self.shared.statements.now();
         let server = &mut *self.server;
         server.held.insert(statement.clone(), now);

@@ -14,7 +14,7 @@ impl Exchange<'_> {
     /// PostgreSQL is about to analyse this statement.
     #[inline]
     pub(crate) fn suspect_analysis(&mut self, statement: &Arc<Statement>) {
-        if (self.to().analysis_may_run() || statement.effects.intersects(Effects::ROUTINES)) && self.keeps_session() {
+        if self.to().analysis_may_run() && self.keeps_session() {
             self.suspect_checks(statement);
         }
     }

@@ -136,20 +136,15 @@ impl Exchange<'_> {
         (own | self.shared.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
     }
 
-    /// What the analysis of a statement may do: at most what the names in it do. If the statement calls a routine that
-    /// the catalog does not know, there may be new domains, too.
+    /// What the analysis of a statement may do: at most what the names in it do.
     pub(super) fn effects_of_analysis(&mut self, statement: &Statement) -> Effects {
         let Some(known) = self.to().pool.catalog_mut() else {
             return Effects::NONE;
         };
-        let may_run = known.analysis_may_run();
-        if !may_run && !statement.effects.intersects(Effects::ROUTINES) {
+        if !known.analysis_may_run() {
             return Effects::NONE;
         }
         let (found, any) = (known.effects_of_prepared(statement), known.effects_of_any());
-        if !may_run && !found.contains(UNKNOWN) {
-            return Effects::NONE;
-        }
         self.meets_unknown(found);
         self.runs_any(any);
         // An argument that names a setting is used only when the routine runs.

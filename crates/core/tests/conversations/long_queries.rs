@@ -39,7 +39,8 @@ fn comes(rig: &mut Rig, client: ClientId, server: ServerId, message: &[u8]) -> V
             return told;
         }
         let more = rig.serves(server, "");
-        assert!(!more.is_empty(), "the Query comes: {told:?}");
+        let (linked, hears) = (rig.server_of(client), rig.told(client));
+        assert!(!more.is_empty(), "the Query comes: {told:?} {linked:?} {hears:?} {}", rig.bytes_written(server));
         told.extend(more);
     }
 }
@@ -87,9 +88,13 @@ fn a_long_query_that_names_a_statement_too_late_is_refused() {
         let (mut rig, client, server) = with_statements();
         rig.told(client);
         let message = padded(&text, bytes);
-        for piece in message.chunks(30_000) {
-            rig.comes(client, piece);
+        let (first, rest) = message.split_at(66_000);
+        rig.comes(client, first);
+        if rig.bytes_written(server) < 10_000 {
+            // The server forgets values of sequences first.
+            rig.serves(server, "");
         }
+        rest.chunks(30_000).for_each(|piece| rig.comes(client, piece));
         let sent = rig.raw(server);
         assert_eq!(sent.len(), message.len());
         assert_eq!(sent[..sent.len() - 1], message[..message.len() - 1]);
