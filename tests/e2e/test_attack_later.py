@@ -155,8 +155,8 @@ def test_a_long_query_shows_no_statement_of_another_client(prepared, make_pooler
     with connect(pooler) as other, connect(pooler) as c:
         ask(other, parse("mine", "select 'a secret'"), sync())
         reply = c.query(text.replace("{long}", LONG))
-        counts = [row for row in rows_of(reply) if row[0] != LONG]
-        assert counts == [("0",)] or error_codes(reply) == ["54000"]
+        if error_codes(reply) != ["54000"]:
+            assert [row for row in rows_of(reply) if row[0] != LONG] == [("0",)]
         assert c.value("select 2") == "2"
 
 
@@ -174,7 +174,7 @@ def test_names_in_a_long_query(prepared, make_pooler, made):
         other.query("select 1")
         assert rows_of(c.query("execute s" + behind)) == [("mine",), (LONG,)]
         reply = c.query(f"select '{LONG}'; execute s")
-        assert error_codes(reply) == ["54000"] and not rows_of(reply)
+        assert error_codes(reply) == ["54000"] and "D" not in [m.tag for m in reply]
         assert other.value("select 1") == "1"
         c.query("begin")
         assert error_codes(c.query(f"select '{LONG}'; execute s")) == ["54000"]

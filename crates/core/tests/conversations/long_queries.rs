@@ -1,6 +1,6 @@
 //! Queries of more than 64 kB that use names of prepared statements or channels.
 
-use crate::rig::{NO_TYPES, Rig};
+use crate::rig::{NO_TYPES, NOTHING, Rig};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -15,7 +15,7 @@ fn with_statements() -> (Rig, ClientId, ServerId) {
             w.sync();
         });
         server = rig.server_of(who);
-        rig.serves(server.unwrap(), "");
+        rig.answers_all_about(server.unwrap(), NOTHING);
     }
     (rig, client, server.unwrap())
 }
@@ -38,9 +38,8 @@ fn comes(rig: &mut Rig, client: ClientId, server: ServerId, message: &[u8]) -> V
             told.extend(rig.told(server));
             return told;
         }
-        let more = rig.serves(server, "");
-        let (linked, hears) = (rig.server_of(client), rig.told(client));
-        assert!(!more.is_empty(), "the Query comes: {told:?} {linked:?} {hears:?} {}", rig.bytes_written(server));
+        let more = rig.answers_about(server, NOTHING);
+        assert!(!more.is_empty(), "the Query comes: {told:?}");
         told.extend(more);
     }
 }
@@ -92,7 +91,7 @@ fn a_long_query_that_names_a_statement_too_late_is_refused() {
         rig.comes(client, first);
         if rig.bytes_written(server) < 10_000 {
             // The server forgets values of sequences first.
-            rig.serves(server, "");
+            rig.answers_about(server, NOTHING);
         }
         rest.chunks(30_000).for_each(|piece| rig.comes(client, piece));
         let sent = rig.raw(server);
@@ -122,13 +121,13 @@ fn a_statement_that_is_too_long_to_be_kept_sees_no_other() {
             w.parse(b"", b"select 'before'", NO_TYPES);
             w.sync();
         });
-        rig.serves(server, "");
+        rig.answers_all_about(server, NOTHING);
         let text = format!("table pg_prepared_statements -- {}", "x".repeat(1_100_000));
         rig.says(client, |w| {
             w.parse(name, text.as_bytes(), NO_TYPES);
             w.sync();
         });
-        rig.serves(server, "");
+        rig.answers_all_about(server, NOTHING);
         rig.says(client, |w| {
             w.bind_text(name, &[]);
             w.execute();
