@@ -1,5 +1,6 @@
 //! Ident files: which system users, or names in certificates, may be which database users.
 
+use crate::expression::Capture;
 use crate::files::{Files, Reader};
 use crate::names::{self, Pattern};
 use crate::problem::{Fault, Level, Place, Problem};
@@ -18,11 +19,21 @@ enum Inside {
     All,
     Exact(String),
     Regex(Pattern),
-    /// `\1` stands for the text that the first group of the second column has matched. These are the texts before and
-    /// behind it.
-    Capture(String, String),
+    /// `\1` stands for the text that the first group of the second column has matched. The texts stand before and behind
+    /// it.
+    Capture(String, FirstGroup, String),
     /// `+group`.
     Unanswerable,
+}
+
+/// Finds the text of the first group. Two are the same, because they follow from the second column.
+#[derive(Clone, Debug)]
+struct FirstGroup(Box<Capture>);
+
+impl PartialEq for FirstGroup {
+    fn eq(&self, _: &FirstGroup) -> bool {
+        true
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -72,20 +83,19 @@ impl IdentMaps {
 
 impl Entry {
     fn allows(&self, outside: &str, user: &str) -> bool {
-        let captured = match &self.outside {
-            Outside::Exact(name) if name != outside => return false,
-            Outside::Exact(_) => None,
-            Outside::Regex(regex) => match regex.0.captures(outside) {
-                None => return false,
-                Some(groups) => groups.get(1).map(|group| group.as_str()),
-            },
+        let fits = match &self.outside {
+            Outside::Exact(name) => name == outside,
+            Outside::Regex(regex) => regex.0.is_match(outside),
         };
+        if !fits {
+            return false;
+        }
         match &self.inside {
             Inside::All => true,
             Inside::Exact(name) => name == user,
             Inside::Regex(regex) => regex.0.is_match(user),
             // The captured text is a name only: a system user called "all" does not match every user.
-            Inside::Capture(before, behind) => captured.is_some_and(|captured| {
+            Inside::Capture(before, group, behind) => group.0.of(outside).is_some_and(|captured| {
                 let rest = user
                     .strip_prefix(before.as_str())
                     .and_then(|rest| rest.strip_suffix(behind.as_str()));
@@ -119,7 +129,8 @@ fn entry(place: &Place, fields: &[Field], problems: &mut Vec<Problem>) -> Result
                 );
                 return Err(Fault::new(text));
             }
-            Inside::Capture(before.into(), behind.into())
+            let group = FirstGroup(Box::new(Capture::new(&regex.0)?));
+            Inside::Capture(before.into(), group, behind.into())
         }
         _ if inside.is("all") => Inside::All,
         _ if inside.behind('+').is_some() => {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod expression;
 mod files;
 mod ident;
 mod ldap;

@@ -1,11 +1,9 @@
 //! The database and user columns.
 
+use crate::expression;
 use crate::problem::Fault;
 use crate::token::Word;
-use regex::{Regex, RegexBuilder};
-
-/// The most bytes that a compiled regular expression may take.
-const REGEX_BYTES_MAX: usize = 1 << 20;
+use regex::Regex;
 
 /// A regular expression; two are the same if their texts are.
 #[derive(Clone, Debug)]
@@ -33,17 +31,7 @@ pub(crate) enum Name {
 
 /// Compiles what follows the slash of a word.
 pub(crate) fn regex(text: &str) -> Result<Pattern, Fault> {
-    let built = RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build();
-    built.map(Pattern).map_err(|e| {
-        let why = e.to_string();
-        let why = why
-            .lines()
-            .last()
-            .unwrap_or_default()
-            .trim_start_matches("error: ")
-            .to_owned();
-        Fault::new(format!("invalid regular expression \"{text}\": {why}"))
-    })
+    expression::compile(text).map(Pattern)
 }
 
 fn common(word: Word) -> Result<Name, Fault> {

@@ -306,9 +306,40 @@ fn what_is_captured_is_taken_literally() {
     }
 }
 
+/// Guards against a certificate of "administrator" that opens user "admin".
+#[test]
+fn what_is_captured_is_the_longest_match() {
+    let maps = maps("m /^(admin|administrator) \\1\n");
+    assert!(maps.allows(Some("m"), "administrator", "administrator"));
+    assert!(!maps.allows(Some("m"), "administrator", "admin"));
+    assert!(maps.allows(Some("m"), "admin", "admin"));
+}
+
+/// Guards against a user whose name has a newline, and whom a line that rejects does not match.
+#[test]
+fn a_dot_is_any_character() {
+    let rules = rules("host all \"/^evil.*$\" all reject\nhost all all all trust\n");
+    assert_eq!(
+        method(&rules, tcp("127.0.0.1"), "a", "evil\nx"),
+        method(&rules, tcp("127.0.0.1"), "a", "evily")
+    );
+    assert_ne!(
+        method(&rules, tcp("127.0.0.1"), "a", "alice"),
+        method(&rules, tcp("127.0.0.1"), "a", "evily")
+    );
+}
+
 #[test]
 fn bad_lines_of_an_ident_file() {
-    for line in ["m a", "m a b c", "m a,b c", "m /( x", "m /^x$ \\1"] {
+    for line in [
+        "m a",
+        "m a b c",
+        "m a,b c",
+        "m /( x",
+        "m /^x$ \\1",
+        "m /^(x)?y$ \\1",
+        "m /\\bx y",
+    ] {
         let (maps, problems) = IdentMaps::read("ident", &files(&[("ident", line)]));
         assert!(maps.is_none() && problems[0].place.line == 1, "{line}");
     }
