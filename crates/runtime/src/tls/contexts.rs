@@ -11,6 +11,7 @@ use pgweir_config::{
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
 use std::io;
@@ -126,8 +127,14 @@ fn accepts(global: &GlobalSettings, mode: SslMode) -> Result<Accepts, TlsFailure
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.ignore_client_order = true;
-    config.send_tls13_tickets = 1;
-    config.ticketer = ring::Ticketer::new()?;
+    if verifies {
+        // A resumed session would stand for a certificate that has expired, or whose authority is not trusted any more.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    } else {
+        config.send_tls13_tickets = 1;
+        config.ticketer = ring::Ticketer::new()?;
+    }
     Ok(Accepts {
         config: Arc::new(config),
         end_point,
