@@ -290,6 +290,23 @@ def test_a_silent_handshake_delays_nobody_for_long(tls_pooler):
         assert silent.recv(1) == b""
 
 
+def test_cancels_that_hang_do_not_prevent_a_take_over(pg15, make_pooler):
+    """Anybody can send a cancel request for a peer; here the peer is silent, and there is always one on its way."""
+    with socket.create_server(("127.0.0.1", 0)) as peer:
+        port = peer.getsockname()[1]
+        pooler = make_pooler(pg15, settings={"peer_id": 1}, peers={2: f"host=127.0.0.1 port={port}"})
+        packet = wire.cancel_request(5 << 24 | 2 << 16 | 7, b"\1\2\3\xff")
+        with contextlib.ExitStack() as stack, pooler.connect() as c:
+            for _ in range(2):
+                sock = stack.enter_context(socket.create_connection((pooler.host, pooler.port)))
+                sock.sendall(packet)
+            # Until the peer has the connection, which it never reads.
+            stack.enter_context(peer.accept()[0])
+            pooler.take_over()
+            assert "cancel request to peer 2 failed: another process takes over" in pooler.log()
+            assert c.value("select 1") == "1"
+
+
 # -- what goes wrong
 
 

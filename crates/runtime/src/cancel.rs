@@ -21,6 +21,9 @@ use std::collections::VecDeque;
 use std::io;
 use talk::{Progress, Stage, Surroundings, Talk};
 
+/// How often requests are given up that others have waited for.
+const GIVING_UP_ROUNDS_MAX: usize = 64;
+
 /// The receiver of a CancelRequest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Addressee {
@@ -222,7 +225,26 @@ impl EventLoop {
 
     /// The time for a request is over.
     pub(crate) fn cancel_timed_out(&mut self, slot: Slot) {
-        self.log_failed_cancel(slot, "it did not end within 10 seconds");
+        self.give_up_cancel(slot, "it did not end within 10 seconds");
+    }
+
+    /// Ends all requests that are under way, and those that the core sends because of that. Returns whether none is
+    /// left.
+    pub(crate) fn give_up_cancels(&mut self, why: &str) -> bool {
+        for _ in 0..GIVING_UP_ROUNDS_MAX {
+            let slots = self.cancels.ids();
+            if slots.is_empty() {
+                return true;
+            }
+            for slot in slots {
+                self.give_up_cancel(slot, why);
+            }
+        }
+        false
+    }
+
+    fn give_up_cancel(&mut self, slot: Slot, why: &str) {
+        self.log_failed_cancel(slot, why);
         let was_sent = self.cancels.get(slot).is_some_and(|cancel| cancel.was_sent());
         self.end_cancel(slot, if was_sent { CancelEnd::NotKnown } else { CancelEnd::Over });
     }

@@ -26,7 +26,8 @@ const HELLO_WAIT: Duration = Duration::from_secs(1);
 /// How long TLS handshakes may take to end. After that, connections in the midst of one are lost.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(1);
 
-/// How long cancel requests and a RELOAD may take to end. After that, the process that wants to take over is refused.
+/// How long cancel requests and a RELOAD may take to end. After that, cancel requests are given up, so that nobody can
+/// prevent a take-over by them, and a process that wants to take over during a RELOAD is refused.
 const REST_WAIT: Duration = Duration::from_secs(5);
 
 /// Time between two checks whether all of these have ended.
@@ -197,10 +198,15 @@ impl EventLoop {
             return self.refuse_successor("this process is shutting down");
         }
         self.accepting.hold(true);
+        let is_late = waited >= REST_WAIT;
+        if is_late && self.reloads_under_way > 0 {
+            return self.refuse_successor("a RELOAD has not ended in time");
+        }
+        if is_late && !self.give_up_cancels("another process takes over") {
+            return self.refuse_successor("cancel requests have not ended in time");
+        }
         let rests = self.cancels.iter().next().is_none() && self.reloads_under_way == 0;
-        if !rests && waited >= REST_WAIT {
-            self.refuse_successor("a cancel request or a RELOAD has not ended in time");
-        } else if rests && (waited >= HANDSHAKE_WAIT || !self.is_shaking_hands()) {
+        if rests && (waited >= HANDSHAKE_WAIT || !self.is_shaking_hands()) {
             self.let_successor_in(layout);
         }
     }
