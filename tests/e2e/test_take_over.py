@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import threading
@@ -277,6 +278,37 @@ def test_a_tls_client_that_vanishes_ends_the_old_process(tls_pooler):
         lambda: not [row for row in pooler.console("show clients") if row["database"] == "postgres"],
         what="the client to be gone",
     )
+
+
+def unread_tls_client(pooler) -> wire.Connection:
+    """A client by TLS that asks for many rows and reads none."""
+    c = pooler.connect(login=False)
+    c.socket.sendall(struct.pack(">ii", 8, 80877103))
+    assert c.socket.recv(1) == b"S"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    c.socket = context.wrap_socket(c.socket)
+    c.login()
+    c.send(wire.query("select repeat('x', 1000) from generate_series(1, 100000)"))
+    eventually(lambda: int(pooler.pool()["sv_active"]) == 1, what="the query to run")
+    time.sleep(0.3)
+    return c
+
+
+@pytest.mark.parametrize("told", (None, signal.SIGTERM, signal.SIGINT))
+def test_a_tls_client_that_does_not_read_ends_the_old_process(tls_pooler, told):
+    """The new process has closed it, but the old one cannot send what is left."""
+    pooler = tls_pooler
+    c = unread_tls_client(pooler)
+    old = pooler.take_over()
+    if told:
+        old.send_signal(told)
+    (row,) = [row for row in pooler.console("show clients") if row["database"] == "postgres"]
+    assert old.poll() is None, "the client is still served"
+    pooler.console(f"kill_client {row['id']}")
+    # Both processes wait some seconds for the client, first the new one and then the old one.
+    assert old.wait(20) == 0
+    c.socket.close()
 
 
 def test_a_silent_handshake_delays_nobody_for_long(tls_pooler):

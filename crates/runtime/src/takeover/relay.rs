@@ -4,16 +4,17 @@
 use crate::closing::Closing;
 use crate::connection::Connection;
 use crate::event_loop::EventLoop;
+use crate::inbox::Message;
 use crate::pending::Pending;
 use crate::reading::READ_BYTES;
 use crate::relayed::is_to_be_reset;
 use crate::token::Subject;
 use crate::transport::{Received, Sent, Transport};
-use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest};
 use pgweir_core::ids::Slot;
 use pgweir_core::{Command, ConnectionId, LogLevel};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -51,6 +52,14 @@ enum Left {
     Reset,
 }
 
+/// How a signal ends this process.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ending {
+    /// When the other process has closed all connections. Nobody waits until their last output is sent.
+    WithClients,
+    AtOnce,
+}
+
 /// Sends the waiting bytes. False if the socket is broken.
 fn flush(pending: &mut Pending, transport: &mut Transport) -> bool {
     while !pending.is_empty() {
@@ -67,6 +76,16 @@ fn flush(pending: &mut Pending, transport: &mut Transport) -> bool {
         }
     }
     true
+}
+
+/// Whether the other end of a pair has been closed, also if bytes from before are still unread.
+fn is_closed_behind(plain: &Transport) -> bool {
+    let mut watched = [PollFd::new(plain.socket(), PollFlags::RDHUP)];
+    let is_found = poll(&mut watched, Some(&Timespec::default())).is_ok_and(|count| count > 0);
+    is_found
+        && watched[0]
+            .revents()
+            .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
 impl Relay {
@@ -142,12 +161,13 @@ impl Relay {
         progress.bytes > 0 || progress.more && !progress.is_blocked
     }
 
-    /// From the pair to the network. While the network is full, nothing is read.
+    /// From the pair to the network. While the network is full, nothing is read, unless the new process has closed its
+    /// end: what is still in the pair, which is bounded, then becomes the last output.
     fn carry_out(&mut self, into: &mut [u8]) -> bool {
         let Some(tls) = &mut self.connection.tls else {
             return false;
         };
-        if self.plain_ended || !self.connection.pending.is_empty() {
+        if self.plain_ended || !self.connection.pending.is_empty() && !is_closed_behind(&self.plain) {
             return false;
         }
         let mut sealed = Vec::new();
@@ -193,13 +213,14 @@ impl EventLoop {
         self.records.resize(READ_BYTES, 0);
         let mut into = vec![0; READ_BYTES];
         let mut ready: Vec<RelayId> = self.relays.ids();
+        let mut lingers = true;
         loop {
             for slot in std::mem::take(&mut ready) {
                 if self.relay(slot, &mut into) {
                     ready.push(slot);
                 }
             }
-            if self.relays.iter().next().is_none() && self.closing.iter().next().is_none() {
+            if self.relays.iter().next().is_none() && (!lingers || self.closing.iter().next().is_none()) {
                 return Ok(());
             }
             let timers = self.timers.next().map(|at| at.since(self.now));
@@ -210,32 +231,32 @@ impl EventLoop {
             }
             self.look_at_clock();
             for event in &events {
-                match self.handle_relay_event(event) {
-                    None => return Ok(()),
-                    Some(slots) => ready.extend(slots),
+                match Subject::of(event.token()) {
+                    Subject::Relay(slot) => ready.push(slot),
+                    Subject::Closing(slot) => self.handle_closing_event(slot),
+                    Subject::Inbox => match self.told_to_end() {
+                        Some(Ending::AtOnce) => return Ok(()),
+                        Some(Ending::WithClients) => lingers = false,
+                        None => {}
+                    },
+                    // The other process handles everything else.
+                    _ => {}
                 }
             }
             self.run_closing_timers();
         }
     }
 
-    /// The relay of an event; `None` if the process must end at once.
-    fn handle_relay_event(&mut self, event: &Event) -> Option<Option<RelayId>> {
-        match Subject::of(event.token()) {
-            Subject::Relay(slot) => return Some(Some(slot)),
-            Subject::Closing(slot) => self.handle_closing_event(slot),
-            Subject::Inbox if self.is_told_to_end() => return None,
-            // The other process handles everything else.
-            _ => {}
-        }
-        Some(None)
-    }
-
-    /// Whether a signal has asked for an immediate end. Other signals are ignored: these connections end with those of
-    /// the other process.
-    fn is_told_to_end(&mut self) -> bool {
-        let mut messages = self.inbox.try_iter();
-        messages.any(|message| matches!(message, crate::inbox::Message::Command(Command::ShutdownImmediate)))
+    /// The end that a signal has asked for. Other signals are ignored.
+    fn told_to_end(&mut self) -> Option<Ending> {
+        let endings = self.inbox.try_iter().filter_map(|message| match message {
+            Message::Command(Command::ShutdownImmediate) => Some(Ending::AtOnce),
+            Message::Command(Command::ShutdownWaitForClients | Command::ShutdownWaitForServers) => {
+                Some(Ending::WithClients)
+            }
+            _ => None,
+        });
+        endings.max()
     }
 
     /// Whether there may be more to carry at once.
