@@ -136,6 +136,7 @@ CHECK = """\
 password=$(tr -d '\\000')
 [ "$PAM_USER" != slow ] || sleep 3
 echo "$PAM_USER from $PAM_RHOST" >>"{log}"
+[ "$PAM_USER" != hang ] || exec sleep 20
 [ "$password" = "$PAM_USER-pw" ]
 """
 
@@ -218,6 +219,22 @@ def test_guesses_of_one_address_keep_nobody_out(pg15, make_pooler, pam_service):
         eventually(lambda: log.read_text().count("slow") > 4, timeout=15, what="the other guesses")
 
 
+def test_a_module_that_hangs_locks_nobody_out(pg15, make_pooler, pam_service):
+    """Its questions have all places of their address until client_login_timeout; then others get them."""
+    service, log = pam_service
+    rules = f"host all all all pam pamservice={service}\n"
+    pooler = with_rules(make_pooler, pg15, rules, settings={"client_login_timeout": 2}, userlist={"other": "x"})
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            c = stack.enter_context(contextlib.closing(pooler.connect(user="hang", login=False)))
+            c.socket.sendall(wire.startup({"user": "hang", "database": "postgres"}))
+            assert c.read().tag == "R"
+            c.socket.sendall(wire.password_message("x"))
+        eventually(lambda: log.read_text().count("hang") == 4, what="the modules to hang")
+        pooler.wait_log("a question to PAM has not been answered in time; 4 such threads are left, 64 may be", timeout=10)
+        assert login(pooler, user="alice", password="alice-pw") == [3, 0]
+
+
 # ---- LDAP
 
 
@@ -238,6 +255,42 @@ def with_ldap(make_pooler, cluster, options: str, **named):
 def ldap_refused(pooler, user, password):
     error = refused(pooler, user=user, password=password)
     assert (error.code, error.fields["M"]) == (INVALID_PASSWORD, "LDAP authentication failed"), (user, password)
+
+
+def endless_directory(listener: socket.socket, sent: list[int]) -> None:
+    """Answers a bind with success, and a search with entries without end, whose sizes go to `sent`."""
+
+    def element(tag: int, content: bytes) -> bytes:
+        return bytes([tag, 0x84]) + len(content).to_bytes(4, "big") + content
+
+    result = element(10, b"\0") + element(4, b"") + element(4, b"")
+    with contextlib.suppress(OSError):
+        while True:
+            c, _ = listener.accept()
+            with contextlib.suppress(OSError), c:
+                c.settimeout(30)
+                while request := c.recv(65536):
+                    header = 2 if request[1] < 128 else 2 + request[1] - 128
+                    number, operation = request[header + 2], request[header + 3]
+                    if operation == 0x60:
+                        c.sendall(element(0x30, element(2, bytes([number])) + element(0x61, result)))
+                    elif operation == 0x63:
+                        entry = element(0x64, element(4, b"cn=" + b"a" * 60000) + element(0x30, b""))
+                        while True:
+                            c.sendall(element(0x30, element(2, bytes([number])) + entry))
+                            sent.append(len(entry))
+
+
+def test_a_directory_that_sends_entries_without_end(pg15, make_pooler):
+    """The second entry ends the search: the user is not unique."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sent: list[int] = []
+        threading.Thread(target=endless_directory, args=(listener, sent), daemon=True).start()
+        port = listener.getsockname()[1]
+        pooler = with_ldap(make_pooler, pg15, f"ldapserver=127.0.0.1 ldapport={port} ldapbasedn=dc=x ldapbinddn=cn=s ldapbindpasswd=p")
+        ldap_refused(pooler, "alice", "x")
+        pooler.wait_log("is not unique")
+        assert sum(sent) < 100_000_000
 
 
 SIMPLE = f'ldapprefix="cn=" ldapsuffix=",{ldap.PEOPLE}"'

@@ -33,10 +33,10 @@ use crate::takeover::{Relay, Succession};
 use crate::timers::{Timer, Timers};
 use crate::tls::TlsContexts;
 use crate::token::Subject;
-use crate::verifier::Verifier;
+use crate::verifier::{QuestionId, Verifier};
 use mio::event::Event;
 use mio::{Events, Poll};
-use pgweir_core::{ConnectionId, Pooler, ServerId, Time};
+use pgweir_core::{ConnectionId, LogLevel, Pooler, ServerId, Time};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -345,11 +345,32 @@ impl EventLoop {
                 Timer::Refusal => self.finish_refusal(),
                 Timer::AcceptAgain => self.accepting.try_again(),
                 Timer::Zones => self.check_zones(),
+                Timer::Question(question) => self.question_is_overdue(question),
             }
         }
         if self.pooler.poll_timeout().is_some_and(|at| at <= self.now) {
             self.pooler.handle_timeout(self.now);
             self.settle();
+        }
+    }
+
+    /// Sets the timer of a question that is being asked.
+    pub(crate) fn watch_question(&mut self, question: Option<QuestionId>) {
+        if let Some(question) = question {
+            let timer = Timer::Question(question);
+            let wait = self.settings.login_wait.unwrap_or(timer.duration());
+            self.timers.set_in(self.now, wait, timer);
+        }
+    }
+
+    fn question_is_overdue(&mut self, question: QuestionId) {
+        let connections = &mut self.connections;
+        let overdue = self
+            .verifier
+            .is_overdue(question, |asker| connections.get(asker).is_some());
+        if let Some((text, next)) = overdue {
+            self.log.write(LogLevel::Warning, &text);
+            self.watch_question(next);
         }
     }
 
@@ -368,13 +389,14 @@ impl EventLoop {
                 }
                 Message::Verified {
                     asker,
-                    lane,
-                    origin,
+                    question,
                     answer,
                 } => {
                     let connections = &mut self.connections;
-                    self.verifier
-                        .answered(lane, origin, |asker| connections.get(asker).is_some());
+                    let next = self
+                        .verifier
+                        .answered(question, |asker| connections.get(asker).is_some());
+                    self.watch_question(next);
                     self.pooler.handle_verified(self.now, asker, answer);
                 }
                 Message::Resolved { host, addresses } => {

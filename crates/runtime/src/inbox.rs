@@ -3,8 +3,7 @@
 use crate::dns::Found;
 use crate::tls::TlsContexts;
 use crate::token::Subject;
-use crate::turns::Origin;
-use crate::verifier::Lane;
+use crate::verifier::QuestionId;
 use mio::{Registry, Waker};
 use pgweir_core::{ClientId, Command, ConnectionId, ReloadOutcome, Verified};
 use std::io;
@@ -27,10 +26,7 @@ pub(crate) enum Message {
     /// A question that a login waits for has been answered.
     Verified {
         asker: ConnectionId,
-        /// The lane of the question.
-        lane: Lane,
-        /// Where the question came from.
-        origin: Origin,
+        question: QuestionId,
         answer: Verified,
     },
     /// A name was looked up.

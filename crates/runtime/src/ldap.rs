@@ -6,10 +6,37 @@ use pgweir_auth::Password;
 use pgweir_config::hba::{LdapBind, LdapOptions, LdapScheme, LdapScope, SearchFilter};
 use rustls::ClientConfig;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time for a connection, TLS included, and for each answer of the directory.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The time for everything that one login asks directories.
+const CONVERSATION_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// A directory, and the time until which its answers count.
+struct Directory {
+    connection: LdapConn,
+    until: Instant,
+    /// A search was left before its end, so that its entries may still come before any other answer.
+    has_more: bool,
+}
+
+impl Directory {
+    /// The next request's answer must come in the time that is left.
+    fn in_time(&mut self) -> Result<&mut LdapConn, String> {
+        let wait = time_left(self.until)?;
+        Ok(self.connection.with_timeout(wait))
+    }
+}
+
+/// The time for one answer.
+fn time_left(until: Instant) -> Result<Duration, String> {
+    match until.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(format!("it did not end within {} s", CONVERSATION_WAIT_MAX.as_secs())),
+        left => Ok(left.min(ANSWER_WAIT_MAX)),
+    }
+}
 
 /// The directory's answer to a wrong password: `invalidCredentials` of RFC 4511.
 const INVALID_CREDENTIALS: u32 = 49;
@@ -27,17 +54,18 @@ pub(crate) fn check(options: &LdapOptions, user: &str, password: &Password) -> R
     let Ok(password) = std::str::from_utf8(password.as_bytes()) else {
         return Err("the password is not valid UTF-8, which LDAP asks for".into());
     };
-    let (mut directory, server) = connect(options)?;
+    let (mut directory, server) = connect(options, Instant::now() + CONVERSATION_WAIT_MAX)?;
     let verdict = judge(&mut directory, options, user, password);
-    let _ = directory.unbind();
+    let _ = directory.connection.unbind();
     verdict.map_err(|why| format!("LDAP server {server}: {why}"))
 }
 
-fn judge(directory: &mut LdapConn, options: &LdapOptions, user: &str, password: &str) -> Result<(), String> {
+fn judge(directory: &mut Directory, options: &LdapOptions, user: &str, password: &str) -> Result<(), String> {
     let dn = match &options.bind {
         LdapBind::Simple { prefix, suffix } => simple_name(prefix, user, suffix)?,
         LdapBind::Search { base_dn, .. } => match find(directory, &options.bind, user) {
             Ok(dn) => dn,
+            Err(why) if directory.has_more => return Err(why),
             Err(why) => {
                 pretend(directory, base_dn, user, password);
                 return Err(why);
@@ -51,14 +79,12 @@ fn judge(directory: &mut LdapConn, options: &LdapOptions, user: &str, password: 
 }
 
 /// Connects to the first server that can be reached.
-fn connect(options: &LdapOptions) -> Result<(LdapConn, String), String> {
+fn connect(options: &LdapOptions, until: Instant) -> Result<(Directory, String), String> {
     let scheme = match options.scheme {
         LdapScheme::Ldap => "ldap",
         LdapScheme::Ldaps => "ldaps",
     };
-    let mut settings = LdapConnSettings::new()
-        .set_conn_timeout(ANSWER_WAIT_MAX)
-        .set_starttls(options.starttls);
+    let mut settings = LdapConnSettings::new().set_starttls(options.starttls);
     if options.starttls || options.scheme == LdapScheme::Ldaps {
         settings = settings.set_config(Arc::new(tls()?));
     }
@@ -69,8 +95,23 @@ fn connect(options: &LdapOptions) -> Result<(LdapConn, String), String> {
         } else {
             format!("{host}:{port}")
         };
-        match LdapConn::with_settings(settings.clone(), &format!("{scheme}://{place}")) {
-            Ok(directory) => return Ok((directory, place)),
+        let settings = match time_left(until) {
+            Ok(wait) => settings.clone().set_conn_timeout(wait),
+            Err(why) => {
+                problems.push(format!("{place}: {why}"));
+                break;
+            }
+        };
+        match LdapConn::with_settings(settings, &format!("{scheme}://{place}")) {
+            Ok(connection) => {
+                let has_more = false;
+                let directory = Directory {
+                    connection,
+                    until,
+                    has_more,
+                };
+                return Ok((directory, place));
+            }
             Err(e) => problems.push(format!("{place}: {e}")),
         }
     }
@@ -127,7 +168,7 @@ fn filter_for(filter: &SearchFilter, user: &str) -> String {
 }
 
 /// The distinguished name of the user's entry; exactly one entry must match.
-fn find(directory: &mut LdapConn, how: &LdapBind, user: &str) -> Result<String, String> {
+fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String, String> {
     let LdapBind::Search {
         base_dn,
         scope,
@@ -147,32 +188,39 @@ fn find(directory: &mut LdapConn, how: &LdapBind, user: &str) -> Result<String, 
         LdapScope::Sub => Scope::Subtree,
     };
     let filter = filter_for(filter, user);
-    let answer = directory
-        .with_timeout(ANSWER_WAIT_MAX)
-        .search(base_dn, scope, &filter, vec!["1.1"]);
-    let (entries, _) = answer
-        .and_then(|answer| answer.success())
-        .map_err(|e| format!("could not search: {e}"))?;
-    let mut entries = entries
-        .into_iter()
-        .filter(|entry| !entry.is_ref() && !entry.is_intermediate());
-    match (entries.next(), entries.next()) {
-        (Some(entry), None) => Ok(SearchEntry::construct(entry).dn),
-        (None, _) => Err(format!("user \"{}\" does not exist", user.escape_default())),
-        (Some(_), Some(_)) => Err(format!("user \"{}\" is not unique", user.escape_default())),
+    let could_not = |why: String| format!("could not search: {why}");
+    let until = directory.until;
+    let connection = directory.in_time().map_err(could_not)?;
+    let mut answers = connection
+        .streaming_search(base_dn, scope, &filter, vec!["1.1"])
+        .map_err(|e| could_not(e.to_string()))?;
+    let mut found = None;
+    while let Some(entry) = answers.next().map_err(|e| could_not(e.to_string()))? {
+        time_left(until).map_err(could_not)?;
+        if entry.is_ref() || entry.is_intermediate() {
+            continue;
+        }
+        if found.is_some() {
+            drop(answers);
+            directory.has_more = true;
+            return Err(format!("user \"{}\" is not unique", user.escape_default()));
+        }
+        found = Some(SearchEntry::construct(entry).dn);
     }
+    answers.result().success().map_err(|e| could_not(e.to_string()))?;
+    found.ok_or_else(|| format!("user \"{}\" does not exist", user.escape_default()))
 }
 
 /// Asks as many questions about a user who was not found as about one who was, so that the time of the refusal does not
 /// reveal which users exist. The bind uses a name that no entry has, and its answer is ignored. The time that the
 /// directory needs to compare a password is beyond our control.
-fn pretend(directory: &mut LdapConn, base_dn: &str, user: &str, password: &str) {
+fn pretend(directory: &mut Directory, base_dn: &str, user: &str, password: &str) {
     let _ = bind(directory, &format!("cn={},{base_dn}", dn_escape(user)), password);
 }
 
-fn bind(directory: &mut LdapConn, dn: &str, password: &str) -> Result<(), String> {
+fn bind(directory: &mut Directory, dn: &str, password: &str) -> Result<(), String> {
     let answer: LdapResult = directory
-        .with_timeout(ANSWER_WAIT_MAX)
+        .in_time()?
         .simple_bind(dn, password)
         .map_err(|e| e.to_string())?;
     match answer.rc {

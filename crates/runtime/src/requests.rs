@@ -27,8 +27,10 @@ impl EventLoop {
             Request::Verify { asker, question } => {
                 if let Some(origin) = self.connections.origin(asker) {
                     let connections = &mut self.connections;
-                    self.verifier
+                    let asked = self
+                        .verifier
                         .ask(asker, origin, *question, |asker| connections.get(asker).is_some());
+                    self.watch_question(asked);
                 }
             }
             Request::Log { level, text } => self.log.write(level, &text),

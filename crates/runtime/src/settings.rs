@@ -10,6 +10,8 @@ pub(crate) struct Settings {
     pub(crate) tcp: TcpSettings,
     pub(crate) dns: DnsSettings,
     pub(crate) log: LogSettings,
+    /// The time in which clients must log in; `None` for no limit.
+    pub(crate) login_wait: Option<Duration>,
     /// Path of the pid file; empty for none.
     pub(crate) pidfile: String,
     /// The system user to run as; empty to keep the present one.
@@ -112,6 +114,7 @@ impl Settings {
                 syslog_ident: global.syslog_ident.clone(),
                 verbose: global.verbose,
             },
+            login_wait: off(global.client_login_timeout),
             pidfile: global.pidfile.clone(),
             user: global.user.clone().unwrap_or_default(),
         }
@@ -119,11 +122,18 @@ impl Settings {
 
     /// Uses the new values of settings that can change while running. The others need a restart and keep their values.
     pub(crate) fn take_changeable(&mut self, new: Settings) {
-        let Settings { tcp, dns, log, .. } = new;
+        let Settings {
+            tcp,
+            dns,
+            log,
+            login_wait,
+            ..
+        } = new;
         *self = Settings {
             tcp,
             dns,
             log,
+            login_wait,
             ..self.clone()
         };
     }

@@ -1,5 +1,6 @@
 //! The timers of the driver. All other timers are the core's.
 
+use crate::verifier::QuestionId;
 use pgweir_core::ids::Slot;
 use pgweir_core::{ServerId, Time};
 use std::cmp::Reverse;
@@ -21,6 +22,8 @@ pub(crate) enum Timer {
     Zones,
     /// Looks again for a file descriptor, after none could be had.
     AcceptAgain,
+    /// Ends the time in which a question that a login waits for should be answered: after `client_login_timeout`.
+    Question(QuestionId),
 }
 
 impl Timer {
@@ -37,6 +40,8 @@ impl Timer {
             Timer::AcceptAgain => Duration::from_millis(100),
             // If the period is off, a RELOAD may switch it on.
             Timer::Zones => Duration::from_secs(1),
+            // If `client_login_timeout` is off.
+            Timer::Question(_) => Duration::from_secs(60),
         }
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! The addresses that questions come from take turns, and one address never has all threads of a lane. So guesses from
 //! one address do not keep out those who come from others.
+//!
+//! A question that is not answered in time gives its place to the next one. Its thread goes on.
 
 use crate::inbox::{InboxSender, Message};
 use crate::turns::{Origin, Turns};
@@ -53,6 +55,21 @@ impl Lane {
         }
     }
 
+    /// Whether the answer depends on others, and may never come.
+    fn may_hang(self) -> bool {
+        !matches!(self, Lane::Keys | Lane::ServerKeys)
+    }
+
+    /// Who is asked.
+    fn name(self) -> &'static str {
+        match self {
+            Lane::SystemUsers => "the list of system users",
+            Lane::Pam => "PAM",
+            Lane::Ldap => "a directory",
+            Lane::Keys | Lane::ServerKeys => "this machine",
+        }
+    }
+
     /// The most questions at a time that come from one origin.
     fn threads_of_origin_max(self) -> usize {
         match self {
@@ -62,6 +79,19 @@ impl Lane {
         }
     }
 }
+
+/// The most questions of one lane that are not answered in time and whose threads still wait: a module of PAM that
+/// hangs cannot be ended from outside. With more, further questions are refused.
+const HUNG_MAX: usize = 64;
+
+/// The most of them that come from one origin.
+const HUNG_OF_ORIGIN_MAX: usize = 16;
+
+/// The number of a question that is being asked.
+pub(crate) type QuestionId = u64;
+
+/// No question: it was refused.
+const REFUSED: QuestionId = 0;
 
 /// A queue that is shorter is not searched for questions whose clients have left.
 const SWEPT_MIN: usize = 64;
@@ -119,6 +149,11 @@ impl Queue {
 pub(crate) struct Verifier {
     inbox: InboxSender,
     queues: [Queue; 5],
+    last: QuestionId,
+    /// Those that are being asked.
+    asked: HashMap<QuestionId, (Lane, Origin)>,
+    /// Those that are not answered in time. They do not count in the queues.
+    hung: HashMap<QuestionId, (Lane, Origin)>,
 }
 
 impl Verifier {
@@ -126,44 +161,110 @@ impl Verifier {
         Verifier {
             inbox,
             queues: Default::default(),
+            last: REFUSED,
+            asked: HashMap::new(),
+            hung: HashMap::new(),
         }
     }
 
     /// Asks a question that comes from `origin`. The answer comes as a [`Message::Verified`], which must be followed by
-    /// [`Verifier::answered`].
+    /// [`Verifier::answered`]. If a number is returned, [`Verifier::is_overdue`] must be called when the time for this
+    /// question is over.
     pub(crate) fn ask(
         &mut self,
         asker: ConnectionId,
         origin: Origin,
         question: Verification,
         waits: impl FnMut(ConnectionId) -> bool,
-    ) {
+    ) -> Option<QuestionId> {
         let lane = Lane::of(asker, &question);
+        if self.refuses(lane, asker, origin) {
+            return None;
+        }
         let queue = &mut self.queues[lane as usize];
         if !queue.may_ask(lane, origin) {
-            return queue.wait(origin, asker, question, waits);
+            queue.wait(origin, asker, question, waits);
+            return None;
         }
-        queue.note_asked(origin);
-        self.start(lane, asker, origin, question);
+        self.start(lane, asker, origin, question)
     }
 
-    /// A question that came from `origin` has been answered: asks the next one whose client still waits.
-    pub(crate) fn answered(&mut self, lane: Lane, origin: Origin, mut waits: impl FnMut(ConnectionId) -> bool) {
-        let queue = &mut self.queues[lane as usize];
-        queue.note_answered(origin);
-        let may_ask = |queue: &Queue, origin| queue.may_ask(lane, origin);
-        while let Some(place) = queue.waiting.first(|origin| may_ask(queue, origin)) {
-            let Some((origin, (asker, question))) = queue.waiting.take(place) else {
-                return;
-            };
-            if waits(asker) {
-                queue.note_asked(origin);
+    /// A question has been answered: asks the next one whose client still waits. Returns what [`Verifier::ask`] does.
+    pub(crate) fn answered(
+        &mut self,
+        question: QuestionId,
+        waits: impl FnMut(ConnectionId) -> bool,
+    ) -> Option<QuestionId> {
+        self.hung.remove(&question);
+        let (lane, origin) = self.asked.remove(&question)?;
+        self.ask_next(lane, origin, waits)
+    }
+
+    /// The time for a question is over. If it has not been answered, another one gets its place. Returns what the log
+    /// should say, and what [`Verifier::ask`] does.
+    pub(crate) fn is_overdue(
+        &mut self,
+        question: QuestionId,
+        waits: impl FnMut(ConnectionId) -> bool,
+    ) -> Option<(String, Option<QuestionId>)> {
+        let (lane, origin) = self.asked.remove(&question)?;
+        self.hung.insert(question, (lane, origin));
+        let text = format!(
+            "a question to {} has not been answered in time; {} such threads are left, {HUNG_MAX} may be",
+            lane.name(),
+            self.hung_in(lane, |_| true)
+        );
+        Some((text, self.ask_next(lane, origin, waits)))
+    }
+
+    fn hung_in(&self, lane: Lane, of: impl Fn(Origin) -> bool) -> usize {
+        let is_counted = |(other, origin): &&(Lane, Origin)| *other == lane && of(*origin);
+        self.hung.values().filter(is_counted).count()
+    }
+
+    /// Refuses a question if too many others hang.
+    fn refuses(&self, lane: Lane, asker: ConnectionId, origin: Origin) -> bool {
+        let (all, own) = (
+            self.hung_in(lane, |_| true),
+            self.hung_in(lane, |other| other == origin),
+        );
+        if all < HUNG_MAX && own < HUNG_OF_ORIGIN_MAX {
+            return false;
+        }
+        let count = if own < HUNG_OF_ORIGIN_MAX { all } else { own };
+        let why = format!("{count} earlier questions to {} have not been answered", lane.name());
+        self.inbox.send(Message::Verified {
+            asker,
+            question: REFUSED,
+            answer: Verified::Wrong(why),
+        });
+        true
+    }
+
+    /// A place that a question of `origin` had is free.
+    fn ask_next(
+        &mut self,
+        lane: Lane,
+        origin: Origin,
+        mut waits: impl FnMut(ConnectionId) -> bool,
+    ) -> Option<QuestionId> {
+        self.queues[lane as usize].note_answered(origin);
+        loop {
+            let queue = &mut self.queues[lane as usize];
+            let may_ask = |queue: &Queue, origin| queue.may_ask(lane, origin);
+            let place = queue.waiting.first(|origin| may_ask(queue, origin))?;
+            let (origin, (asker, question)) = queue.waiting.take(place)?;
+            if waits(asker) && !self.refuses(lane, asker, origin) {
                 return self.start(lane, asker, origin, question);
             }
         }
     }
 
-    fn start(&self, lane: Lane, asker: ConnectionId, origin: Origin, question: Verification) {
+    fn start(&mut self, lane: Lane, asker: ConnectionId, origin: Origin, question: Verification) -> Option<QuestionId> {
+        self.queues[lane as usize].note_asked(origin);
+        self.last += 1;
+        let id = self.last;
+        self.asked.insert(id, (lane, origin));
         let inbox = self.inbox.clone();
         let thread = thread::Builder::new().name("verifier".into());
         let started = thread.spawn(move || {
@@ -172,8 +273,7 @@ impl Verifier {
             let answer = answer.unwrap_or_else(|_| Verified::Wrong("the check ended in a panic".into()));
             inbox.send(Message::Verified {
                 asker,
-                lane,
-                origin,
+                question: id,
                 answer,
             });
         });
@@ -181,11 +281,11 @@ impl Verifier {
             let answer = Verified::Wrong(format!("no thread could be started: {e}"));
             self.inbox.send(Message::Verified {
                 asker,
-                lane,
-                origin,
+                question: id,
                 answer,
             });
         }
+        lane.may_hang().then_some(id)
     }
 }
 
@@ -258,6 +358,16 @@ mod tests {
 
     const LANE: Lane = Lane::SystemUsers;
 
+    /// A question of this origin.
+    fn one_of(verifier: &Verifier, origin: Origin) -> QuestionId {
+        let mut asked = verifier.asked.iter();
+        *asked.find(|(_, of)| **of == (LANE, origin)).unwrap().0
+    }
+
+    fn answer_one(verifier: &mut Verifier, origin: Origin, waits: impl FnMut(ConnectionId) -> bool) {
+        verifier.answered(one_of(verifier, origin), waits);
+    }
+
     /// How many are being asked, and how many in all.
     fn asked(verifier: &Verifier) -> (usize, usize) {
         let queue = &verifier.queues[LANE as usize];
@@ -283,10 +393,10 @@ mod tests {
             next(&inbox);
         }
         assert!(inbox.try_recv().is_err(), "the others wait");
-        verifier.answered(LANE, origin(0), |id| id == client(max + 2));
+        answer_one(&mut verifier, origin(0), |id| id == client(max + 2));
         assert_eq!(next(&inbox).0, client(max + 2));
         for index in (1..max).chain([max + 2]) {
-            verifier.answered(LANE, origin(index), |_| true);
+            answer_one(&mut verifier, origin(index), |_| true);
         }
         assert_eq!(asked(&verifier), (0, 0));
     }
@@ -312,9 +422,9 @@ mod tests {
         );
         let answers: Vec<_> = (0..2 * max).map(|_| next(&inbox).0).collect();
         assert!(answers.contains(&client(100)) && answers.contains(&client(101)));
-        verifier.answered(LANE, few, |_| true);
+        answer_one(&mut verifier, few, |_| true);
         assert_eq!(next(&inbox).0, client(102));
-        verifier.answered(LANE, many, |_| true);
+        answer_one(&mut verifier, many, |_| true);
         assert_eq!(next(&inbox).0, client(u32::try_from(max).unwrap()));
     }
 
@@ -328,5 +438,49 @@ mod tests {
         }
         let waiting = verifier.queues[LANE as usize].waiting.len();
         assert!((98..=2 * 100).contains(&waiting), "{waiting}");
+    }
+
+    /// Guards against a module that hangs and keeps out everybody who comes from its client's address.
+    #[test]
+    fn those_who_are_not_answered_in_time_give_their_places_to_others() {
+        let (mut verifier, inbox, _poll) = verifier();
+        let question = || Verification::SystemUser { uid: 0 };
+        // Each question counts as one that hangs, because its answer is not looked at.
+        for index in 0..u32::try_from(HUNG_OF_ORIGIN_MAX).unwrap() {
+            verifier.ask(client(index), origin(1), question(), |_| true).unwrap();
+            assert!(matches!(next(&inbox).1, Verified::SystemUser(_)));
+            let overdue = one_of(&verifier, origin(1));
+            let (text, next) = verifier.is_overdue(overdue, |_| true).unwrap();
+            assert!(text.contains("the list of system users") && next.is_none(), "{text}");
+            assert!(verifier.is_overdue(overdue, |_| true).is_none());
+            assert_eq!(asked(&verifier), (0, 0));
+        }
+        assert_eq!(verifier.ask(client(99), origin(1), question(), |_| true), None);
+        assert!(
+            matches!(next(&inbox), (id, Verified::Wrong(why)) if id == client(99) && why.starts_with("16 earlier"))
+        );
+        verifier.answered(REFUSED, |_| true);
+        let other = verifier.ask(client(100), origin(2), question(), |_| true).unwrap();
+        assert_eq!(next(&inbox).0, client(100));
+        verifier.answered(other, |_| true);
+        // One of those that hung has ended after all.
+        verifier.answered(1, |_| true);
+        assert!(verifier.ask(client(101), origin(1), question(), |_| true).is_some());
+        assert_eq!(asked(&verifier), (1, 1));
+    }
+
+    #[test]
+    fn the_next_one_gets_the_place_of_one_that_hangs() {
+        let (mut verifier, inbox, _poll) = verifier();
+        let max = u32::try_from(LANE.threads_of_origin_max()).unwrap();
+        for index in 0..=max {
+            verifier.ask(client(index), origin(1), Verification::SystemUser { uid: 0 }, |_| true);
+        }
+        for _ in 0..max {
+            next(&inbox);
+        }
+        let overdue = one_of(&verifier, origin(1));
+        assert!(verifier.is_overdue(overdue, |_| true).unwrap().1.is_some());
+        assert_eq!(next(&inbox).0, client(max));
     }
 }
