@@ -7,7 +7,8 @@
 use crate::notify::commands::has_word;
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::Moving;
-use pgweir_sql::Statement;
+use pgweir_sql::statement::STATEMENT_BYTES_MAX;
+use pgweir_sql::{Condensed, Statement};
 use pgweir_wire::{BackendTag, HEADER_BYTES, ReadError, Reader};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -224,6 +225,13 @@ impl Channels {
 
 /// The channels that the UNLISTEN commands of a text name; `None` for all.
 fn unlistened(text: &[u8]) -> Vec<Option<Box<[u8]>>> {
+    // A statement with a long comment is not classified.
+    let condensed = (text.len() > STATEMENT_BYTES_MAX).then(|| {
+        let mut condensed = Condensed::default();
+        condensed.feed(text);
+        condensed.finish()
+    });
+    let text = condensed.as_ref().and_then(|c| c.as_deref()).unwrap_or(text);
     let statements = pgweir_sql::statements(text).unwrap_or_default();
     let channels = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
         Statement::Unlisten(name) => Some(Some(name)),

@@ -65,10 +65,16 @@ fn a_parse_behind_ddl_goes_to_the_server() {
         does(&mut rig, server, a, text);
         let told = parses(&mut rig, b, "t");
         assert!(told.windows(2).any(|two| two == ANEW), "{text}: {told:?}");
-        // A third client's Parse is answered by the pooler, unless the catalog must be read again first.
+        if told.iter().any(|line| line.starts_with("Bind  pgweir_6")) {
+            // While the catalog is not up to date, a Parse may run code.
+            continue;
+        }
+        // A third client's Parse is answered by the pooler.
         let told = parses(&mut rig, c, "u");
-        let is_answered = !told.iter().any(|line| line.starts_with("Parse pgweir_10 "));
-        assert!(is_answered || !text.starts_with("alter"), "{text}: {told:?}");
+        assert!(
+            !told.iter().any(|line| line.starts_with("Parse pgweir_10 ")),
+            "{text}: {told:?}"
+        );
     }
 }
 
