@@ -9,9 +9,8 @@ import time
 import pytest
 from test_attack_functions import FRESH, LOCKS, MINE, ROLE, attack, connect, looks_fresh, one_server
 
-from harness import wire
 from harness.pooler import kind
-from harness.wire import bind, describe, error_codes, execute, parse, query, rows_of, sync
+from harness.wire import bind, describe, error_codes, execute, parse, rows_of, sync, tags
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
 
@@ -155,8 +154,10 @@ def test_a_long_query_shows_no_statement_of_another_client(prepared, make_pooler
     with connect(pooler) as other, connect(pooler) as c:
         ask(other, parse("mine", "select 'a secret'"), sync())
         reply = c.query(text.replace("{long}", LONG))
-        if error_codes(reply) != ["54000"]:
-            assert [row for row in rows_of(reply) if row[0] != LONG] == [("0",)]
+        if not text.startswith("select '{long}'"):
+            assert rows_of(reply) == [("0",), (LONG,)]
+        else:
+            assert error_codes(reply) == ["54000"] and "D" not in tags(reply)
         assert c.value("select 2") == "2"
 
 
@@ -174,7 +175,7 @@ def test_names_in_a_long_query(prepared, make_pooler, made):
         other.query("select 1")
         assert rows_of(c.query("execute s" + behind)) == [("mine",), (LONG,)]
         reply = c.query(f"select '{LONG}'; execute s")
-        assert error_codes(reply) == ["54000"] and "D" not in [m.tag for m in reply]
+        assert error_codes(reply) == ["54000"] and "D" not in tags(reply)
         assert other.value("select 1") == "1"
         c.query("begin")
         assert error_codes(c.query(f"select '{LONG}'; execute s")) == ["54000"]
