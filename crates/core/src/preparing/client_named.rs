@@ -229,24 +229,20 @@ impl Exchange<'_> {
         let runs_code = effects.intersects(Effects::CODE)
             && may_prepare
             && !(in_block && pgweir_sql::begins_without_snapshot(text));
+        // A text that names statements itself uses no others. Otherwise a routine that it calls may use any.
+        let names_some = || pgweir_sql::effects(text).intersects(Effects::PREPARE);
         let mut found = if effects.intersects(Effects::STATEMENTS) {
             names.all()
+        } else if naming && names_some() {
+            names.mentioned_in(text)
+        } else if runs_code {
+            names.made_by_sql()
         } else {
-            let mut found = if naming { names.mentioned_in(text) } else { Vec::new() };
-            if runs_code {
-                let others = names.made_by_sql();
-                found.extend(
-                    others
-                        .into_iter()
-                        .filter(|name| !found.contains(name))
-                        .collect::<Vec<_>>(),
-                );
-            }
-            if naming && !self.shared.is_weak(Weakness::TrustsNested) {
-                names.add_nested(&mut found);
-            }
-            found
+            Vec::new()
         };
+        if naming && !self.shared.is_weak(Weakness::TrustsNested) {
+            names.add_nested(&mut found);
+        }
         names.in_order(&mut found);
         found
     }
