@@ -14,6 +14,9 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 /// The time for everything that one login asks directories.
 const CONVERSATION_WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// A search is left when the directory has sent this many entries and references; one entry is expected.
+const ENTRIES_MAX: usize = 16;
+
 /// A directory, and the time until which its answers count.
 struct Directory {
     connection: LdapConn,
@@ -194,21 +197,26 @@ fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String,
     let mut answers = connection
         .streaming_search(base_dn, scope, &filter, vec!["1.1"])
         .map_err(|e| could_not(e.to_string()))?;
-    let mut found = None;
+    let not_unique = || format!("user \"{}\" is not unique", user.escape_default());
+    let (mut found, mut read) = (Vec::new(), 0);
     while let Some(entry) = answers.next().map_err(|e| could_not(e.to_string()))? {
         time_left(until).map_err(could_not)?;
-        if entry.is_ref() || entry.is_intermediate() {
-            continue;
-        }
-        if found.is_some() {
+        read += 1;
+        if read > ENTRIES_MAX {
             drop(answers);
             directory.has_more = true;
-            return Err(format!("user \"{}\" is not unique", user.escape_default()));
+            return Err(not_unique());
         }
-        found = Some(SearchEntry::construct(entry).dn);
+        if !entry.is_ref() && !entry.is_intermediate() {
+            found.push(SearchEntry::construct(entry).dn);
+        }
     }
     answers.result().success().map_err(|e| could_not(e.to_string()))?;
-    found.ok_or_else(|| format!("user \"{}\" does not exist", user.escape_default()))
+    match found.pop() {
+        None => Err(format!("user \"{}\" does not exist", user.escape_default())),
+        Some(_) if !found.is_empty() => Err(not_unique()),
+        Some(dn) => Ok(dn),
+    }
 }
 
 /// Asks as many questions about a user who was not found as about one who was, so that the time of the refusal does not
