@@ -188,7 +188,7 @@ fn internal(name: &[u8]) -> Effects {
 
 /// In PL/pgSQL, the effects of EXECUTE, FOR .. IN EXECUTE, OPEN .. FOR EXECUTE and RETURN QUERY EXECUTE. If each of them
 /// executes a single constant, these are the effects of the constants; otherwise, and for a body that cannot be read,
-/// `None`. So it is where EXECUTE may run a prepared statement, in SQL or in a constant: the client tells what that does.
+/// `None`. So it is where EXECUTE may run a prepared statement in SQL.
 fn dynamic(language: Language, body: &[u8]) -> Option<Effects> {
     readings(body).try_fold(Effects::NONE, |found, backslashes| {
         Some(found | dynamic_read(language, body, backslashes)?)
@@ -215,9 +215,8 @@ fn dynamic_read(language: Language, body: &[u8], backslashes: bool) -> Option<Ef
                 .peek()
                 .is_some_and(|t| t == Token::Byte(b';') || ["into", "using", "loop"].iter().any(|word| t.is(word)));
             // With escapes or doubled quotes, the text may differ from its spelling.
-            let runs_more =
-                words(text).any(|word| [&b"do"[..], b"execute"].iter().any(|w| word.eq_ignore_ascii_case(w)));
-            let plain = !text.is_empty() && !text.contains(&b'\\') && !text.contains(&b'\'') && !runs_more;
+            let is_block = words(text).any(|word| word.eq_ignore_ascii_case(b"do"));
+            let plain = !text.is_empty() && !text.contains(&b'\\') && !text.contains(&b'\'') && !is_block;
             if !ends || !plain {
                 return None;
             }

@@ -310,11 +310,6 @@ fn execute_of_a_prepared_statement_in_a_routine_is_not_read() {
         (Language::Sql, "create table t as execute p"),
         (Language::Sql, "execute function"),
         (Language::Sql, r"select '\', '; execute p; --'"),
-        (Language::Plpgsql, "begin execute 'execute p'; end"),
-        (
-            Language::Plpgsql,
-            "begin execute 'explain analyze execute p' into x; end",
-        ),
         (Language::Plpgsql, "begin create table t as execute p; end"),
         (
             Language::Plpgsql,
