@@ -4,7 +4,7 @@
 //! runs which. The source is judged like any text ([`pgweir_sql::judge_body`]). An object has the effects of everything
 //! that it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
 
-use crate::catalog::runs::{Kind, Node, Run, find_folding, pass_on_effects};
+use crate::catalog::runs::{self, Kind, Node, Run};
 use crate::upstream::entry::AnswerRows;
 use foldhash::fast::RandomState;
 use pgweir_sql::{Effects, KnownNames, Language, SearchPath};
@@ -327,8 +327,9 @@ impl Draft {
                 identity: self.identity,
             };
         }
-        self.reads_constants |= find_folding(&mut self.nodes, &mut self.runs);
-        pass_on_effects(&mut self.nodes, &mut self.runs);
+        runs::sort(&mut self.runs);
+        self.reads_constants |= runs::find_folding(&mut self.nodes, &self.runs);
+        runs::pass_on_effects(&mut self.nodes, &self.runs);
         let mut names = KnownNames::new();
         if self.folds_to_ascii {
             names.fold_to_ascii();

@@ -75,15 +75,24 @@ impl Node {
     }
 }
 
-/// Finds the routines that are declared immutable although their result depends on the session: they get
-/// [`Effects::FOLDS`]. Returns whether there are any. Afterwards `runs` are in order.
-pub(super) fn find_folding(nodes: &mut [Node], runs: &mut [Run]) -> bool {
+/// Puts the pairs into the order that the functions below need.
+pub(super) fn sort(runs: &mut [Run]) {
     runs.sort_unstable_by_key(|run| run.what);
+}
+
+/// The pairs in which this object is run.
+fn runs_of(runs: &[Run], what: u32) -> impl Iterator<Item = &Run> {
+    let from = runs.partition_point(|run| run.what < what);
+    runs[from..].iter().take_while(move |run| run.what == what)
+}
+
+/// Finds the routines that are declared immutable although their result depends on the session: they get
+/// [`Effects::FOLDS`]. Returns whether there are any. `runs` are in order.
+pub(super) fn find_folding(nodes: &mut [Node], runs: &[Run]) -> bool {
     let reads = |&place: &u32| nodes[place as usize].reads_session;
     let mut news: Vec<u32> = (0..nodes.len() as u32).filter(reads).collect();
     while let Some(place) = news.pop() {
-        let from = runs.partition_point(|run| run.what < place);
-        for run in runs[from..].iter().take_while(|run| run.what == place) {
+        for run in runs_of(runs, place) {
             let who = &mut nodes[run.who as usize];
             if !who.reads_session {
                 who.reads_session = true;
@@ -109,9 +118,8 @@ const ONLY_ASKS: Effects = Effects::TEMPORARY_SCHEMA
     .union(Effects::FOLDS);
 
 /// Adds to each object the effects of what it runs. Each effect is passed on once, so the time is proportional to the
-/// number of pairs.
-pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
-    runs.sort_unstable_by_key(|run| run.what);
+/// number of pairs. `runs` are in order.
+pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &[Run]) {
     let has_effects = |node: &Node| !(node.read | node.written).is_empty();
     let mut news: Vec<u32> = (0..nodes.len() as u32)
         .filter(|&place| has_effects(&nodes[place as usize]))
@@ -125,8 +133,7 @@ pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
         } else {
             all
         };
-        let from = runs.partition_point(|run| run.what < place);
-        for run in runs[from..].iter().take_while(|run| run.what == place) {
+        for run in runs_of(runs, place) {
             let who = &mut nodes[run.who as usize];
             let (read, written) = match who.kind {
                 _ if run.on_write => (Effects::NONE, read | written),

@@ -42,9 +42,6 @@ impl ServerSide<'_> {
         if effects.intersects(Effects::STATEMENTS) {
             self.hide_statements(runs);
         }
-        if effects.intersects(Effects::FOLDS) {
-            self.server.session.keeps_foreign_plans();
-        }
         effects.without(ONLY_ASKS)
     }
 

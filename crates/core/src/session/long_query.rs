@@ -147,9 +147,6 @@ impl Exchange<'_> {
         if !self.keeps_session() {
             return self.note_in_session_pool(effects, &text);
         }
-        if effects.intersects(Effects::FOLDS) {
-            self.server.session.keeps_foreign_plans();
-        }
         if effects.intersects(SearchPath::SETS) {
             // The value may be among the constants that were left out.
             effects |= Effects::TEMPORARY;

@@ -23,7 +23,10 @@ const MAY_SET_LOCALLY: Effects = Effects::SETTINGS
     .union(Effects::READING);
 
 /// Effects after which something of the session before must be known.
-const NOTED: Effects = Effects::LOCAL.union(Effects::READING);
+const NOTED: Effects = Effects::LOCAL.union(LEAVES_PLANS);
+
+/// Effects after which plans of functions may be right for this client only: see [`crate::session::function_plans`].
+const LEAVES_PLANS: Effects = Effects::READING.union(Effects::FOLDS);
 
 /// What a ParameterStatus means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,7 +220,7 @@ impl ServerSession {
         if effects.intersects(Effects::LOCAL) && self.before_local.is_none() {
             self.before_local = Some(self.shape.clone());
         }
-        if effects.intersects(Effects::READING) {
+        if effects.intersects(LEAVES_PLANS) {
             self.keeps_foreign_plans();
         }
     }

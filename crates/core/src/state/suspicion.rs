@@ -23,9 +23,7 @@ impl RefusalProof {
             by_names: proof.by_names && !(proof.has_constants && types_run_code),
         }
     }
-}
 
-impl RefusalProof {
     /// Errors that prove this of either of two texts.
     fn and(self, other: RefusalProof) -> Self {
         RefusalProof {

@@ -19,9 +19,9 @@ impl ClientSession {
         self.suspicion.as_ref().map_or(0, |suspicion| suspicion.texts())
     }
 
-    /// A text is about to be sent. `hidden` are settings that it may set and `pg_settings` does not show; `proof` tells what
-    /// errors about it prove; `before_local` are the server's settings before a SET LOCAL of the transaction. Returns whether the session may
-    /// have more hidden settings than are kept.
+    /// A text is about to be sent. `hidden` are settings that it may set and `pg_settings` does not show; `proof` tells
+    /// what errors about it prove; `before_local` are the server's settings before a SET LOCAL of the transaction.
+    /// Returns whether the session may have more hidden settings than are kept.
     pub(crate) fn suspects(
         &mut self,
         effects: Effects,
