@@ -10,7 +10,7 @@ use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
-use crate::state::difference::{difference_on, unhurried};
+use crate::state::difference::difference_on;
 use crate::state::shape::Shape;
 use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::TransactionStatus;
@@ -57,7 +57,7 @@ impl Exchange<'_> {
             self.tell_differences();
             if self.server.conversation.queue().segment_open() {
                 let shape = self.server.session.shape().clone();
-                self.confirm_first(&[], shape);
+                self.confirm_first(Vec::new(), shape);
                 return Restoring::Asked;
             }
             return Restoring::Done;
@@ -71,10 +71,7 @@ impl Exchange<'_> {
         };
         self.shared.state_stats.restorations += 1;
         self.shared.state_stats.settings_sent += set.len() as u64;
-        if !self.shared.is_weak(Weakness::HurriesRestorations) {
-            set = unhurried(self.server.session.shape(), &target, set);
-        }
-        self.confirm_first(&set, target);
+        self.confirm_first(set, target);
         if self.shared.is_weak(Weakness::SharesUnconfirmed) {
             self.client.waiting = Waiting::No;
             return Restoring::Done;

@@ -10,10 +10,11 @@
 //! and it is closed.
 
 use crate::base::reasons::{Passed, Waiting};
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::state::difference::Change;
+use crate::state::difference::{Change, unhurried};
 use crate::state::server_session::Report;
 use crate::state::shape::{REPORTED_BYTES_MAX, REPORTED_MAX, Shape};
 use crate::statements::parse_settings::CLIENT_ENCODING;
@@ -62,11 +63,14 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
-    /// Sends settings; the client waits for the answer.
-    pub(crate) fn confirm_first(&mut self, set: &[Change], target: Arc<Shape>) {
+    /// Sends settings, without time limits that the server or the client has; the client waits for the answer.
+    pub(crate) fn confirm_first(&mut self, mut set: Vec<Change>, target: Arc<Shape>) {
+        if !self.shared.is_weak(Weakness::HurriesRestorations) {
+            set = unhurried(self.server.session.shape(), &target, set);
+        }
         self.client.waiting = Waiting::ForRestoration;
         self.server.conversation.query_begins(self.now);
-        self.to().send_settings(set, target);
+        self.to().send_settings(&set, target);
     }
 }
 

@@ -9,8 +9,8 @@ fn asked() -> Alone {
     let mut alone = Alone::linked();
     let target = alone.with("work_mem", "1MB");
     alone.client.session.has_settings(target.clone());
-    let set = [("work_mem".into(), Some("1MB".into()))];
-    alone.exchange().confirm_first(&set, target);
+    let set = vec![("work_mem".into(), Some("1MB".into()))];
+    alone.exchange().confirm_first(set, target);
     alone
 }
 
@@ -36,6 +36,21 @@ fn restored_settings_are_a_segment_of_their_own() {
         owed.push(entry.expect());
     }
     assert_eq!(owed, [Expect::Parse, Expect::Bind, Expect::Execute, Expect::Sync]);
+}
+
+/// The settings of a login are tried on servers with another client's time limits.
+#[test]
+fn a_time_limit_of_the_server_is_lifted_first() {
+    let mut alone = Alone::linked();
+    let limited = alone.with("lock_timeout", "1s");
+    alone.server.session.has_settings(limited);
+    let target = alone.client.session.shape().clone();
+    let set = vec![("work_mem".into(), Some("1MB".into())), ("lock_timeout".into(), None)];
+    alone.exchange().confirm_first(set, target);
+    let written = alone.written(SERVER);
+    let first = written.iter().find(|(tag, _)| *tag == 'B').map(|(_, body)| body);
+    let first = String::from_utf8_lossy(first.unwrap());
+    assert!(first.contains("lock_timeout"), "{first:?}");
 }
 
 #[test]

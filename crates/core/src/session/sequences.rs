@@ -137,7 +137,7 @@ impl Exchange<'_> {
         if server.is_clean() {
             let shape = server.session.shape().clone();
             self.to().discard_sequences();
-            self.confirm_first(&[], shape);
+            self.confirm_first(Vec::new(), shape);
             return Some(Step::Wait);
         }
         let in_segment = server.conversation.queue().segment_open();

@@ -281,6 +281,8 @@ impl World {
                 // An internal statement has another text than the model's.
                 if text.contains("the model does not know") {
                     self.fail(text);
+                } else if is_hurried(&text) && !self.topology.limits_may_end_restorations() {
+                    self.fail(format!("a time limit of a client ended a restoration: {text}"));
                 }
             }
             Request::Verify { asker, question } => match *question {
@@ -352,4 +354,9 @@ impl World {
         }
         self.read_later(key);
     }
+}
+
+/// Whether the pooler logs that a time limit ended a restoration.
+fn is_hurried(text: &str) -> bool {
+    text.contains("refused restored settings") && text.ends_with("timeout")
 }

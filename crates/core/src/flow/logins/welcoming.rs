@@ -184,7 +184,7 @@ impl Exchange<'_> {
                 let changes = login
                     .trial_mut()
                     .map(|trial| trial.begin_on(session.shape(), session.base()));
-                changes.map_or(Tried::Asked, |changes| self.make_for_trial(&changes))
+                changes.map_or(Tried::Asked, |changes| self.make_for_trial(changes))
             }
             ServerUse::Nothing => Tried::Over(Leaving::IsReleased, Then::IsWelcome),
         }
@@ -210,12 +210,12 @@ impl Exchange<'_> {
             return Tried::Over(Leaving::Stays, Then::IsClosed(message));
         }
         let changes = trial.try_values();
-        self.make_for_trial(&changes)
+        self.make_for_trial(changes)
     }
 
     /// Sends the settings of a trial to a server.
-    fn make_for_trial(&mut self, changes: &[Change]) -> Tried {
-        let target = self.shared.shape_with(self.server.session.shape(), changes);
+    fn make_for_trial(&mut self, changes: Vec<Change>) -> Tried {
+        let target = self.shared.shape_with(self.server.session.shape(), &changes);
         self.confirm_first(changes, target);
         Tried::Asked
     }
@@ -228,7 +228,7 @@ impl Exchange<'_> {
         match trial.answered(refused.is_some()) {
             Verdict::TryNow => {
                 let changes = trial.try_values();
-                self.make_for_trial(&changes)
+                self.make_for_trial(changes)
             }
             Verdict::AnotherServer => {
                 self.client.waiting = Waiting::No;

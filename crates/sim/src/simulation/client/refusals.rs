@@ -24,6 +24,8 @@ pub(super) fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, bod
         b"08006" if copy_in_doubt => true,
         // The pooler's first question to a server was cancelled.
         b"08001" if topology.lock_percent > 0 && is_of_unknown_server(fields.message) => true,
+        // A default limit has ended the question for what connect_query has set.
+        b"08001" if topology.has_unseen_limits() && is_of_unknown_state(fields.message) => true,
         b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
         _ => false,
     }
@@ -32,6 +34,12 @@ pub(super) fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, bod
 /// Whether no server could be opened, because the last one has not said what it is.
 fn is_of_unknown_server(message: &[u8]) -> bool {
     let text = b"it is not known whether the server is PostgreSQL";
+    message.windows(text.len()).any(|part| part == text)
+}
+
+/// Whether no server could be opened, because the last one has not said what connect_query has set.
+fn is_of_unknown_state(message: &[u8]) -> bool {
+    let text = b"the state of its session is not known";
     message.windows(text.len()).any(|part| part == text)
 }
 

@@ -178,6 +178,12 @@ impl Topology {
         self.lock_percent > 0 && self.role_defaults.iter().any(|d| d.name.ends_with("_timeout"))
     }
 
+    /// Whether a time limit may end a restoration: one that no client has set, or one that the pooler has tried to lift
+    /// with a setting that the simulation has replaced by a wrong one.
+    pub fn limits_may_end_restorations(&self) -> bool {
+        self.has_unseen_limits() || self.refusal_percent > 0
+    }
+
     /// Whether a client may lose its server without having caused it.
     pub fn servers_may_die(&self) -> bool {
         self.server_faults > 0
