@@ -94,8 +94,20 @@ def test_others_clients_cannot_be_ended(pg15, make_pooler, how):
         assert not says_true(call(root, how, "pg_terminate_backend", victim.process_id))
         assert victim.value("select 2") == "2"
         root.query("reset role")
+        root.query("set session authorization alice")
+        assert not says_true(call(root, how, "pg_terminate_backend", victim.process_id))
+        assert victim.value("select 3") == "3"
+        root.query("reset session authorization")
         assert says_true(call(root, how, "pg_terminate_backend", victim.process_id))
         assert victim.closed()
+
+
+def test_another_session_authorization_is_not_its_login_user(pg15, make_pooler):
+    pooler = make_pooler(pg15, settings={"default_pool_size": 2})
+    with pooler.connect() as victim, pooler.connect() as c:
+        c.query("set session authorization alice")
+        assert not says_true(call(c, "simple", "pg_terminate_backend", victim.process_id))
+        assert victim.value("select 1") == "1"
 
 
 def test_a_failed_transaction_ends_nobody(pg15, make_pooler):

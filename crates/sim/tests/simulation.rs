@@ -5,6 +5,7 @@ use pgweir_sim::simulation::takeover::TakeOvers;
 use pgweir_sim::simulation::topology::Topology;
 use pgweir_sim::simulation::{run, run_with};
 use std::panic::catch_unwind;
+use std::sync::Mutex;
 
 /// Seeds of the smoke run.
 const SEEDS: u64 = 300;
@@ -67,19 +68,35 @@ fn seeds_differ() {
     assert_ne!(run(1, None, false).trace, run(2, None, false).trace);
 }
 
+/// Whether one of the first seeds fails with a canary and succeeds without. A weakness may also violate an assertion of a
+/// debug build.
+fn is_caught(canary: Canary) -> bool {
+    let seeds = (0..).filter(|&seed| !canary.is_of_flights() || Topology::new(seed).crowds());
+    seeds.take(CANARY_SEEDS_MAX).any(|seed| {
+        let weak = catch_unwind(|| run(seed, Some(canary), false));
+        weak.map_or(true, |outcome| outcome.violation.is_some()) && run(seed, None, false).violation.is_none()
+    })
+}
+
 #[test]
 fn the_checkers_catch_every_canary() {
-    for canary in Canary::all() {
-        let seeds = (0..).filter(|&seed| !canary.is_of_flights() || Topology::new(seed).crowds());
-        let caught = seeds.take(CANARY_SEEDS_MAX).find(|&seed| {
-            // A canary is caught if the seed fails with it and succeeds without. A
-            // weakness may also violate an assertion of a debug build.
-            let weak = catch_unwind(|| run(seed, Some(canary), false));
-            weak.map_or(true, |outcome| outcome.violation.is_some()) && run(seed, None, false).violation.is_none()
-        });
-        assert!(
-            caught.is_some(),
-            "{canary:?} was not noticed in {CANARY_SEEDS_MAX} seeds"
-        );
-    }
+    let left = Mutex::new(Canary::all());
+    let unnoticed = Mutex::new(Vec::new());
+    let next = || left.lock().ok().and_then(|mut left| left.pop());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
+            scope.spawn(|| {
+                while let Some(canary) = next() {
+                    if !is_caught(canary) {
+                        unnoticed.lock().unwrap().push(canary);
+                    }
+                }
+            });
+        }
+    });
+    let unnoticed = unnoticed.into_inner().unwrap();
+    assert!(
+        unnoticed.is_empty(),
+        "not noticed in {CANARY_SEEDS_MAX} seeds: {unnoticed:?}"
+    );
 }

@@ -2,9 +2,9 @@
 //!
 //! Some need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE .. TEMPLATE.
 //!
-//! PostgreSQL refuses them (55006) while other sessions are connected to the database. Idle servers of the pool serve
-//! no client, so they are closed first. PostgreSQL itself waits up to five seconds for their end. Servers that are
-//! linked to clients, and listeners in use, stay: direct connections of those clients would be in the way, too.
+//! PostgreSQL refuses them (55006) while other sessions are connected to the database. If no client is logged in there,
+//! the idle servers serve nobody, so they are closed first. PostgreSQL itself waits up to five seconds for their end.
+//! Otherwise all servers stay: direct connections of those clients would be in the way, too.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
@@ -44,6 +44,10 @@ impl Pooler {
             .filter(|(_, p)| p.settings().server_database.as_bytes() == database && p.settings().endpoints == *there)
             .map(|(id, _)| id)
             .collect();
+        let others = pools.iter().map(|&of| self.pool(of).clients_beside(of == pool_id));
+        if others.sum::<u32>() > 0 {
+            return;
+        }
         for pool_id in pools {
             self.clear_pool(now, pool_id);
         }

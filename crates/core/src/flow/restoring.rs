@@ -10,7 +10,7 @@ use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
-use crate::state::difference::difference_on;
+use crate::state::difference::{Change, difference, difference_on};
 use crate::state::shape::Shape;
 use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::TransactionStatus;
@@ -124,6 +124,9 @@ impl Pooler {
         let are_tried = idle && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));
         let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
         let server = self.server_mut(server_id);
+        let undoes = refused
+            .as_ref()
+            .is_some_and(|(_, message)| is_of_what_others_left(server.session.shape(), &target, message));
         if refused.is_none() || trusts {
             server.session.has_settings(target);
         } else if !are_tried {
@@ -143,15 +146,17 @@ impl Pooler {
         }
         match refused {
             None => self.between(now, id, server_id).settings_confirmed(),
-            Some(refused) => self.settings_refused(now, id, server_id, &refused.1),
+            Some(refused) => self.settings_refused(now, id, server_id, &refused.1, undoes),
         }
     }
 
-    /// The server is closed, and the client tries another one. No request of the client has run.
-    fn settings_refused(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &str) {
+    /// The server is closed, and the client tries another one. No request of the client has run. `undoes`: the server
+    /// refused to undo what another client had left.
+    fn settings_refused(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &str, undoes: bool) {
         let client = self.client_mut(id);
+        let servers_max = if undoes { u8::MAX } else { SERVERS_TRIED_MAX };
         // A pin means that the client needs this server.
-        let elsewhere = client.session.restoration_refused(SERVERS_TRIED_MAX);
+        let elsewhere = client.session.restoration_refused(servers_max);
         if elsewhere && client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;
             self.close_linked(now, id, server_id, CloseReason::NotRestored.text());
@@ -163,5 +168,19 @@ impl Pooler {
         let hint = "Connect again. A server accepted this setting when the client set it.";
         let text = "cannot restore the session's settings";
         self.fail_client(now, id, Trouble::RestorationRefused, text, message, hint);
+    }
+}
+
+/// Whether a server with this shape refused to undo what another client had left, and not a value of the client's. Such
+/// servers say nothing about the client, and each of them is tried once.
+fn is_of_what_others_left(server: &Shape, client: &Shape, message: &str) -> bool {
+    let changes = difference(server, client);
+    let is_own = |(name, value): &Change| value.is_some() && client.value(name) == value.as_ref();
+    let named = changes
+        .iter()
+        .find(|(name, _)| message.contains(&format!("\"{name}\"")));
+    match named {
+        Some(change) => !is_own(change),
+        None => !changes.iter().any(is_own),
     }
 }

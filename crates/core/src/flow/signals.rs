@@ -170,7 +170,8 @@ impl Pooler {
             client.login_user.as_deref().map(Into::into).or(pool_user)
         };
         let says = |name: &str, value: &str| by.session.shape().get(name).is_some_and(|s| *s.value() == *value);
-        let as_itself = by.session.shape().get("role").is_none() || says("role", "none");
+        let has_no_role = by.session.shape().get("role").is_none() || says("role", "none");
+        let as_itself = has_no_role && by.session.shape().home() == server.session.base().home();
         let same_user = as_itself && user(by).is_some() && user(by) == user(of);
         (of.is_session() && (says("is_superuser", "on") || same_user)).then_some(target)
     }

@@ -92,6 +92,11 @@ impl Pool {
         self.sequences != Sequences::Unused
     }
 
+    /// Its logged-in clients, without one who asks if that is one of them.
+    pub(crate) fn clients_beside(&self, asker_is_of_it: bool) -> u32 {
+        self.clients - u32::from(asker_is_of_it)
+    }
+
     /// Whether its servers count for this limit on servers at work.
     pub(crate) fn shares(&self, sizing: SizingId) -> bool {
         self.share.is_some_and(|share| share.sizing() == sizing)

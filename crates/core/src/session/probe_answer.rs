@@ -91,7 +91,7 @@ impl Exchange<'_> {
         }
         if probe.asks_settings() {
             let rows = probe.take_rows();
-            self.settings_found(&rows, probe.suspicion());
+            self.settings_found(&rows, probe.suspicion(), probe.is_unreadable());
         }
     }
 

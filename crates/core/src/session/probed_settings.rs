@@ -20,6 +20,8 @@ pub(super) const TRANSACTION_SETTINGS: [&str; 3] = [
 struct Told<'a> {
     rows: &'a [Row],
     tells_none: bool,
+    /// Some settings are not among the rows: their names or values cannot be kept.
+    is_incomplete: bool,
 }
 
 impl Told<'_> {
@@ -38,12 +40,14 @@ impl Told<'_> {
 }
 
 impl Exchange<'_> {
-    /// Takes over the settings that the session has set, from the server's answer.
-    pub(super) fn settings_found(&mut self, rows: &[Row], about: &Suspicion) {
+    /// Takes over the settings that the session has set, from the server's answer. If it is incomplete, the client keeps
+    /// its server.
+    pub(super) fn settings_found(&mut self, rows: &[Row], about: &Suspicion, is_incomplete: bool) {
         let before = about.before().unwrap_or(self.client.session.shape()).clone();
         let told = Told {
             rows,
             tells_none: self.tells_no_role(&before, about),
+            is_incomplete,
         };
         let server_shape = self.shape_of_server(&told);
         let client_shape = self.shape_of_client(&before, &server_shape, &told);
@@ -84,8 +88,11 @@ impl Exchange<'_> {
 
     /// A setting of the client's startup packet that the session no longer sets was reset: the server went back to the
     /// server's startup value, and the client must go back to the value of its packet. A value that the server had from
-    /// the beginning was not set by the session.
+    /// the beginning was not set by the session. Nothing is known of a setting that an incomplete answer does not tell.
     fn shape_of_client(&mut self, before: &Shape, server_shape: &Arc<Shape>, told: &Told<'_>) -> Arc<Shape> {
+        if told.is_incomplete {
+            return server_shape.clone();
+        }
         let server_base = self.server.session.base();
         let value_in = |shape: &Shape, name: &str| shape.value(name).cloned();
         let was_made = |name: &str| {

@@ -186,7 +186,7 @@ impl ClientSession {
     /// A server has refused the client's settings. Returns whether the client may try another one: it needs none of
     /// what is on this server, and fewer than `servers_max` servers in a row have refused.
     pub(crate) fn restoration_refused(&mut self, servers_max: u8) -> bool {
-        self.servers_refused += 1;
+        self.servers_refused = self.servers_refused.saturating_add(1);
         self.servers_refused < servers_max && !self.pins.of_session()
     }
 
