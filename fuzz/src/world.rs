@@ -409,6 +409,11 @@ impl World {
                     }
                     _ => unreachable!("no configuration of the stories asks others"),
                 },
+                Request::ReadBeforeCancel { by, .. } => {
+                    self.pooler.handle_read_before_cancel(self.now, by, true);
+                    self.write_outbox(None, &[]);
+                    self.take_requests();
+                }
                 Request::PassOn { .. } => unreachable!("no configuration of the stories has peers"),
                 Request::StopListening => self.listening = false,
                 Request::Exit => self.exited = true,

@@ -305,6 +305,42 @@ def test_the_cancel_connection_is_closed_when_the_signal_has_been_sent(own_clust
         assert c.value("select 1") == "1"
 
 
+@pytest.mark.beyond_pgbouncer
+@pytest.mark.parametrize("mode", ("session", "transaction"))
+def test_cancel_of_a_query_that_suspend_keeps_unread(pg15, make_pooler, mode):
+    """A cancel that comes under SUSPEND is for the query that was sent before it, although nobody has read that yet."""
+    if kind() == "direct":
+        pytest.skip("there is no pooler")
+    pooler = make_pooler(pg15, mode=mode, settings={**ONE_SERVER, "cancel_wait_timeout": 1})
+    with pooler.connect() as c, pooler.connect(database="pgbouncer") as console:
+        for statement in ("select pg_sleep(20)", "begin; select pg_sleep(20)", "rollback; select pg_sleep(20)"):
+            console.query("suspend")
+            c.send(query(statement))
+            time.sleep(0.2)
+            thread = threading.Thread(target=c.cancel)
+            thread.start()
+            # Longer than cancel_wait_timeout, which counts from RESUME.
+            thread.join(1.8)
+            assert thread.is_alive(), "closed, and the query has not been cancelled"
+            console.query("resume")
+            watch = Stopwatch()
+            assert error_codes(c.read_ready(timeout=30)) == ["57014"]
+            assert watch.seconds < 5
+            thread.join(5)
+            assert not thread.is_alive()
+            assert error_codes(c.query("select 1")) in ([], ["25P02"])
+        c.query("rollback")
+        # With nothing to cancel, the request ends at RESUME, and what comes behind it is not hit.
+        console.query("suspend")
+        thread = threading.Thread(target=c.cancel)
+        thread.start()
+        time.sleep(0.2)
+        console.query("resume")
+        thread.join(5)
+        assert not thread.is_alive()
+        assert c.value("select 2 from pg_sleep(0.3)") == "2"
+
+
 @pytest.mark.slow
 def test_cancel_wait_timeout(own_cluster, make_pooler):
     """cancel_wait_timeout: a cancel request that cannot be delivered is given up, and its connection closed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import ssl
@@ -38,6 +39,66 @@ def pooler(pg15, make_pooler):
 
 def open_files(process: subprocess.Popen) -> int:
     return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+def pass_message_on(old: socket.socket, new: socket.socket) -> None:
+    """One message from the old process to the new one, with its descriptors: they come with its first byte."""
+    head, descriptors, _, _ = socket.recv_fds(old, 9, 253)
+    head += old.recv(9 - len(head), socket.MSG_WAITALL) if len(head) < 9 else b""
+    sent = socket.send_fds(new, [head], descriptors)
+    new.sendall(head[sent:])
+    for descriptor in descriptors:
+        os.close(descriptor)
+    left = struct.unpack("<Q", head[1:])[0]
+    while left > 0:
+        part = old.recv(min(left, 1 << 16))
+        assert part, "the old process has gone"
+        new.sendall(part)
+        left -= len(part)
+
+
+@contextlib.contextmanager
+def held_take_over(pooler):
+    """A take-over that stands still when the old process has said Go and the new one has not heard it. The value lets it go
+    on. Messages between the two go through a gate of the test's own."""
+    folder = os.path.join(pooler.dir, "between")
+    os.mkdir(folder)
+    pgthrow.give_to_server_user(folder)
+    path = os.path.join(folder, f".s.PGSQL.{pooler.port}.take-over")
+    usual = pooler.ini_path
+    with socket.socket(socket.AF_UNIX) as ear, socket.socket(socket.AF_UNIX) as old:
+        ear.bind(path)
+        pgthrow.give_to_server_user(path)
+        ear.listen()
+        ear.settimeout(20)
+        pooler.ini_path = os.path.join(folder, "ini")
+        with open(usual, encoding="utf-8") as file:
+            text = file.read().replace(f"unix_socket_dir = {pooler.dir}", f"unix_socket_dir = {folder}")
+        pooler.write_file(pooler.ini_path, text)
+        first, arguments = pooler.process, pooler.arguments
+        pooler.arguments = (*arguments, "-R")
+        pooler.spawn()
+        pooler.arguments = arguments
+        new, _ = ear.accept()
+        with new:
+            old.connect(gate(pooler))
+            answered = False
+            while not answered:
+                ready, _, _ = select.select([old, new], [], [], 20)
+                assert ready, "neither process says anything"
+                if old in ready:
+                    pass_message_on(old, new)
+                if new in ready:
+                    said = new.recv(1 << 16)
+                    assert said, pooler.log()[-4000:]
+                    old.sendall(said)
+                    answered = said[:1] == b"R"
+            said = old.recv(9, socket.MSG_WAITALL)
+            assert said[:1] == b"G"
+            assert first.wait(10) == 0
+            pooler.predecessors.append(first)
+            yield lambda: new.sendall(said)
+    pooler.ini_path = usual
 
 
 # -- what goes on
@@ -101,6 +162,32 @@ def test_a_long_query_and_its_cancel(pooler):
         assert wire.error_codes(victim.read_ready()) == ["57014"]
         assert wire.rows_of(sleeper.read_ready())[0][1] == "slept"
         assert waiting.value("select 1") == "1"
+
+
+# Clients that a new process begins to watch only some turns after its first one.
+IDLE_CLIENTS = 700
+
+
+def test_a_cancel_that_comes_before_the_new_process_watches_its_client(pg15, make_pooler):
+    """At the moment when neither process reads anything, clients send queries, and then cancel requests for them."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 20, "max_client_conn": 2000})
+    with contextlib.ExitStack() as stack:
+        victims = [stack.enter_context(pooler.connect()) for _ in range(8)]
+        for _ in range(IDLE_CLIENTS):
+            stack.enter_context(pooler.connect())
+        with held_take_over(pooler) as go:
+            for victim in victims:
+                victim.send(wire.query("select pg_sleep(20)"))
+            threads = [threading.Thread(target=victim.cancel) for victim in victims]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.5)
+            go()
+            codes = [wire.error_codes(victim.read_ready(timeout=30)) for victim in victims]
+            for thread in threads:
+                thread.join(5)
+        assert codes == [["57014"]] * len(victims)
+        assert all(victim.value("select 1") == "1" for victim in victims)
 
 
 def test_clients_in_the_queue_get_their_server(pg15, make_pooler):

@@ -79,6 +79,7 @@ parts! {
         foldhash::fast::RandomState,
     > = natures;
     peers: crate::pools::peers::PeerPools = peers;
+    held_cancels: crate::pools::held_cancels::HeldCancels = held_cancels;
     timers: crate::base::timers::Timers = timers;
     deferred: VecDeque<(crate::base::ids::ClientId, crate::base::time::Time)> = deferred;
     boarding: Vec<crate::base::pool_id::PoolId> = boarding;
@@ -146,6 +147,7 @@ impl Pooler {
             lookups: parts.lookups,
             natures: parts.natures,
             peers: parts.peers,
+            held_cancels: parts.held_cancels,
             // The driver looks all names up again.
             names: Default::default(),
             timers: parts.timers,

@@ -14,6 +14,7 @@ use crate::base::tls::TlsFacts;
 use crate::base::verification::Verified;
 use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
+use crate::pools::held_cancels::HeldCancels;
 use crate::pools::peers::PeerPools;
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
@@ -68,6 +69,7 @@ pub struct Pooler {
     pub(crate) pool_index: HashMap<PoolKey, PoolId, RandomState>,
     pub(crate) databases: Databases,
     pub(crate) peers: PeerPools,
+    pub(crate) held_cancels: HeldCancels,
     pub(crate) names: DnsFacts,
     pub(crate) listeners: crate::notify::hub::Listeners,
     pub(crate) admin: crate::console::orders::Orders,
@@ -115,6 +117,7 @@ impl Pooler {
             pool_index: HashMap::default(),
             databases: Databases::default(),
             peers: PeerPools::default(),
+            held_cancels: HeldCancels::default(),
             names: DnsFacts::default(),
             listeners,
             admin: Default::default(),
@@ -151,8 +154,13 @@ impl Pooler {
     /// When [`Pooler::handle_timeout`] must be called at the latest.
     pub fn poll_timeout(&self) -> Option<Time> {
         let next = self.timers.next_round();
-        let sizings = self.shared.sizings.due().filter(|_| !self.admin.is_suspended());
-        Some(sizings.map_or(next, |due| due.min(next)))
+        let others = [self.shared.sizings.due(), self.held_cancels.next_look()];
+        let due = others
+            .into_iter()
+            .flatten()
+            .filter(|_| !self.admin.is_suspended())
+            .min();
+        Some(due.map_or(next, |due| due.min(next)))
     }
 
     /// Whether the driver should read bytes of this connection now. After `false` it reads nothing until a
@@ -345,6 +353,7 @@ impl Pooler {
         if self.shared.sizings.some() {
             self.tick_sizings(now);
         }
+        self.look_at_held_cancels(now);
         self.run_timers(now);
     }
 

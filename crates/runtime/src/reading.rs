@@ -3,7 +3,7 @@
 use crate::connection::{AfterRead, Connection, Facts, Input};
 use crate::event_loop::EventLoop;
 use pgweir_core::channels::UNHEARD_BYTES_MAX;
-use pgweir_core::{ConnectionId, Pooler};
+use pgweir_core::{ClientId, ConnectionId, Pooler};
 
 /// The most bytes of one read. The buffer belongs to the loop, not to a connection, so it can be large and still fit
 /// into the processor's cache.
@@ -11,6 +11,10 @@ pub(crate) const READ_BYTES: usize = 64 * 1024;
 
 /// Full reads from one connection before other connections get their turn.
 const READS_PER_TURN_MAX: usize = 4;
+
+/// Reads of a client's connection before a cancel request takes effect. What one read cannot take was probably sent later
+/// than the request.
+const READS_BEFORE_CANCEL_MAX: usize = 16;
 
 /// A connection is not read while more than this many bytes wait for the connection that it is linked to.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
@@ -59,6 +63,33 @@ impl EventLoop {
             scratch.truncate(READ_BYTES);
             scratch.shrink_to_fit();
         }
+    }
+
+    /// Reads what has arrived from a client before the CancelRequest of the connection `by`, also if no event has reported
+    /// it yet: after a take-over, a client may not be watched yet, or an earlier process may still carry its bytes.
+    #[cold]
+    pub(crate) fn read_before_cancel(&mut self, client: ClientId, by: ClientId) {
+        let id = ConnectionId::Client(client);
+        if let Some(connection) = self.connections.get(id) {
+            connection.facts.set(Facts::READABLE);
+            let mut scratch = vec![0; READ_BYTES];
+            let mut reads = 0;
+            while reads < READS_BEFORE_CANCEL_MAX && self.read_once(id, &mut scratch) == AfterRead::More {
+                reads += 1;
+            }
+        }
+        let rest = self.connections.get(id).map(|connection| {
+            // A later turn goes on if there is more.
+            let reads_on = connection.facts.has(Facts::READABLE);
+            let is_all = !reads_on && connection.kept.is_empty() && !connection.facts.has(Facts::RELAYED);
+            (reads_on, is_all)
+        });
+        if rest.is_some_and(|(reads_on, _)| reads_on) {
+            self.connections.make_ready(id);
+        }
+        let is_all = rest.is_none_or(|(_, is_all)| is_all);
+        self.pooler.handle_read_before_cancel(self.now, by, is_all);
+        self.write_outbox();
     }
 
     /// One read and the handling of its bytes.

@@ -12,6 +12,7 @@ impl EventLoop {
         match request {
             Request::Connect { server, endpoint } => self.connect(server, endpoint),
             Request::Cancel { server, key } => self.cancel(server, &key),
+            Request::ReadBeforeCancel { client, by } => self.read_before_cancel(client, by),
             Request::PassOn {
                 peer,
                 by,

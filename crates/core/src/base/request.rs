@@ -138,6 +138,15 @@ pub enum Request {
         /// Its key.
         key: CancelKey,
     },
+    /// Pass on all that has arrived from `client`, as far as [`crate::Pooler::may_read`] allows, also if no event has
+    /// reported it; then call `handle_read_before_cancel`. The cancel request on the connection `by` is for what
+    /// the client has sent before.
+    ReadBeforeCancel {
+        /// The client to be read.
+        client: ClientId,
+        /// The connection of the CancelRequest.
+        by: ClientId,
+    },
     /// Open another connection to another process, send a CancelRequest with `key`, and wait until that process closes
     /// the connection (10 seconds at most). Answered by `handle_passed_on(peer, by)`, also if the request could not be
     /// sent.

@@ -13,6 +13,7 @@ use crate::base::request::{CancelEnd, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::ClientPhase;
+use crate::flow::held_cancels::Found;
 use crate::flow::logins::admitting;
 use crate::login::cancel_keys::KeyForm;
 use crate::pooler::Pooler;
@@ -98,7 +99,15 @@ impl Pooler {
         let Some(id) = self.client_of_key(key) else {
             return self.cancel_elsewhere(now, by, key);
         };
-        self.cancel_client(now, id);
+        self.client_mut(by).phase = ClientPhase::Cancelling;
+        match self.cancel_client(now, id) {
+            true => self.cancel_is_sent(now, by, id),
+            false => self.hold_cancel(now, by, id),
+        }
+    }
+
+    /// The work of client `id` is being cancelled: the connection `by`, which asked, is closed when that is over.
+    pub(super) fn cancel_is_sent(&mut self, now: Time, by: ClientId, id: ClientId) {
         let at = self.clients.get(id.0).and_then(|client| client.link);
         let closes_early = self.is_weak(Weakness::ClosesCancelEarly);
         let server = at.and_then(|id| self.servers.get_mut(id.0));
@@ -107,7 +116,6 @@ impl Pooler {
         if let Some(server) = under_way {
             server.cancels.are_asked_by(by);
         }
-        self.client_mut(by).phase = ClientPhase::Cancelling;
         if is_done {
             self.close_client(now, by, CANCEL_DONE);
         }
@@ -142,31 +150,32 @@ impl Pooler {
         }
     }
 
-    /// Cancels the request of a client.
-    pub(crate) fn cancel_client(&mut self, now: Time, id: ClientId) {
-        let Some(client) = self.clients.get(id.0) else { return };
+    /// Cancels the request of a client. `false`: there is none that can be cancelled now.
+    pub(crate) fn cancel_client(&mut self, now: Time, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id.0) else {
+            return false;
+        };
         if !client.is_session() {
-            return self.cancel_console(id);
+            self.cancel_console(id);
+            return false;
         }
-        // A deferred BEGIN that goes to a server only because its deferral is over is no request of the client.
-        let asks = client.session.deferred_begin().is_none_or(|begin| !begin.has_expired());
-        if self.has_heard_its_last(id) {
-            return;
-        }
-        match (client.link, client.waiting) {
-            (Some(server_id), Waiting::No | Waiting::ForReplies | Waiting::Flying { .. }) => {
+        match (self.found_by_cancel(id), client.link, client.waiting) {
+            (Found::Nothing | Found::Waits, ..) => return false,
+            (Found::AtServer, Some(server_id), _) => {
                 self.note_own_cancel(server_id);
                 self.at(server_id).cancel_request();
             }
-            (None, Waiting::Flying { .. }) if self.is_weak(Weakness::RefusesRiders) => self.cancel_waiting(now, id),
-            (None, Waiting::Flying { server }) => self.rider_cancels(id, server),
-            (None, Waiting::ForServer { .. }) if asks => self.cancel_waiting(now, id),
-            (Some(server_id), Waiting::ForRestoration) if asks && client.session.pins().is_empty() => {
-                self.cancel_waiting(now, id);
-                self.leave_unused(now, id, server_id);
+            (_, None, Waiting::Flying { server }) if !self.is_weak(Weakness::RefusesRiders) => {
+                self.rider_cancels(id, server);
             }
-            _ => {}
+            (_, link, _) => {
+                self.cancel_waiting(now, id);
+                if let Some(server_id) = link {
+                    self.leave_unused(now, id, server_id);
+                }
+            }
         }
+        true
     }
 
     /// Ends the wait of a client: its first request fails, up to its ReadyForQuery. A deferred transaction fails with

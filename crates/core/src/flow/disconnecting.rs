@@ -92,6 +92,7 @@ impl Pooler {
             self.peers.forget(id);
         }
         self.admin.client_gone(id);
+        self.forget_held_cancels(now, id);
         if client.counted {
             self.client_count -= 1;
         }

@@ -10,6 +10,7 @@ pub(crate) mod disconnecting;
 mod error_text;
 pub(crate) mod extended_query;
 pub(crate) mod flights;
+mod held_cancels;
 pub(crate) mod idle_limit;
 pub(crate) mod leaving;
 pub(crate) mod link;

@@ -180,7 +180,9 @@ impl Pooler {
     fn signal(&mut self, now: Time, by: ClientId, kind: Signal, target: ClientId) -> Option<Step> {
         match kind {
             Signal::Cancel if by == target => {}
-            Signal::Cancel => self.cancel_client(now, target),
+            Signal::Cancel => {
+                self.cancel_client(now, target);
+            }
             Signal::Terminate => {
                 let message = "terminating connection due to administrator command";
                 self.fail_client(now, target, Trouble::Killed, message, "", "");

@@ -4,6 +4,7 @@ pub(crate) mod choice;
 pub(crate) mod classes;
 pub(crate) mod databases;
 pub(crate) mod fair;
+pub(crate) mod held_cancels;
 pub(crate) mod hosts;
 pub(crate) mod idle_list;
 pub(crate) mod known_of_servers;

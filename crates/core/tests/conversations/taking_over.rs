@@ -9,7 +9,7 @@ use pgweir_wire::TransactionStatus::InTransaction;
 use std::sync::Arc;
 
 /// Another process with this configuration takes over, and gets these connections.
-fn take_over(rig: &mut Rig, config: pgweir_config::Config, has: impl Fn(ConnectionId) -> bool) {
+pub fn take_over(rig: &mut Rig, config: pgweir_config::Config, has: impl Fn(ConnectionId) -> bool) {
     let surroundings = Surroundings {
         seed: [9; 32],
         wall: WallClock { unix_us: 0 },
@@ -29,7 +29,7 @@ fn linked(rig: &mut Rig, client: ClientId) -> ServerId {
     rig.server_of(client).expect("a server")
 }
 
-const DATABASE: &str = "db = host=127.0.0.1 user=u";
+pub const DATABASE: &str = "db = host=127.0.0.1 user=u";
 
 #[test]
 fn a_transaction_goes_on_and_a_server_that_was_idle_is_used_again() {

@@ -18,6 +18,9 @@ const MESSAGE_BYTES_MAX: u64 = 16 << 30;
 /// The most bytes for which room is made before they arrive.
 const ROOM_BYTES: u64 = 1 << 20;
 
+/// A message is sent in parts of this many bytes, so that the limit of time for everything is noticed.
+const PART_BYTES: usize = 64 << 10;
+
 /// The most descriptors with one message.
 pub(super) const DESCRIPTORS_MAX: usize = 253;
 
@@ -69,6 +72,8 @@ pub(super) struct Message {
 pub(super) struct Channel {
     stream: UnixStream,
     wait_max: Duration,
+    /// From then on nothing is sent.
+    ends: Option<Instant>,
 }
 
 /// A stream that is read until a moment.
@@ -97,7 +102,28 @@ impl Channel {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(wait_max))?;
         stream.set_write_timeout(Some(wait_max))?;
-        Ok(Channel { stream, wait_max })
+        Ok(Channel {
+            stream,
+            wait_max,
+            ends: None,
+        })
+    }
+
+    /// The same channel, with a limit for everything that is sent.
+    pub(super) fn within(mut self, time: Duration) -> Self {
+        self.ends = Some(Instant::now() + time);
+        self
+    }
+
+    /// Nothing more may be sent if the time is over.
+    fn check_time(&self) -> io::Result<()> {
+        match self.ends {
+            Some(ends) if Instant::now() >= ends => {
+                let text = "handing over the state has taken too long, and no client is served meanwhile";
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The stream itself, for the bytes before the first message.
@@ -106,6 +132,7 @@ impl Channel {
     }
 
     pub(super) fn send(&mut self, kind: Kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.check_time()?;
         let mut header = [kind as u8; HEADER_BYTES];
         header[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -121,7 +148,11 @@ impl Channel {
         )?;
         // The descriptors were sent with the first byte.
         self.stream.write_all(&header[sent..])?;
-        self.stream.write_all(bytes)
+        for part in bytes.chunks(PART_BYTES) {
+            self.check_time()?;
+            self.stream.write_all(part)?;
+        }
+        Ok(())
     }
 
     pub(super) fn receive(&mut self) -> io::Result<Message> {
@@ -195,6 +226,26 @@ mod tests {
         let mut byte = [0];
         (&two).read_exact(&mut byte).unwrap();
         assert_eq!(byte, *b"x");
+    }
+
+    /// The other side goes on reading, so that no single call waits for long.
+    #[test]
+    fn everything_together_must_be_sent_in_time() {
+        let (a, mut b) = channels();
+        let mut a = a.within(Duration::from_millis(200));
+        let reads = std::thread::spawn(move || {
+            let mut part = [0; PART_BYTES];
+            while let Ok(1..) = b.stream.read(&mut part) {
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+        });
+        let begun = Instant::now();
+        let too_long = a.send(Kind::State, &vec![0; 1 << 30], &[]).unwrap_err();
+        assert_eq!(too_long.kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert!(a.send(Kind::End, &[], &[]).is_err());
+        drop(a);
+        reads.join().unwrap();
     }
 
     #[test]

@@ -36,6 +36,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How long the other process may take to receive everything. No client is served meanwhile.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
+/// How long handing over may take until all is sent, which includes the freezing of the state. After that the take-over is
+/// given up, and this process goes on.
+const SENDING_MAX: Duration = Duration::from_secs(5);
+
 /// The socket where a process can ask to replace this one, and the process that has asked.
 #[derive(Debug, Default)]
 pub(crate) struct Succession {
@@ -280,7 +284,7 @@ impl EventLoop {
     /// connections are sent, those with TLS stay here. The other process reads from `goes_on` whether this one has
     /// resumed service, even after this one has ended.
     fn hand_over(&mut self, successor: Successor, whole: bool, goes_on: &UnixStream) -> io::Result<Option<Vec<Kept>>> {
-        let mut channel = Channel::new(successor.stream, ANSWER_WAIT)?;
+        let mut channel = Channel::new(successor.stream, ANSWER_WAIT)?.within(SENDING_MAX);
         let (mut lines, mut sockets) = self.accepting.description();
         if let Some(gate) = &self.succession.gate {
             lines.push_str("gate\n");

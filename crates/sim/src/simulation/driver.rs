@@ -3,7 +3,7 @@
 use super::canary::{Canary, with_bad_question, with_bad_setting, without_a_setting, without_cleanup};
 use super::network::{Peer, move_front};
 use super::world::{Event, World};
-use pgweir_core::{ConnectionId, InternalWork, Request, ServerId, Verification, Verified};
+use pgweir_core::{ClientId, ConnectionId, InternalWork, Request, ServerId, Verification, Verified};
 
 impl World {
     /// Reads a connection once, as the runtime does.
@@ -54,6 +54,20 @@ impl World {
         }
         self.do_requests();
         self.read_later(key);
+    }
+
+    /// Reads all that has arrived from a client, and tells the core.
+    fn read_before_cancel(&mut self, client: ClientId, by: ClientId) {
+        let key = self.by_id.get(&client.into()).copied();
+        let has_input = |world: &World, key: u64| {
+            let connection = world.connections.get(&key);
+            connection.is_some_and(|c| !c.inbox.is_empty() && !c.closing && !c.held_back)
+        };
+        while let Some(key) = key.filter(|key| has_input(self, *key) && self.pooler.may_read(client.into())) {
+            self.read(key);
+        }
+        self.pooler.handle_read_before_cancel(self.now(), by, true);
+        self.write_outbox(&[]);
     }
 
     /// Gives bytes to the core and writes its output; returns how many bytes it consumed.
@@ -269,6 +283,7 @@ impl World {
                     self.schedule(late, Event::CancelArrives(server, key, linked, false));
                 }
             }
+            Request::ReadBeforeCancel { client, by } => self.read_before_cancel(client, by),
             Request::Close(id) => self.close(id),
             Request::Abort(id) => self.abort(id),
             Request::Resume(id) => {

@@ -25,7 +25,7 @@ impl Pooler {
         let was_suspended = self.admin.is_suspended();
         self.admin.resume(&mut self.databases, database)?;
         if was_suspended && !self.admin.is_suspended() {
-            self.read_everyone();
+            self.read_everyone(now);
         }
         let given_up = Refusal::given_up("PAUSE", "RESUME");
         for id in self.admin.waiters.clone() {
@@ -40,12 +40,14 @@ impl Pooler {
         Ok(())
     }
 
-    pub(super) fn read_everyone(&mut self) {
+    /// SUSPEND is over.
+    pub(super) fn read_everyone(&mut self, now: Time) {
         let clients = self.clients.slots().into_iter();
         let clients = clients.map(|slot| ConnectionId::from(ClientId(slot)));
         let servers = self.servers.slots().into_iter();
         let servers = servers.map(|slot| ConnectionId::from(ServerId(slot)));
         self.shared.requests.extend(clients.chain(servers).map(Request::Resume));
+        self.resume_held_cancels(now);
     }
 
     /// Whether no PAUSE is in force, and no command waits for its end.

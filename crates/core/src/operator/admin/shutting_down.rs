@@ -29,7 +29,7 @@ impl Pooler {
         }
         self.admin.ending = how;
         if self.admin.end_suspension() {
-            self.read_everyone();
+            self.read_everyone(now);
         }
         for slot in self.clients.slots() {
             let client = self.clients.get(slot);

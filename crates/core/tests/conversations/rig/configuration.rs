@@ -47,6 +47,7 @@ impl Rig {
             pooler: Pooler::new(Arc::new(config.clone()), surroundings, Time(0)),
             now: Time(0),
             written: HashMap::new(),
+            unread: HashMap::new(),
             kept: HashMap::new(),
             connects: VecDeque::new(),
             endpoints: HashMap::new(),

@@ -20,16 +20,7 @@ impl Rig {
     fn settle_call(&mut self, input: &[u8]) {
         let mut input = input.to_vec();
         loop {
-            let outbox = self.pooler.outbox();
-            for part in outbox.parts() {
-                let bytes = match part.source {
-                    Source::Input => &input[part.range()],
-                    Source::Arena => &outbox.arena()[part.range()],
-                };
-                assert!(!self.closed.contains(&part.to), "bytes for a closed connection");
-                self.written.entry(part.to).or_default().extend_from_slice(bytes);
-            }
-            outbox.clear();
+            self.write_outbox(&input);
             match self.pooler.poll_request() {
                 None => return,
                 Some(Request::Connect { server, endpoint }) => {
@@ -37,6 +28,11 @@ impl Rig {
                     self.endpoints.insert(server, endpoint);
                 }
                 Some(Request::Cancel { server, key }) => self.cancels.push_back((server, key)),
+                Some(Request::ReadBeforeCancel { client, by }) => {
+                    input = self.read(client.into());
+                    self.write_outbox(&input);
+                    self.pooler.handle_read_before_cancel(self.now, by, true);
+                }
                 Some(Request::PassOn { peer, by, key, .. }) => self.passed_on.push_back((peer, by, key)),
                 Some(Request::SecureClient { client, direct }) => self.handshakes.push_back((client.into(), direct)),
                 Some(Request::SecureServer { server, .. }) => self.handshakes.push_back((server.into(), false)),
@@ -63,6 +59,19 @@ impl Rig {
         }
     }
 
+    fn write_outbox(&mut self, input: &[u8]) {
+        let outbox = self.pooler.outbox();
+        for part in outbox.parts() {
+            let bytes = match part.source {
+                Source::Input => &input[part.range()],
+                Source::Arena => &outbox.arena()[part.range()],
+            };
+            assert!(!self.closed.contains(&part.to), "bytes for a closed connection");
+            self.written.entry(part.to).or_default().extend_from_slice(bytes);
+        }
+        outbox.clear();
+    }
+
     fn pass(&mut self, id: ConnectionId, input: &[u8]) {
         let consumed = match id {
             ConnectionId::Client(client) => self.pooler.handle_client_bytes(self.now, client, input),
@@ -72,6 +81,24 @@ impl Rig {
         if consumed < input.len() {
             self.kept.insert(id, input[consumed..].to_vec());
         }
+    }
+
+    /// Messages arrive from a connection, and the driver does not read them yet.
+    pub fn arrives(&mut self, id: impl Into<ConnectionId>, write: impl FnOnce(&mut Writer<'_>)) {
+        write(&mut Writer::new(self.unread.entry(id.into()).or_default()));
+    }
+
+    /// The driver reads what has arrived, if it may.
+    fn read(&mut self, id: ConnectionId) -> Vec<u8> {
+        let mut input = Vec::new();
+        if self.pooler.may_read(id)
+            && let Some(unread) = self.unread.remove(&id)
+        {
+            input = self.kept.remove(&id).unwrap_or_default();
+            input.extend_from_slice(&unread);
+            self.pass(id, &input);
+        }
+        input
     }
 
     /// A connection sends bytes.

@@ -32,6 +32,8 @@ pub struct Rig {
     pub now: Time,
     /// Bytes written to each connection that the test has not looked at.
     written: HashMap<ConnectionId, Vec<u8>>,
+    /// Bytes that have arrived and that the driver has not read.
+    unread: HashMap<ConnectionId, Vec<u8>>,
     /// Bytes the core did not consume.
     kept: HashMap<ConnectionId, Vec<u8>>,
     /// Servers that the pooler wants to be connected.

@@ -4,6 +4,7 @@ mod cancel_requests;
 mod copies;
 mod deferred_begin;
 mod half_messages;
+mod held_cancels;
 mod pool_modes;
 mod pool_places;
 mod release;

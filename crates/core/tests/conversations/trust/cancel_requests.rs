@@ -4,6 +4,7 @@ use super::restorations::confirms;
 use crate::rig::{Rig, error};
 use pgweir_core::{CancelEnd, ClientId, ServerId};
 use pgweir_wire::TransactionStatus;
+use std::time::Duration;
 
 #[test]
 fn a_cancel_during_a_restoration_ends_the_request_and_spares_the_restoration() {
@@ -141,6 +142,29 @@ fn a_cancel_of_a_request_behind_the_question_waits_for_its_turn() {
     assert_eq!(told.last().unwrap(), "Query select pg_sleep(9)");
     rig.answers(server, &told, &[]);
     assert_eq!(rig.cancels.len(), 1, "now it is at work");
+}
+
+/// The client's next message waits until it is known what must be restored. Guards against a cancel that is lost because
+/// that message has not been handled.
+#[test]
+fn a_cancel_of_a_message_that_waits_for_a_probe_is_held_for_cancel_wait_timeout() {
+    let mut rig = Rig::one_server("cancel_wait_timeout = 2");
+    rig.client();
+    let id = rig.client_begins(&[("user", "u"), ("database", "db"), ("TimeZone", "Asia/Tokyo")]);
+    let server = rig.server_of(id).unwrap();
+    confirms(&mut rig, server, &[("TimeZone", "Asia/Tokyo")]);
+    let key = rig.key_told(id);
+    rig.query(id, "reset all");
+    rig.told(server);
+    rig.completes(server, "RESET");
+    rig.told(server);
+    rig.query(id, "select pg_sleep(9)");
+    assert_eq!(rig.told(server), [""; 0], "it waits");
+    let by = rig.cancel_request(&key);
+    rig.wait(Duration::from_secs(1));
+    assert!(!rig.is_closed(by) && rig.cancels.is_empty());
+    rig.wait(Duration::from_secs(2));
+    assert!(rig.is_closed(by) && rig.cancels.is_empty());
 }
 
 /// Guards against a late cancel that makes the probe fail, so that the client's settings are lost.
