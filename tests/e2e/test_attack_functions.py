@@ -38,6 +38,18 @@ create function af_explains() returns int language sql as 'explain analyze execu
 create operator !!! (rightarg = bigint, procedure = pg_advisory_lock);
 """
 
+# Functions in C whose names in SQL tell nothing.
+IN_C = """
+create extension pg_trgm; alter function set_limit(real) rename to af_similar;
+create extension isn; alter function isn_weak(boolean) rename to af_weak;
+create extension dblink; alter function dblink_connect(text, text) rename to af_link;
+create extension tablefunc; alter function crosstab(text) rename to af_rows;
+create function af_mine(real) returns real language c as '$libdir/pg_trgm', 'set_limit';
+create function af_rewrite(tsquery, text) returns tsquery language internal as 'tsquery_rewrite_query';
+create function af_xml_of(text, boolean, boolean, text) returns xml language internal as 'query_to_xml';
+create text search dictionary af_words (template = simple);
+"""
+
 CUSTOM = "select coalesce(current_setting('af.x', true), '')"
 LOCKS = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
 ROLE, WORK_MEM, PATH, TIMEOUT = "show role", "show work_mem", "show search_path", "show lock_timeout"
@@ -49,10 +61,14 @@ MINE = {CUSTOM: "attacker"}
 NAMED = "set_config(k, v, false) from af_names where k = 'af.x'"
 
 
+def in_pieces(text: str) -> str:
+    """The text between the quotes of a constant, cut into pieces: its words are not to be seen."""
+    return "' || '".join(text[at:at + 3].replace("'", "''") for at in range(0, len(text), 3))
+
+
 def xml(text: str) -> str:
     """A query that runs this text, which stands nowhere in it as it is."""
-    parts = "' || '".join(text[at:at + 3].replace("'", "''") for at in range(0, len(text), 3))
-    return f"select query_to_xml('{parts}', true, true, '')"
+    return f"select query_to_xml('{in_pieces(text)}', true, true, '')"
 
 
 # What is done (several Queries in a row), and what its client finds afterwards.
@@ -173,6 +189,56 @@ def test_state_that_no_text_shows(prepared, make_pooler, name):
                 pytest.skip("this version refuses it")
 
     attack(one_server(make_pooler, prepared), act, found)
+
+
+@pytest.fixture(scope="module")
+def with_c(prepared):
+    prepared.psql("create database af_c")
+    prepared.psql(IN_C, dbname="af_c")
+    yield prepared
+    prepared.psql("drop database af_c with (force)")
+
+
+def rewrite(text: str) -> str:
+    """A query that runs this text, which stands nowhere in it as it is."""
+    return f"select af_rewrite('a', 'select {in_pieces(text)}::text::tsquery, ''b''::tsquery')"
+
+
+# What is done, a question, and its answers for the attacker and in a new session.
+IN_C_ATTACKS = {
+    "set_limit": ("select af_similar(0.9)", "select show_limit()", "0.9", "0.3"),
+    "set_limit outside of the extension": ("select af_mine(0.9)", "select show_limit()", "0.9", "0.3"),
+    "isn_weak": ("select af_weak(true)", "select isn_weak()", "t", "f"),
+    "dblink_connect": ("select af_link('af', 'host=%(host)s port=%(port)s dbname=postgres user=postgres')",
+                       "select coalesce(dblink_get_connections()::text, '')", "{af}", ""),
+    "crosstab": ("select * from af_rows('select set' || '_config(''af.x'', ''attacker'', false), ''b''::text, ''c''::text') "
+                 "as (a text, b text)", CUSTOM, "attacker", ""),
+    "tsquery_rewrite_query path": (rewrite("set_config('search_path', 'leak', false)"), PATH, "leak", FRESH[PATH]),
+    "tsquery_rewrite_query seed": (rewrite("setseed(0.5)"), "select random() = 0.9851677175347999", "t", "f"),
+}
+
+
+@pytest.mark.parametrize("name", IN_C_ATTACKS)
+def test_a_function_in_c_under_another_name(with_c, make_pooler, name):
+    """Guards against ALTER FUNCTION .. RENAME: what a function in C does is told by its name in C."""
+    text, question, mine, fresh = IN_C_ATTACKS[name]
+    pooler = one_server(make_pooler, with_c)
+    with pooler.connect(user="postgres", database="af_c") as attacker:
+        error = wire.first_error(attacker.query(text % {"host": with_c.host, "port": with_c.port}))
+        assert not error, error and error.fields()
+        with pooler.connect(user="postgres", database="af_c") as victim:
+            looks_fresh(victim, {question: fresh})
+        assert attacker.value(question) == mine, "the attack needs its effect"
+    with pooler.connect(user="postgres", database="af_c") as victim:
+        looks_fresh(victim, {question: fresh})
+
+
+def test_a_dictionary_is_no_call(with_c, make_pooler):
+    pooler = one_server(make_pooler, with_c)
+    with pooler.connect(user="postgres", database="af_c") as client:
+        error = wire.first_error(client.query("alter text search dictionary af_words (accept = false)"))
+        assert not error, error and error.fields()
+        assert not pooler.console("show pins")
 
 
 @pytest.mark.parametrize("parameters", [("af.x", "attacker"), ("af.x", "attacker" + "r" * 70_000)])

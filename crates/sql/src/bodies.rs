@@ -1,6 +1,6 @@
 //! What the source of a function may do to the session. It is judged like the text of a statement.
 
-use crate::built_in::look_up;
+use crate::built_in::is_harmless_in_c;
 use crate::calls;
 use crate::definitions;
 use crate::effects::Effects;
@@ -172,17 +172,13 @@ pub(crate) fn body_effects(language: Language, body: &[u8]) -> Effects {
     }
 }
 
-/// A function in C that runs SQL has the same name in C as in SQL.
+/// What the name in C of a function built into the server adds to the effects of the names that it contains. A name that
+/// is not known to be harmless may be one of a later PostgreSQL.
 fn internal(name: &[u8]) -> Effects {
-    let name = name.trim_ascii();
-    let runs = name.windows(6).any(|part| part == b"to_xml")
-        || name.starts_with(b"ts_stat")
-        || name.starts_with(b"ts_rewrite");
-    let sets = name.starts_with(b"set_config");
-    match () {
-        () if runs || look_up(name).is_doubtful() => calls::UNREAD,
-        () if sets => Effects::UNTOLD | Effects::READING,
-        () => Effects::NONE,
+    match name.trim_ascii() {
+        name if name.starts_with(b"set_config") => Effects::UNTOLD | Effects::READING,
+        name if is_harmless_in_c(name) => Effects::NONE,
+        _ => calls::UNREAD,
     }
 }
 

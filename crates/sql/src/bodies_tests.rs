@@ -220,6 +220,48 @@ fn sql_is_read_as_a_text_of_statements() {
     );
 }
 
+/// Guards against functions whose effects only their name in SQL shows.
+#[test]
+fn a_function_in_language_internal_is_known_by_its_name_in_c() {
+    let sets = Effects::SETTINGS | Effects::UNTOLD;
+    check(
+        Language::Internal,
+        &[
+            ("tsquery_rewrite_query", calls::UNREAD),
+            ("tsquery_rewrite", calls::UNREAD),
+            ("ts_stat1", calls::UNREAD),
+            ("ts_stat2", calls::UNREAD),
+            ("query_to_xml_and_xmlschema", calls::UNREAD),
+            ("cursor_to_xml", calls::UNREAD),
+            ("domain_in", calls::UNREAD),
+            ("array_in", calls::UNREAD),
+            ("fmgr_sql_validator", calls::UNREAD),
+            ("a_function_of_a_later_postgresql", calls::UNREAD),
+            ("set_config_by_name", sets),
+            (" set_config_by_name ", sets),
+            ("setseed", Effects::SEED),
+            ("currval_oid", Effects::SEQUENCE),
+            ("lastval", Effects::SEQUENCE),
+            ("nextval_oid", Effects::DRAWS),
+            ("setval3_oid", Effects::DRAWS),
+            ("pg_advisory_lock_shared_int4", Effects::LOCKS),
+            ("pg_try_advisory_lock_int8", Effects::LOCKS),
+            ("pg_advisory_unlock_int8", Effects::LOCKS | Effects::ENDS),
+            ("pg_advisory_xact_lock_int8", Effects::NONE),
+            ("pg_copy_logical_replication_slot_c", Effects::SERVER_BOUND),
+            ("pg_copy_physical_replication_slot_b", Effects::SERVER_BOUND),
+            ("pg_prepared_statement", Effects::STATEMENTS),
+            ("show_config_by_name", Effects::NONE),
+            ("textin", Effects::NONE),
+            ("rtrim1", Effects::NONE),
+            ("network_show", Effects::NONE),
+            ("aggregate_dummy", Effects::NONE),
+            ("byteaGetBit", Effects::NONE),
+            ("timestamp_zone", Effects::NONE),
+        ],
+    );
+}
+
 /// Guards against a window of bytes that ends before the name of the setting.
 #[test]
 fn the_name_of_a_setting_that_is_far_behind_its_verb_is_unknown() {

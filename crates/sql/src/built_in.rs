@@ -1,6 +1,6 @@
 //! What PostgreSQL's lists of built-in functions and key words say about a name before a parenthesis.
 
-use crate::harmless_names::{DOUBTFUL, FREE_KEY_WORDS, FUNCTIONS, KEY_WORDS};
+use crate::harmless_names::{DOUBTFUL, FREE_KEY_WORDS, FUNCTIONS, IN_C, KEY_WORDS};
 
 /// What a word is in PostgreSQL's lists: a set of the four kinds below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,12 @@ static TABLE: Table = Table::new();
 #[inline]
 pub(crate) fn look_up(word: &[u8]) -> Known {
     look_up_by(word, hash_of(word))
+}
+
+/// Whether the name in C of a function built into the server is that of a function that is harmless, or whose effects
+/// [`crate::names`] finds in it.
+pub(crate) fn is_harmless_in_c(name: &[u8]) -> bool {
+    look_up(name).is_harmless() || IN_C.binary_search_by(|known| known.as_bytes().cmp(name)).is_ok()
 }
 
 /// The last word of a text, the text before it, and what the word is.
@@ -223,6 +229,19 @@ mod tests {
         assert!(Known::NOTHING.is_foreign() && !look_up(b"abs").is_foreign());
         for word in ["", "x", "pgbench_history", "set_tenant", "ab\u{1}", "@bs"] {
             assert_eq!(look_up(word.as_bytes()), Known::NOTHING, "{word}");
+        }
+    }
+
+    #[test]
+    fn every_harmless_name_in_c_is_known() {
+        for name in IN_C.iter().chain(&FUNCTIONS) {
+            assert!(is_harmless_in_c(name.as_bytes()), "{name}");
+        }
+        for name in DOUBTFUL
+            .iter()
+            .chain(&["", "tsquery_rewrite_query", "ts_stat1", "textin2"])
+        {
+            assert!(!is_harmless_in_c(name.as_bytes()), "{name}");
         }
     }
 

@@ -19,7 +19,7 @@ pub const UNREAD: Effects = Effects::CODE
     .union(Effects::NAMES);
 
 /// Words before a name that is not a function's, although a parenthesis with columns, arguments or options follows.
-const NAMING: [&str; 24] = [
+const NAMING: [&str; 27] = [
     "into",
     "as",
     "table",
@@ -42,6 +42,9 @@ const NAMING: [&str; 24] = [
     "with",
     "ordinality",
     "configuration",
+    "dictionary",
+    "parser",
+    "template",
     "execute",
     "prepare",
 ];
@@ -167,7 +170,7 @@ pub fn effects_of_own(name: &[u8]) -> Effects {
     }
 }
 
-/// The effects of a function in C of an extension that has been reviewed: those of its name.
+/// The effects of a function in C of an extension that has been reviewed: those of its name, in SQL or in C.
 pub fn effects_of_name(name: &[u8]) -> Effects {
     let found = names::search(name).public();
     found.without(Effects::CURRENT_SETTING | Effects::TEMPORARY_SCHEMA)

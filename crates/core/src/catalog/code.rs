@@ -139,6 +139,11 @@ impl Draft {
                 };
                 return true;
             }
+            b'y' => {
+                let node = self.node(Kind::Routine, oid, b"") as usize;
+                self.nodes[node].read |= pgweir_sql::effects_of_name(name);
+                return true;
+            }
             b'b' => {
                 let node = self.node(Kind::Routine, oid, b"") as usize;
                 self.nodes[node].read |= pgweir_sql::effects_of_own(name);

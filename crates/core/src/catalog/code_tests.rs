@@ -76,6 +76,34 @@ fn code_that_cannot_be_read_is_told_from_code_that_keeps_state() {
     assert_eq!(effects(&catalog, "select 1"), Effects::NONE);
 }
 
+/// Guards against ALTER FUNCTION .. RENAME of an extension's function, which the name in SQL tells nothing about.
+#[test]
+fn a_function_in_c_is_known_by_its_name_in_c_too() {
+    let catalog = catalog(&[
+        &["r", "1", "threshold", "4"],
+        &["r", "2", "link", "4"],
+        &["r", "3", "set_limit", "4"],
+        &["r", "4", "tag", "1"],
+        &["r", "5", "outer_one", "0"],
+        &["r", "6", "length_of", "4"],
+        &["y", "1", "set_limit", "0"],
+        &["y", "2", "dblink_connect", "0"],
+        &["y", "3", "harmless", "0"],
+        &["y", "4", "set_limit", "0"],
+        &["y", "6", "LWGEOM_length_linestring", "0"],
+        &["5", "s", "select Link('a')", ""],
+    ]);
+    assert_eq!(effects(&catalog, "select threshold(0.9)"), Effects::SETTINGS);
+    assert_eq!(effects(&catalog, "select link('a')"), Effects::SERVER_BOUND);
+    assert_eq!(effects(&catalog, "select outer_one()"), Effects::SERVER_BOUND);
+    assert_eq!(effects(&catalog, "select set_limit(0.9)"), Effects::SETTINGS);
+    assert_eq!(
+        effects(&catalog, "select tag(0.9)"),
+        Effects::NATIVE | Effects::SETTINGS
+    );
+    assert_eq!(effects(&catalog, "select length_of(a)"), Effects::NONE);
+}
+
 #[test]
 fn what_calls_a_function_of_postgresql_s_own_that_is_not_harmless_is_told() {
     let catalog = catalog(&[

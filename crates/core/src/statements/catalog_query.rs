@@ -32,6 +32,7 @@
 /// | kind | object | what it runs |
 /// |---|---|---|
 /// | `r` | a routine | none. The column says instead how the routine is known: 1 C that may keep state in its process, 2 code that is not read, 3 C of an extension that was not reviewed, 4 reviewed C, 0 all others; 8 more if it is declared immutable |
+/// | `y` | a routine in C that is not called so in SQL: its name in C | none |
 /// | `b` | one of PostgreSQL's own routines that some object runs | none |
 /// | `x` | a volatile routine of a PostgreSQL later than the reviewed versions | none |
 /// | `i` | the database; its name tells its server from others, and is the same under all settings | none |
@@ -191,8 +192,9 @@ SELECT o.kind, o.oid, pg_catalog.encode(pg_catalog.convert_to(o.name::pg_catalog
 SELECT 'r' AS kind, p.oid AS oid, p.proname AS name, CASE WHEN p.provolatile = 'i' THEN 8 ELSE 0 END + CASE \
     WHEN l.lanname IN ('sql', 'plpgsql', 'internal') OR p.prokind = 'a' THEN 0 \
     WHEN l.lanname <> 'c' THEN 2 \
-    WHEN p.proname = 'isn_weak' THEN 1 \
-    WHEN p.proname ~ '^(crosstab|connectby|xpath_table|(bt|gin)_index_(parent_)?check|dblink_build_sql_)' THEN 2 \
+    WHEN p.proname = 'isn_weak' OR p.prosrc IN ('accept_weak_input', 'weak_input_status') THEN 1 \
+    WHEN p.proname::pg_catalog.text || ' ' || p.prosrc \
+        ~ '(^| )(crosstab|connectby|xpath_table|(bt|gin)_index_(parent_)?check|dblink_build_sql_)' THEN 2 \
     ELSE (SELECT CASE \
         WHEN pg_catalog.count(x.extname) = 0 THEN 1 \
         WHEN p.provolatile <> 'v' OR pg_catalog.max(x.extname::pg_catalog.text) IN ('adminpack', 'amcheck', 'autoinc', 'bloom', \
@@ -207,6 +209,9 @@ SELECT 'r' AS kind, p.oid AS oid, p.proname AS name, CASE WHEN p.provolatile = '
         WHERE e.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND e.objid = p.oid AND e.deptype = 'e') \
     END::pg_catalog.int8 AS runs \
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang WHERE p.oid >= 16384 \
+UNION ALL SELECT 'y', p.oid, p.prosrc::pg_catalog.name, 0 FROM pg_catalog.pg_proc p \
+    JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
+    WHERE p.oid >= 16384 AND l.lanname = 'c' AND p.prosrc <> p.proname::pg_catalog.text \
 UNION ALL SELECT DISTINCT 'b', p.oid, p.proname, 0::pg_catalog.int8 FROM pg_catalog.pg_proc p \
     JOIN calls_own c ON c.routine = p.oid \
 UNION ALL SELECT 'x', p.oid, p.proname, 0 FROM pg_catalog.pg_proc p, later l \
