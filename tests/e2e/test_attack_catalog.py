@@ -284,6 +284,18 @@ def test_new_clients_begin_with_the_settings_of_a_new_session(prepared, make_poo
         prepared.psql("alter database ac reset work_mem; alter role alice in database ac reset work_mem")
 
 
+def test_nobody_has_the_servers_of_others_replaced(prepared, make_pooler):
+    """Any role may change its own settings, and be refused those of others, as often as it likes."""
+    pooler = make_pooler(prepared, mode="transaction", settings={"default_pool_size": 1})
+    with connect(pooler) as victim, pooler.connect(user="alice", database="ac") as attacker:
+        backend = victim.value("select pg_backend_pid()")
+        for text, refused in [("alter role alice set work_mem = '9MB'", []), ("alter role alice reset all", []),
+                               ("alter role postgres set work_mem = '9MB'", ["42501"]),
+                               ("alter role all reset all", ["42501"]), ("alter database ac reset all", ["42501"])]:
+            assert wire.error_codes(attacker.query(text)) == refused, text
+            assert victim.value("select pg_backend_pid()") == backend, text
+
+
 def test_every_column_that_may_hold_code_is_accounted_for(pg):
     """Guards against a PostgreSQL version with a new kind of stored code that nobody reads."""
     source = Path(__file__).parents[2] / "crates/core/src/statements/catalog_query.rs"

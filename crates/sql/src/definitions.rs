@@ -4,6 +4,7 @@
 
 use crate::bodies::Language;
 use crate::calls::UNREAD;
+use crate::defaults::changed_defaults;
 use crate::effects::Effects;
 use crate::known_names::words;
 use crate::lexer::{Lexer, Token};
@@ -123,7 +124,7 @@ pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unrea
     // A default or a check of a table may run the functions with these names.
     let hides = unread || found.intersects(STATE);
     let is_definition = match () {
-        () if (verb.is("alter") || verb.is("do")) && changes_defaults(statement) => true,
+        () if (verb.is("alter") || verb.is("do")) && changed_defaults(statement).is_some() => true,
         () if verb.is("create") || verb.is("alter") => {
             while ADJECTIVES.iter().any(|word| lexer.accept(word)) {}
             let kind = lexer.next();
@@ -230,30 +231,6 @@ fn selects_into(lexer: Lexer<'_>) -> bool {
     false
 }
 
-/// Whether a text may be ALTER ROLE .. SET, ALTER DATABASE .. SET or RESET: the settings that new sessions begin with.
-/// It is looked for in constants, too, and between comments.
-pub fn changes_defaults(text: &[u8]) -> bool {
-    let (mut as_words, mut as_tokens) = (Defaults::default(), Defaults::default());
-    words(text).any(|word| as_words.goes_on(|w| word.eq_ignore_ascii_case(w.as_bytes())))
-        || Lexer::new(text).any(|token| as_tokens.goes_on(|w| token.is(w)))
-}
-
-/// How much of ALTER, ROLE and SET has been found.
-#[derive(Default)]
-struct Defaults {
-    alter: bool,
-    kind: bool,
-}
-
-impl Defaults {
-    /// Takes the next word; whether all have been found.
-    fn goes_on(&mut self, is: impl Fn(&str) -> bool) -> bool {
-        self.kind |= self.alter && (is("role") || is("user") || is("database"));
-        self.alter = is("alter");
-        self.kind && (is("set") || is("reset"))
-    }
-}
-
 /// Whether a text may make, change or drop an object that runs code or has code attached. Afterwards the objects that
 /// it names may have another name, or may be run by another object.
 ///
@@ -269,28 +246,6 @@ pub fn is_definition(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_change_of_what_new_sessions_begin_with_is_told() {
-        for text in [
-            "alter role alice set work_mem = '9MB'",
-            "ALTER USER alice RESET ALL",
-            "/* x */ alter /* y */ role all in database shop set search_path = pg_temp",
-            "begin; alter database shop set work_mem to '1MB'; commit",
-            "do $$begin execute 'alter database shop set work_mem = 1'; end$$",
-        ] {
-            assert!(changes_defaults(text.as_bytes()), "{text}");
-            assert!(crate::effects(text.as_bytes()).contains(Effects::DEFINES), "{text}");
-        }
-        for text in [
-            "alter role alice password 'x'",
-            "alter table users alter column user_name set not null",
-            "alter table database set (fillfactor = 10)",
-            "update role set a = 1",
-        ] {
-            assert!(!changes_defaults(text.as_bytes()), "{text}");
-        }
-    }
 
     #[test]
     fn what_may_run_code_is_told_from_what_may_not() {

@@ -1,5 +1,7 @@
 //! What the pooler must do because of a server's message: plain values.
 
+use pgweir_sql::NewSessions;
+
 /// What a server's message means for other connections, or for the connection to this server. The pooler carries it out
 /// after the message has been handled.
 #[derive(Debug)]
@@ -14,8 +16,8 @@ pub(crate) enum Deed {
     DoubtCatalog,
     /// Names in statements may mean other objects of the server's database.
     MoveNames,
-    /// New sessions may begin with other settings than the open servers have.
-    ReplaceServers,
+    /// These new sessions may begin with other settings than the open servers have.
+    ReplaceServers(NewSessions),
     /// The UNLISTEN of the linked client has been committed.
     Unlisten,
     /// A cancel that had to wait has ended: the connections that asked for it are closed.

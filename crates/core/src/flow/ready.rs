@@ -51,7 +51,7 @@ impl Reply<'_> {
         server.conversation.is_idle_from(self.now);
         let is_usual = server.is_usual() && entry.passes();
         if defined {
-            self.note_changed_objects();
+            self.note_changed_objects(has_failed && entry.expect() == Expect::Query);
         }
         let flies = self.note_waiting();
         if fails_next {

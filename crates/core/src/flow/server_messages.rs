@@ -222,7 +222,7 @@ impl Pooler {
                         self.names_have_moved(pool_id);
                     }
                 }
-                Deed::ReplaceServers => self.replace_servers_like(now, id),
+                Deed::ReplaceServers(of) => self.defaults_changed(now, id, &of),
                 Deed::Unlisten => {
                     if let Some(client) = self.server_link(id) {
                         self.listen(now, |listening| listening.apply_unlistened(client));

@@ -42,11 +42,24 @@ impl ServerSide<'_> {
     }
 }
 
+impl ServerSide<'_> {
+    /// Whether a Query that is sent now is a transaction of its own, if its text has one statement.
+    fn is_own_transaction(&self) -> bool {
+        let conversation = &self.server.conversation;
+        let queue = conversation.queue();
+        conversation.status() == TransactionStatus::Idle
+            && !conversation.is_beginning()
+            && !queue.client_segment_outstanding()
+            && !queue.in_pipeline()
+    }
+}
+
 impl Exchange<'_> {
     /// A text that may change what code the database runs is about to be sent, or bound.
     #[cold]
     pub(crate) fn defines(&mut self, text: &[u8]) {
-        self.server.session.defines(pgweir_sql::changes_defaults(text));
+        let segment = self.server.conversation.queue().segments_sent();
+        self.server.session.defines(pgweir_sql::changed_defaults(text), segment);
         // From now on all texts of this server are read.
         self.shared.catalogs.any_known = true;
     }
@@ -108,6 +121,9 @@ impl Exchange<'_> {
         } else if text.is_none_or(pgweir_sql::commits_prepared) {
             self.defines(b"");
         }
+        if !self.to().is_own_transaction() {
+            self.server.session.defaults_change_among_others();
+        }
         self.server.session.has_definitions()
     }
 
@@ -130,8 +146,10 @@ impl Exchange<'_> {
 
 impl Reply<'_> {
     /// A request has been answered that may have committed definitions, or moved names.
+    ///
+    /// `failed`: it was a Query, which the server has refused.
     #[cold]
-    pub(crate) fn note_changed_objects(&mut self) {
+    pub(crate) fn note_changed_objects(&mut self, failed: bool) {
         let is_idle = self.server.conversation.status() == TransactionStatus::Idle;
         // The requests behind it may change more.
         let more = !self.server.conversation.queue().is_empty();
@@ -140,18 +158,19 @@ impl Reply<'_> {
             self.deeds.push(Deed::MoveNames);
         }
         if self.server.session.has_definitions() {
-            self.note_definitions(is_idle, more);
+            self.note_definitions(is_idle, failed, more);
         }
         self.server.session.changed_objects_are_noted();
     }
 
-    fn note_definitions(&mut self, is_idle: bool, more: bool) {
+    fn note_definitions(&mut self, is_idle: bool, failed: bool, more: bool) {
         let goes_on = more || !is_idle && !self.to().reads_what_runs();
         self.server.session.definitions_answered(more || !is_idle, goes_on);
         if self.shared.settings.keeps_sessions {
             self.deeds.push(Deed::DoubtCatalog);
-            if is_idle && self.server.session.take_changed_defaults(more) {
-                self.deeds.push(Deed::ReplaceServers);
+            let segment = self.server.conversation.queue().segments_answered() - 1;
+            if is_idle && let Some(of) = self.server.session.take_changed_defaults(segment, failed, more) {
+                self.deeds.push(Deed::ReplaceServers(of));
             }
         }
     }

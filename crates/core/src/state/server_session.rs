@@ -72,8 +72,7 @@ pub(crate) struct ServerSession {
     /// While the transaction has definitions: the portal that was bound last, if its statement defines nothing and ends
     /// no block.
     harmless_portal: Option<Box<[u8]>>,
-    /// A request that was sent to the server may change the settings that new sessions begin with.
-    changes_defaults: bool,
+    changed_defaults: Option<definitions::Changing>,
     /// The cleanup that the server needs before another client gets it.
     cleanup: Cleanup,
     /// The client that had the server last.
@@ -113,7 +112,7 @@ impl ServerSession {
             changes_objects: false,
             publishes: false,
             harmless_portal: None,
-            changes_defaults: false,
+            changed_defaults: None,
             cleanup: Cleanup::Nothing,
             last_client: None,
             last_visit: 0,

@@ -2,6 +2,16 @@
 //! [`crate::session::definitions`].
 
 use super::ServerSession;
+use pgweir_sql::{ChangedDefaults, NewSessions};
+
+/// Requests on their way that may change the settings that new sessions begin with.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(super) struct Changing {
+    /// Whose new sessions.
+    of: NewSessions,
+    /// There is only one such request, and this segment is a transaction of its statement alone.
+    alone_in: Option<u64>,
+}
 
 impl ServerSession {
     /// A request that was sent may change what code the database runs, and the transaction has not ended.
@@ -16,11 +26,31 @@ impl ServerSession {
         self.publishes
     }
 
-    /// A request that may change code is about to be sent; perhaps it changes the settings of new sessions.
-    pub(crate) fn defines(&mut self, changes_defaults: bool) {
+    /// A request that may change code is about to be sent in this segment; perhaps it changes the settings that new
+    /// sessions begin with.
+    pub(crate) fn defines(&mut self, defaults: Option<ChangedDefaults>, segment: u64) {
         self.defines = true;
         self.changes_objects = true;
-        self.changes_defaults |= changes_defaults;
+        if let Some(ChangedDefaults { of, is_alone }) = defaults {
+            self.changed_defaults = Some(match self.changed_defaults.take() {
+                Some(Changing { of: old, .. }) => Changing {
+                    of: old.and(of),
+                    alone_in: None,
+                },
+                None => Changing {
+                    of,
+                    alone_in: is_alone.then_some(segment),
+                },
+            });
+        }
+    }
+
+    /// The request that changes the settings of new sessions is not a transaction of its own: if it fails, that proves
+    /// nothing.
+    pub(crate) fn defaults_change_among_others(&mut self) {
+        if let Some(changing) = &mut self.changed_defaults {
+            changing.alone_in = None;
+        }
     }
 
     /// While the transaction has definitions, a portal is being bound. `harmless`: its statement defines nothing and
@@ -78,11 +108,22 @@ impl ServerSession {
         self.changes_objects = self.defines || self.moves_names;
     }
 
-    /// The transaction has ended. Returns whether it may have changed the settings that new sessions begin with.
-    /// `more`: requests behind it may change them too.
-    pub(crate) fn take_changed_defaults(&mut self, more: bool) -> bool {
-        let changed = self.changes_defaults;
-        self.changes_defaults &= more;
-        changed
+    /// A transaction has ended with this segment. Returns whose new sessions may begin with other settings because of it.
+    /// `failed`: the segment was a Query, which has failed. `more`: requests behind it may change more.
+    pub(crate) fn take_changed_defaults(&mut self, segment: u64, failed: bool, more: bool) -> Option<NewSessions> {
+        let changing = self.changed_defaults.take()?;
+        match changing.alone_in {
+            // The segments before it are the pooler's own.
+            Some(alone) if segment < alone => {
+                self.changed_defaults = Some(changing);
+                None
+            }
+            Some(alone) => (segment > alone || !failed).then_some(changing.of),
+            None => {
+                let of = changing.of.clone();
+                self.changed_defaults = more.then_some(changing);
+                Some(of)
+            }
+        }
     }
 }

@@ -3,8 +3,9 @@
 use super::readings::{
     OBJECTS, PAUSE, SIZE_2, SOURCES, asks, catalog_is_empty, is_asked, is_probed, nothing_found, rig, settles, start,
 };
-use crate::rig::Rig;
-use pgweir_core::CancelEnd;
+use crate::rig::{Rig, error};
+use pgweir_core::{CancelEnd, ServerId};
+use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 use std::time::Duration;
 
 /// Guards against a reading after each function that a migration makes: they cost more than the migration.
@@ -226,4 +227,89 @@ fn servers_are_replaced_when_a_client_changes_what_new_sessions_begin_with() {
     rig.completes(second, "SELECT 1");
     nothing_found(&mut rig, second);
     assert!(rig.is_closed(second));
+}
+
+/// Whether the only server of the pool is replaced after this text.
+fn is_replaced(text: &str, answer: impl Fn(&mut Rig, ServerId)) -> bool {
+    let mut rig = rig(SIZE_2);
+    let (client, server) = start(&mut rig, &[], &[]);
+    rig.says(client, |w| w.query(text.as_bytes()));
+    rig.told(server);
+    answer(&mut rig, server);
+    settles(&mut rig, server);
+    rig.is_closed(server)
+}
+
+fn refuses(rig: &mut Rig, server: ServerId) {
+    rig.says(server, |w| {
+        w.error(&error("42501", "permission denied"));
+        w.ready_for_query(Idle);
+    });
+}
+
+/// Guards against a client that has everybody's servers replaced, as often as it likes.
+#[test]
+fn servers_stay_if_nothing_that_they_began_with_has_changed() {
+    let completes = |rig: &mut Rig, server| rig.completes(server, "ALTER ROLE");
+    for text in [
+        "alter role u set a.b = 'c'",
+        "ALTER DATABASE db SET a.b = 'c';",
+        "alter role all reset all",
+    ] {
+        assert!(is_replaced(text, completes), "{text}");
+        assert!(!is_replaced(text, refuses), "{text}");
+    }
+    for text in [
+        "alter role v set a.b = 'c'",
+        "alter database other reset all",
+        "alter role \"U\" set a.b = 'c'",
+    ] {
+        assert!(!is_replaced(text, completes), "{text}");
+    }
+    for text in [
+        "alter role u reset all; commit; select a",
+        "do 'begin alter role u reset all; end'",
+    ] {
+        assert!(is_replaced(text, refuses), "{text}: the error may be of something else");
+    }
+}
+
+/// Guards against an error of a Query that ends a transaction before its own.
+#[test]
+fn servers_are_replaced_if_the_error_is_not_of_the_transaction_that_changed_them() {
+    let alter = b"alter role u set a.b = 'c'";
+    let ends = |rig: &mut Rig, client, server| {
+        rig.says(client, |w| w.query(b"commit; select nosuch"));
+        rig.told(server);
+        refuses(rig, server);
+        nothing_found(rig, server);
+        assert!(rig.is_closed(server));
+    };
+    let mut block = rig(SIZE_2);
+    let (client, server) = start(&mut block, &[], &[]);
+    block.says(client, |w| w.query(b"begin"));
+    block.says(client, |w| w.query(alter));
+    block.told(server);
+    block.says(server, |w| {
+        w.command_complete("BEGIN");
+        w.ready_for_query(InTransaction);
+        w.command_complete("ALTER ROLE");
+        w.ready_for_query(InTransaction);
+    });
+    ends(&mut block, client, server);
+    let mut pipeline = rig(SIZE_2);
+    let (client, server) = start(&mut pipeline, &[], &[]);
+    pipeline.says(client, |w| {
+        w.parse(b"", alter, &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.message(b'H', |_| {});
+    });
+    pipeline.told(server);
+    pipeline.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("ALTER ROLE");
+    });
+    ends(&mut pipeline, client, server);
 }
