@@ -164,6 +164,8 @@ impl Client {
                 _ if dropped.ends => Dropping::Nothing,
                 Dropping::BeginToSync => Dropping::BeginToSync,
                 _ if may_begin && self.names_begin(message) => Dropping::BeginToSync,
+                _ if ends_unnamed(message) => Dropping::ToSyncPastUnnamed,
+                Dropping::ToSyncPastUnnamed => Dropping::ToSyncPastUnnamed,
                 _ => Dropping::ToSync,
             };
         }
@@ -183,6 +185,7 @@ impl Client {
             }
             FrontendTag::Bind => BindNames::read(message.body())
                 .ok()
+                .filter(|names| !names.statement.is_empty() || self.dropping != Dropping::ToSyncPastUnnamed)
                 .and_then(|names| self.statements.meaning_of(names.statement))
                 .is_some_and(|statement| pgweir_sql::leaves_block_open(&statement.query)),
             _ => false,
@@ -300,4 +303,9 @@ fn drops_unnamed(message: &Message<'_>) -> bool {
         FrontendTag::Parse => message.body().first() == Some(&0),
         _ => false,
     }
+}
+
+/// Whether a message of the extended protocol gives the unnamed statement another meaning, or none.
+fn ends_unnamed(message: &Message<'_>) -> bool {
+    drops_unnamed(message) || message.tag == FrontendTag::Close && message.body() == b"S\0"
 }

@@ -57,7 +57,10 @@ pub(crate) enum Dropping {
     Request,
     /// Everything up to Sync.
     ToSync,
-    /// The same, and a Parse or Bind of a text that begins a transaction block has been dropped.
+    /// The same, and a Parse or Close of the unnamed statement has been dropped: a Bind behind it does not mean the one
+    /// that the client has.
+    ToSyncPastUnnamed,
+    /// Everything up to Sync, and a Parse or Bind of a text that begins a transaction block has been dropped.
     BeginToSync,
     /// All that comes: its server has said by a FATAL message that both connections end.
     Everything,

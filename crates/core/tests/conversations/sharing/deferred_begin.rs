@@ -301,6 +301,41 @@ fn a_client_that_sends_its_statement_after_the_deferral_can_cancel_it_and_is_not
     }
 }
 
+/// Guards against a block that nobody has begun: the unnamed statement began one once, but the request names a new one.
+#[test]
+fn a_cancelled_request_that_replaces_the_unnamed_statement_fails_no_block() {
+    for (closes, ready) in [(true, "ReadyForQuery I"), (false, "ReadyForQuery E")] {
+        let mut rig = Rig::new("default_pool_size = 1");
+        let holder = rig.client();
+        let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+        let key = rig.key_told(client);
+        rig.says(client, |w| {
+            w.parse(b"", b"start transaction", &[0, 0]);
+            w.sync();
+        });
+        let server = rig.server_of(client).expect("linked");
+        rig.serves(server, "");
+        rig.says(holder, |w| w.query(b"select 1"));
+        rig.told(client);
+        rig.says(client, |w| {
+            w.parse(b"x", b"select 1", &[0, 0]);
+            if closes {
+                w.parse(b"", b"select 2", &[0, 0]);
+            }
+            w.bind_text(b"", &[]);
+            w.execute();
+            w.sync();
+        });
+        rig.cancel_request(&key);
+        let told = rig.told(client);
+        assert_eq!(
+            told,
+            ["Error 57014 canceling statement due to user request", ready],
+            "{closes}"
+        );
+    }
+}
+
 /// How a client sends the beginning of a transaction block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Sends {
