@@ -173,6 +173,7 @@ impl Exchange<'_> {
             && self.looks_at_texts()
             && self.tracks_statements()
             && self.client.statements.unnamed().is_none()
+            && !self.client.statements.has_untold_portal()
             && message.total <= INSPECT_BYTES_MAX
             && !self.client.session.shape().hides_ascii()
             && !self.to().knows_names();

@@ -14,6 +14,8 @@ use pgweir_wire::{HEADER_BYTES, Reader};
 
 impl Exchange<'_> {
     pub(crate) fn query(&mut self, message: &Message<'_>, tracked: bool) -> Step {
+        // The Query takes the place of the unnamed portal, and DECLARE makes portals.
+        self.client.statements.take_untold_portal();
         // Internal statements are short; a text that changes the session need not be.
         let looks = self.looks_at_texts();
         let read_bytes_max = if looks {

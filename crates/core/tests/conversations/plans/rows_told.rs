@@ -1,9 +1,9 @@
 //! A client is sent rows as they were described to it, or an error.
 
 use super::one_table::{CHANGED, TEXT, binds, binds_and_describes, describes, rows, says_changed, shared};
-use crate::rig::{NO_TYPES, Rig};
+use crate::rig::{NO_TYPES, Rig, error};
 use pgweir_core::{ClientId, ServerId};
-use pgweir_wire::TransactionStatus::Idle;
+use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 use pgweir_wire::write::Column;
 
 /// A client relies on the rows that Describe has told it: it would misread other columns.
@@ -173,6 +173,55 @@ fn describes_rows_and_refuses(rig: &mut Rig, server: ServerId) {
         w.error(&refusal);
         w.ready_for_query(Idle);
     });
+}
+
+/// Guards against an unnamed portal that a Query has replaced since the Bind: its description is not the statement's.
+#[test]
+fn a_portal_that_a_query_has_replaced_tells_nothing_of_the_statement_bound_before() {
+    let mut rig = Rig::new("default_pool_size = 2");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| {
+        w.query(b"begin; select 1");
+        w.parse(b"s", TEXT, NO_TYPES);
+        w.bind_text(b"s", &[]);
+    });
+    // Perhaps a Describe follows.
+    rig.says(a, |w| {
+        w.execute();
+        w.sync();
+    });
+    let first = rig.server_of(a).unwrap();
+    rig.told(first);
+    rig.says(first, |w| {
+        w.command_complete("BEGIN");
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+    });
+    rig.says(a, |w| {
+        w.query(b"select 1/0");
+        w.describe(b'P', b"");
+        w.sync();
+    });
+    rig.told(first);
+    rig.says(first, |w| {
+        w.error(&error("22012", "division by zero"));
+        w.ready_for_query(Failed);
+        w.empty(b'n');
+        w.ready_for_query(Failed);
+    });
+    rig.says(a, |w| w.query(b"rollback"));
+    rig.completes(first, "ROLLBACK");
+    assert_eq!(rig.told(a).len(), 13, "answered");
+    rig.says(b, |w| w.query(b"select pg_sleep(9)"));
+    binds(&mut rig, a);
+    let second = rig.servers_log_in()[0];
+    let told = rig.told(second);
+    assert_eq!(told[..1], ["Parse pgweir_10 select * from t"], "{told:?}");
+    assert!(told.contains(&"Execute".into()), "nothing is to be compared: {told:?}");
 }
 
 /// libpq describes each portal, so it is told whatever the rows are.
