@@ -357,6 +357,35 @@ def test_servers_without_tls(pg15, certificates, make_pooler):
         assert (outcome == "in") == gets_in, (mode, outcome)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_tls_to_servers_begins_at_once_if_asked_for(certificates, make_pooler, version):
+    """PostgreSQL 17 and later agree on the protocol by ALPN; older ones expect an SSLRequest."""
+    cluster = cluster_with(version, certificates.server)
+    direct = {
+        "server_tls_sslnegotiation": "direct",
+        "server_tls_sslmode": "verify-full",
+        "server_tls_ca_file": certificates.ca,
+    }
+    try:
+        pooler = make_pooler(cluster, settings={**direct, "query_wait_timeout": "3"})
+        if version < 17:
+            assert log_in(pooler) != "in"
+            assert "PostgreSQL before 17 does not accept TLS without an SSLRequest" in pooler.log()
+            return
+        with psycopg.connect(pooler.dsn(), autocommit=True) as c:
+            assert c.execute("select ssl from pg_stat_ssl where pid = pg_backend_pid()").fetchone() == (True,)
+            timer = threading.Timer(0.5, c.cancel_safe)
+            timer.start()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                c.execute("select pg_sleep(60)")
+            timer.join()
+            assert c.execute("select 1").fetchone() == (1,)
+        direct["server_tls_ca_file"] = certificates.foreign_ca
+        assert "invalid peer certificate" in server_case(make_pooler, cluster, "127.0.0.1", **direct)[0]
+    finally:
+        cluster.remove()
+
+
 def test_certificates_that_openssl_takes(certificates, make_pooler):
     """Version 1 without alternative names, as the manual makes them; a self-signed one that is its own authority."""
     for pair, ca, host, full, gets_in in [

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use crate::choices::{
-    AuthType, FairBy, LinkChoice, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode, SyslogFacility,
+    AuthType, FairBy, LinkChoice, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode, SslNegotiation,
+    SyslogFacility,
 };
 use crate::host::{ListenAddresses, UnixSocketDir};
 use crate::setting::ChangeRule::{Reload, Restart};
@@ -520,6 +521,11 @@ catalogue! {
     server_tls_sslmode: SslMode {
         default: Some("prefer"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
         help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`. `verify-full`: the certificate must also carry the name or address of the host as the database's line has it.\n\nUnix-domain sockets never use TLS. Cancel requests use TLS where the server's connection does. SCRAM-SHA-256-PLUS is used where the server offers it. When a TLS setting for servers changes, servers are replaced when they become free. When only the content of a file changes, new connections use it after RELOAD, and existing ones stay.",
+    }
+    /// How TLS begins on server connections.
+    server_tls_sslnegotiation: SslNegotiation {
+        default: Some("postgres"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own; libpq's `sslnegotiation`. `postgres`: the pooler asks by an SSLRequest and waits for the answer. `direct`: TLS begins at once, which saves a round trip for each login, and proxies that only know TLS can pass it on. The server must choose the protocol `postgresql` by ALPN: PostgreSQL 17 and later do. Needs `server_tls_sslmode = require`, `verify-ca` or `verify-full`. Connections to peers always begin with an SSLRequest.",
     }
     /// A name for the Windows service.
     service_name: String {

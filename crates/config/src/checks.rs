@@ -1,7 +1,7 @@
 //! Checks of a whole configuration: each of its lines is right, but together they are wrong.
 
 use crate::catalogue::{CATALOGUE, GlobalSettings};
-use crate::choices::{AuthType, PoolMode, SslMode};
+use crate::choices::{AuthType, PoolMode, SslMode, SslNegotiation};
 use crate::config::Config;
 use crate::database::DatabaseSettings;
 use crate::host::{ListenAddress, UnixSocketDir};
@@ -68,6 +68,14 @@ fn unmet_by_tls(global: &GlobalSettings, demands: &mut Vec<(&'static str, String
                 "name the file of the authorities that sign the certificates",
             ));
         }
+    }
+    if global.server_tls_sslnegotiation == SslNegotiation::Direct && servers < SslMode::Require {
+        let message = format!(
+            "server_tls_sslmode = {} may not be used with server_tls_sslnegotiation = direct",
+            servers.word()
+        );
+        let hint = "set server_tls_sslmode = require, verify-ca or verify-full";
+        demands.push(("server_tls_sslnegotiation", message, hint));
     }
     if !(1..=SCRAM_ITERATIONS_MAX).contains(&global.scram_iterations) {
         let message = format!("scram_iterations is not between 1 and {SCRAM_ITERATIONS_MAX}");

@@ -88,6 +88,16 @@ choice! {
 }
 
 choice! {
+    /// How TLS begins on a connection, libpq's words.
+    SslNegotiation {
+        /// By an SSLRequest, which the other side answers.
+        Postgres = "postgres",
+        /// At once. The protocol is agreed on by ALPN. PostgreSQL 17 and later.
+        Direct = "direct",
+    }
+}
+
+choice! {
     /// Which of several hosts of a database new server connections go to.
     LoadBalanceHosts {
         /// Spread new server connections over them.

@@ -45,7 +45,7 @@ pub use auth_file::{SECRET_BYTES_MAX, USER_NAME_BYTES_MAX};
 pub use catalogue::{CATALOGUE, GlobalSettings};
 pub use choices::{
     AuthType, FairBy, LinkChoice, LoadBalanceHosts, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode,
-    SyslogFacility, TargetSessionAttrs,
+    SslNegotiation, SyslogFacility, TargetSessionAttrs,
 };
 pub use config::{CONSOLE_DATABASE, Config, off};
 pub use console::ConfigRow;

@@ -37,11 +37,22 @@ pub(crate) enum Addressee {
 #[derive(Debug, Clone)]
 pub(crate) enum Speech {
     Plain,
-    /// With TLS. The host is that of the configuration. `or_plain`: without TLS if the other side does not support it.
+    /// With TLS. The host is that of the configuration.
     Tls {
         host: String,
-        or_plain: bool,
+        beginning: Beginning,
     },
+}
+
+/// How TLS begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// By an SSLRequest, which the other side must grant.
+    Asks,
+    /// By an SSLRequest. If the other side declines it, the request goes without TLS.
+    AsksOrPlain,
+    /// At once.
+    Direct,
 }
 
 /// A CancelRequest on its way. PostgreSQL answers nothing and closes the connection when it has sent the signal.
@@ -96,7 +107,7 @@ impl Cancel {
     fn session(&mut self) -> Option<&mut TlsSession> {
         match &mut self.talk.as_mut()?.stage {
             Stage::Securing(session) => Some(session),
-            Stage::AwaitsAnswer | Stage::Sent => None,
+            Stage::Begins | Stage::AwaitsAnswer | Stage::Sent => None,
         }
     }
 
@@ -126,7 +137,10 @@ impl EventLoop {
         };
         let secured = |host: &str| Speech::Tls {
             host: host.to_owned(),
-            or_plain: false,
+            beginning: match self.tls.connects_directly {
+                true => Beginning::Direct,
+                false => Beginning::Asks,
+            },
         };
         let (address, speech) = match (&connection.tls, connection.facts.has(Facts::RELAYED)) {
             (_, true) => match self.connections.relayed.get(&ConnectionId::Server(server)) {

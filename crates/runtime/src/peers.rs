@@ -1,6 +1,6 @@
 //! Cancel requests that are passed on to peers.
 
-use crate::cancel::{Addressee, Cancel, Speech};
+use crate::cancel::{Addressee, Beginning, Cancel, Speech};
 use crate::dns::LookUp;
 use crate::event_loop::EventLoop;
 use crate::socket::SocketAddress;
@@ -24,7 +24,10 @@ fn speech(endpoint: &Endpoint, sslmode: SslMode) -> Speech {
     match endpoint {
         Endpoint::Tcp { host, .. } if sslmode >= SslMode::Prefer => Speech::Tls {
             host: host.clone(),
-            or_plain: sslmode == SslMode::Prefer,
+            beginning: match sslmode {
+                SslMode::Prefer => Beginning::AsksOrPlain,
+                _ => Beginning::Asks,
+            },
         },
         _ => Speech::Plain,
     }

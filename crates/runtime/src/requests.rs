@@ -21,7 +21,7 @@ impl EventLoop {
                 key,
             } => self.pass_on(peer, by, &endpoint, sslmode, &key),
             Request::SecureClient { client, direct } => self.secure_client(client, direct),
-            Request::SecureServer { server, host } => self.secure_server(server, &host),
+            Request::SecureServer { server, host, direct } => self.secure_server(server, &host, direct),
             Request::Close(id) => self.close(id),
             Request::Abort(id) => self.abort(id),
             Request::Resume(id) => self.resume(id),

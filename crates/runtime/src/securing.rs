@@ -48,13 +48,13 @@ impl EventLoop {
     }
 
     /// Begins a handshake with a server.
-    pub(crate) fn secure_server(&mut self, server: ServerId, host: &str) {
+    pub(crate) fn secure_server(&mut self, server: ServerId, host: &str, direct: bool) {
         let id = ConnectionId::Server(server);
         let Some(connection) = self.connections.get(id) else {
             return;
         };
         let address = peer_address(&connection.transport);
-        self.begin_handshake(id, TlsSession::connect(&self.tls, host, address));
+        self.begin_handshake(id, TlsSession::connect(&self.tls, host, address, direct));
     }
 
     fn begin_handshake(&mut self, id: ConnectionId, tls: Option<Result<TlsSession, rustls::Error>>) {

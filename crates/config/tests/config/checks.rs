@@ -33,6 +33,22 @@ fn demands_for_encryption_are_never_dropped() {
         &errors(&sound("server_tls_sslmode = verify-full")),
         &[":5: error: server_tls_sslmode = verify-full needs server_tls_ca_file"],
     );
+    for mode in ["disable", "allow", "prefer"] {
+        assert_one(
+            &errors(&sound(&format!(
+                "server_tls_sslnegotiation = direct\nserver_tls_sslmode = {mode}"
+            ))),
+            &[&format!(
+                "server_tls_sslmode = {mode} may not be used with server_tls_sslnegotiation = direct"
+            )],
+        );
+    }
+    assert_eq!(
+        warnings(&sound(
+            "server_tls_sslnegotiation = direct\nserver_tls_sslmode = require"
+        )),
+        [] as [&str; 0]
+    );
     assert_one(
         &errors(&sound("client_tls_sslmode = allow")),
         &["To allow TLS connections from clients, client_tls_key_file and client_tls_cert_file must be set."],

@@ -178,6 +178,8 @@ pub enum Request {
         server: ServerId,
         /// The host's name in the configuration. With `verify-full` the certificate must be for this name.
         host: String,
+        /// No SSLRequest was sent: the server must choose the protocol `postgresql` by ALPN.
+        direct: bool,
     },
     /// Write the output that is pending for this connection, then close it. From now on the driver must not call
     /// `handle_*` with this id.

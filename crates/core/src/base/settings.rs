@@ -4,8 +4,8 @@ use crate::base::pool_id::PoolKind;
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
 use pgweir_config::{
-    CATALOGUE, Config, DatabaseSettings, FairBy, Host, LoadBalanceHosts, PipelineDepth, SslMode, TargetSessionAttrs,
-    off,
+    CATALOGUE, Config, DatabaseSettings, FairBy, Host, LoadBalanceHosts, PipelineDepth, SslMode, SslNegotiation,
+    TargetSessionAttrs, off,
 };
 use std::time::Duration;
 
@@ -72,6 +72,8 @@ pub(crate) struct PoolSettings {
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct ServerTls {
     pub(crate) mode: SslMode,
+    /// TLS begins without an SSLRequest.
+    pub(crate) is_direct: bool,
     /// The values of all settings `server_tls_*`. If they change, servers are replaced.
     values: Vec<Option<String>>,
 }
@@ -81,6 +83,7 @@ impl ServerTls {
         let settings = CATALOGUE.iter().filter(|s| s.name.starts_with("server_tls"));
         ServerTls {
             mode: config.global.server_tls_sslmode,
+            is_direct: config.global.server_tls_sslnegotiation == SslNegotiation::Direct,
             values: settings.map(|s| s.value(config)).collect(),
         }
     }

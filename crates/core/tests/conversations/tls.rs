@@ -205,6 +205,22 @@ fn a_server_that_grants_tls_hears_nothing_else_before_it() {
 }
 
 #[test]
+fn a_server_may_be_sent_a_handshake_at_once() {
+    let mut rig = Rig::new("server_tls_sslmode = require\nserver_tls_sslnegotiation = direct");
+    rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.connects.pop_front().expect("a server is wanted");
+    let remote = Address::Tcp(([127, 0, 0, 1], 5432).into());
+    let connected = Connected { remote, local: remote };
+    rig.pooler.handle_server_connected(rig.now, server, connected);
+    rig.settle(&[]);
+    assert_eq!(rig.handshakes.pop_front(), Some((server.into(), true)));
+    assert!(rig.raw(server).is_empty(), "no SSLRequest");
+    rig.pooler.handle_server_secured(rig.now, server, facts());
+    rig.settle(&[]);
+    assert!(is_startup(&rig.raw(server)));
+}
+
+#[test]
 fn a_server_that_declines_is_spoken_to_plainly_unless_tls_is_required() {
     for (mode, plain) in [
         ("prefer", true),

@@ -1,6 +1,6 @@
 //! The connection of a CancelRequest.
 
-use super::Speech;
+use super::{Beginning, Speech};
 use crate::handshakes::Handshakes;
 use crate::reading::READ_BYTES;
 use crate::securing::peer_address;
@@ -26,6 +26,8 @@ pub(super) struct Talk {
 /// The state of a CancelRequest. It uses TLS if the server's connection does.
 #[derive(Debug)]
 pub(super) enum Stage {
+    /// Nothing has been sent: a handshake begins.
+    Begins,
     /// An SSLRequest has been sent and not been answered.
     AwaitsAnswer,
     /// A handshake is under way.
@@ -65,6 +67,7 @@ impl Talk {
                 out.extend_from_slice(packet);
                 Stage::Sent
             }
+            Speech::Tls { beginning, .. } if *beginning == Beginning::Direct => Stage::Begins,
             Speech::Tls { .. } => {
                 StartupPacket::write_ssl_request(&mut out);
                 Stage::AwaitsAnswer
@@ -93,6 +96,7 @@ impl Talk {
                 }
             }
             let progress = match &mut self.stage {
+                Stage::Begins => self.secure(speech, with.tls),
                 Stage::AwaitsAnswer => self.read_answer(packet, speech, with.tls),
                 Stage::Securing(session) => {
                     let subject = Subject::Cancel(with.slot);
@@ -112,28 +116,32 @@ impl Talk {
     /// Reads the one byte that answers an SSLRequest. Bytes behind it are part of the handshake. If the other side must
     /// use TLS and does not support it, nothing is sent, because everybody on the way could read the key.
     fn read_answer(&mut self, packet: &[u8], speech: &Speech, tls: &TlsContexts) -> Progress {
-        let Speech::Tls { host, or_plain } = speech else {
-            return Progress::Done;
-        };
+        let or_plain = matches!(speech, Speech::Tls { beginning, .. } if *beginning == Beginning::AsksOrPlain);
         let mut answer = [0; 1];
         match self.transport.receive(&mut answer) {
             Received::WouldBlock => Progress::Waits,
-            Received::Bytes(_) if answer == *b"S" => {
-                let address = peer_address(&self.transport);
-                match TlsSession::connect(tls, host, address) {
-                    Some(Ok(session)) => {
-                        self.stage = Stage::Securing(Box::new(session));
-                        Progress::Goes
-                    }
-                    Some(Err(_)) | None => Progress::Done,
-                }
-            }
-            Received::Bytes(_) if answer == *b"N" && *or_plain => {
+            Received::Bytes(_) if answer == *b"S" => self.secure(speech, tls),
+            Received::Bytes(_) if answer == *b"N" && or_plain => {
                 self.out.extend_from_slice(packet);
                 self.stage = Stage::Sent;
                 Progress::Goes
             }
             Received::Bytes(_) | Received::Closed => Progress::Done,
+        }
+    }
+
+    /// Begins a handshake.
+    fn secure(&mut self, speech: &Speech, tls: &TlsContexts) -> Progress {
+        let Speech::Tls { host, beginning } = speech else {
+            return Progress::Done;
+        };
+        let address = peer_address(&self.transport);
+        match TlsSession::connect(tls, host, address, *beginning == Beginning::Direct) {
+            Some(Ok(session)) => {
+                self.stage = Stage::Securing(Box::new(session));
+                Progress::Goes
+            }
+            Some(Err(_)) | None => Progress::Done,
         }
     }
 

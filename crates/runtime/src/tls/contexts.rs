@@ -6,7 +6,7 @@ use super::names;
 use super::server_verifier::ServerVerifier;
 use super::trust::Trust;
 use pgweir_config::{
-    Config, EcdhCurves, GlobalSettings, Place, Problem, SslMode, Tls13Ciphers, TlsCiphers, TlsProtocols,
+    Config, EcdhCurves, GlobalSettings, Place, Problem, SslMode, SslNegotiation, Tls13Ciphers, TlsCiphers, TlsProtocols,
 };
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -28,6 +28,8 @@ pub(crate) struct TlsContexts {
     pub(super) accepts: Option<Accepts>,
     /// For servers; `None`: `server_tls_sslmode = disable`.
     pub(super) connects: Option<Arc<ClientConfig>>,
+    /// For servers: TLS begins without an SSLRequest.
+    pub(crate) connects_directly: bool,
 }
 
 /// The settings for clients' connections.
@@ -89,6 +91,7 @@ impl TlsContexts {
                 SslMode::Disable => None,
                 mode => Some(Arc::new(connects(global, mode)?)),
             },
+            connects_directly: global.server_tls_sslnegotiation == SslNegotiation::Direct,
         })
     }
 

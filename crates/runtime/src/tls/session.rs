@@ -30,10 +30,17 @@ const ALERT_BYTES: usize = 128;
 
 /// The error for a client that begins with TLS at once and does not name the protocol. It must, so that nobody can make
 /// a browser talk to a server (ALPACA attacks). The words are PostgreSQL's.
-const NO_ALPN: &str = "received direct SSL connection request without ALPN protocol negotiation extension";
+const NO_ALPN_ASKED: &str = "received direct SSL connection request without ALPN protocol negotiation extension";
+
+/// The error for a server that begins TLS and does not choose the protocol. The words are libpq's.
+const NO_ALPN_CHOSEN: &str = "direct SSL connection was established without ALPN protocol negotiation extension";
 
 /// The error for a connection that ends before the handshake does.
 pub(crate) const LEFT: &str = "the other side has closed the connection";
+
+/// The same for a server that was sent a handshake at once.
+const LEFT_AT_ONCE: &str = "the other side has closed the connection (PostgreSQL before 17 does not accept TLS without an \
+                            SSLRequest: see server_tls_sslnegotiation)";
 
 /// The pooler's role in the handshake.
 enum Side {
@@ -117,14 +124,21 @@ impl TlsSession {
         }))
     }
 
-    /// Begins a handshake with a server. If `host` is not a DNS name, `address` is used instead.
-    pub(crate) fn connect(contexts: &TlsContexts, host: &str, address: IpAddr) -> Option<Result<TlsSession, Error>> {
+    /// Begins a handshake with a server. If `host` is not a DNS name, `address` is used instead. `direct`: the server has
+    /// not been asked before, and must choose PostgreSQL's protocol.
+    pub(crate) fn connect(
+        contexts: &TlsContexts,
+        host: &str,
+        address: IpAddr,
+        direct: bool,
+    ) -> Option<Result<TlsSession, Error>> {
         let config = Arc::clone(contexts.connects.as_ref()?);
         let name = ServerName::try_from(host.to_owned()).unwrap_or(ServerName::IpAddress(address.into()));
         let connection = UnbufferedClientConnection::new(config, name);
         Some(connection.map(|connection| TlsSession {
             is_fresh: true,
             host: host.into(),
+            needs_alpn: direct,
             ..TlsSession::new(Side::Client(connection))
         }))
     }
@@ -153,6 +167,14 @@ impl TlsSession {
     /// Whether the handshake is over.
     pub(crate) fn is_secured(&self) -> bool {
         self.is_secured
+    }
+
+    /// The error if the other side closes the connection before the handshake ends.
+    fn left(&self) -> &'static str {
+        match &self.side {
+            Side::Client(_) if self.needs_alpn => LEFT_AT_ONCE,
+            _ => LEFT,
+        }
     }
 
     /// Whether the other side has been sent records.
@@ -209,7 +231,7 @@ impl TlsSession {
                     let end = if self.is_secured {
                         End::Closed
                     } else {
-                        self.failed(LEFT)
+                        self.failed(self.left())
                     };
                     progress.end = Some(end);
                     return progress;
@@ -292,7 +314,10 @@ impl TlsSession {
     fn facts(&self) -> Result<TlsFacts, &'static str> {
         let state = self.state();
         if self.needs_alpn && state.alpn_protocol().is_none() {
-            return Err(NO_ALPN);
+            return Err(match &self.side {
+                Side::Server(_) => NO_ALPN_ASKED,
+                Side::Client(_) => NO_ALPN_CHOSEN,
+            });
         }
         let certificate = state.peer_certificates().and_then(|chain| chain.first());
         Ok(TlsFacts {

@@ -75,25 +75,33 @@ impl SslAnswer {
 }
 
 impl ServerSide<'_> {
-    /// Sends an SSLRequest, if the server is to be asked for TLS. Returns whether it is.
+    /// Sends an SSLRequest, or begins a handshake at once, if the connection is to use TLS. Returns whether it is.
     pub(super) fn asks_for_tls(&mut self) -> bool {
         let is_possible = matches!(self.server.endpoint, Endpoint::Tcp { .. });
-        let asks = is_possible && self.pool.settings().server_tls.mode != SslMode::Disable;
+        let tls = &self.pool.settings().server_tls;
+        let (asks, direct) = (is_possible && tls.mode != SslMode::Disable, tls.is_direct);
         if asks {
             self.server.phase = ServerPhase::Securing;
-            let outbox = &mut self.shared.outbox;
-            outbox.insert(self.id.into(), StartupPacket::write_ssl_request);
+            if direct {
+                self.begin_handshake(true);
+            } else {
+                let outbox = &mut self.shared.outbox;
+                outbox.insert(self.id.into(), StartupPacket::write_ssl_request);
+            }
         }
         asks
     }
 
-    fn begin_handshake(&mut self) {
+    /// `direct`: without an SSLRequest.
+    fn begin_handshake(&mut self, direct: bool) {
         let host = match &self.server.endpoint {
             Endpoint::Tcp { host, .. } => host.clone(),
             Endpoint::Unix { .. } => String::new(),
         };
         let server = self.id;
-        self.shared.requests.push_back(Request::SecureServer { server, host });
+        self.shared
+            .requests
+            .push_back(Request::SecureServer { server, host, direct });
     }
 }
 
@@ -111,7 +119,7 @@ impl Pooler {
         let mut side = self.at(id);
         match SslAnswer::read(input, side.pool.settings().server_tls.mode) {
             SslAnswer::NeedBytes => {}
-            SslAnswer::Granted => side.begin_handshake(),
+            SslAnswer::Granted => side.begin_handshake(false),
             SslAnswer::Declined => self.begin_server_login(now, id),
             SslAnswer::Unacceptable(why) => self.server_not_secured(now, id, why),
         }

@@ -35,7 +35,9 @@ impl Rig {
                 }
                 Some(Request::PassOn { peer, by, key, .. }) => self.passed_on.push_back((peer, by, key)),
                 Some(Request::SecureClient { client, direct }) => self.handshakes.push_back((client.into(), direct)),
-                Some(Request::SecureServer { server, .. }) => self.handshakes.push_back((server.into(), false)),
+                Some(Request::SecureServer { server, direct, .. }) => {
+                    self.handshakes.push_back((server.into(), direct))
+                }
                 Some(Request::Close(id)) => drop(self.closed.insert(id)),
                 Some(Request::Abort(id)) => {
                     self.aborted.push(id);
