@@ -201,3 +201,60 @@ def test_all_that_a_client_has_left_running_ends(pg, make_pooler):
         assert backend_pid(other) != pid
         assert watch.seconds < 5
         eventually(lambda: pg.psql(f"select count(*) from pg_stat_activity where pid = {pid}") == "0")
+
+
+def closed_servers(pooler) -> int:
+    return pooler.log().count("server refused restored settings")
+
+
+def test_a_setting_that_the_login_user_may_not_set_again(pg, make_pooler):
+    """Four servers were closed one after another, and then the client, for what a superuser's function had set."""
+    pooler = make_pooler(pg, settings={**ONE_SERVER, "default_pool_size": 2})
+    with pooler.connect() as root:
+        root.query(
+            "create or replace function public.replicates(mode text) returns text language sql security definer as "
+            "$$ select set_config('session_replication_role', mode, false) $$"
+        )
+    shown = "show session_replication_role"
+    try:
+        with pooler.connect(user="alice") as c, pooler.connect(user="alice") as other:
+            assert c.value("select public.replicates('replica')") == "replica"
+            for _ in range(3):
+                assert (c.value(shown), other.value(shown)) == ("replica", "origin")
+            (pin,) = pooler.console("SHOW PINS")
+            assert "GRANT SET ON PARAMETER" in pin["reason"]
+            c.value("select public.replicates('origin')")
+            other.value("select public.replicates('local')")
+            assert (c.value(shown), other.value(shown)) == ("origin", "local")
+        with pooler.connect(user="alice") as next_one:
+            assert next_one.value(shown) == "origin"
+        if pg.version >= 15:
+            pg.psql("grant set on parameter session_replication_role to alice")
+            with pooler.connect(user="alice") as c:
+                c.query("set session_replication_role = replica")
+                assert pooler.console("SHOW PINS") == []
+                assert c.value(shown) == "replica"
+    finally:
+        pg.psql("revoke set on parameter session_replication_role from alice")
+        pg.psql("drop function public.replicates(text)")
+    assert closed_servers(pooler) == 0
+
+
+def test_a_role_that_is_revoked_costs_only_its_client(pg15, make_pooler):
+    """Three servers were closed one after another."""
+    pooler = make_pooler(pg15, settings=ONE_SERVER)
+    pg15.psql("create role lent; grant lent to alice")
+    try:
+        with pooler.connect(user="alice") as c, pooler.connect(user="alice") as other:
+            c.query("set role lent; set app.tenant = '7'")
+            pid = backend_pid(other)
+            pg15.psql("revoke lent from alice")
+            c.send(query("select 1"))
+            error = wire.first_error(c.read_to_end(5))
+            assert error.fields["C"] == "55000"
+            assert error.fields["D"] == 'permission denied to set role "lent"'
+            assert "revoked" in error.fields["H"]
+            assert backend_pid(other) == pid, "the server serves others"
+            assert other.value("select current_user || coalesce(current_setting('app.tenant', true), '')") == "alice"
+    finally:
+        pg15.psql("drop role lent")

@@ -38,6 +38,9 @@ pub enum PinReason {
     /// A statement with constants that was prepared behind a SET, in one pipeline or transaction with it: only the
     /// server knows under which settings it has read them.
     ReadBehindSet,
+    /// A setting that only a superuser may set, and that the user who logs in may not: made by a function of a
+    /// superuser's (SECURITY DEFINER), or under another role. It cannot be restored on another server.
+    GuardedSetting,
 }
 
 /// How the effects of a pin are undone when the client leaves.
@@ -59,7 +62,7 @@ pub(crate) enum Cleanup {
 
 impl PinReason {
     /// All reasons, in the order of their bits.
-    pub const ALL: [PinReason; 16] = [
+    pub const ALL: [PinReason; 17] = [
         PinReason::SessionPooling,
         PinReason::LongStatement,
         PinReason::TemporaryObjects,
@@ -76,6 +79,7 @@ impl PinReason {
         PinReason::UnknownState,
         PinReason::UntoldSetting,
         PinReason::ReadBehindSet,
+        PinReason::GuardedSetting,
     ];
 
     /// The text in SHOW PINS and the log.
@@ -100,6 +104,9 @@ impl PinReason {
             PinReason::ReadBehindSet => {
                 "prepared statement behind a SET that its constants are read under (prepare it in a later transaction)"
             }
+            PinReason::GuardedSetting => {
+                "setting that the login user may not set (use SET LOCAL or GRANT SET ON PARAMETER)"
+            }
             PinReason::UnknownState => "session state that the server could not tell",
         }
     }
@@ -116,7 +123,8 @@ impl PinReason {
             | PinReason::Sequences
             | PinReason::UnreadableSetting
             | PinReason::UntoldSetting
-            | PinReason::ReadBehindSet => Cleanup::Discard,
+            | PinReason::ReadBehindSet
+            | PinReason::GuardedSetting => Cleanup::Discard,
             PinReason::LongStatement
             | PinReason::Library
             | PinReason::Seed
@@ -126,7 +134,7 @@ impl PinReason {
         }
     }
 
-    pub(crate) const fn bit(self) -> u16 {
-        1 << self as u16
+    pub(crate) const fn bit(self) -> u32 {
+        1 << self as u32
     }
 }

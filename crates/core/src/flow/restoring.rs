@@ -16,15 +16,29 @@ use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
-/// The number of servers on which a client's settings are tried before the client is told that they cannot be restored.
-/// A server may refuse for a reason that other servers do not have: a library that it has loaded, a time limit that its
-/// last client has set.
+/// The number of servers on which a client's settings are tried before the client is told that they cannot be restored,
+/// if the reason may be the server: see [`Blame::Server`].
 const SERVERS_TRIED_MAX: u8 = 3;
+
+/// The SQLSTATE for names of custom settings that a library has reserved.
+const INVALID_NAME: &str = "42602";
 
 /// The setting `name`, if the client itself has set it and a server that is a pooler would not keep it.
 fn lost_behind_pooler(name: &Arc<str>, wanted: &Shape) -> Option<Arc<str>> {
     let made = wanted.get(name).is_some_and(|setting| !setting.is_reported());
     (made && !is_kept_by_poolers(name)).then(|| name.clone())
+}
+
+/// Why a server has refused a client's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    /// It refused to undo what another client had left. That says nothing about the client, and each such server is
+    /// tried once.
+    Others,
+    /// A reason that other servers may not have: a library that it has loaded, a cancel.
+    Server,
+    /// The client has a value that every server would refuse: a role was revoked, or an object dropped.
+    Client,
 }
 
 /// Whether a server looks like its client.
@@ -124,12 +138,14 @@ impl Pooler {
         let are_tried = idle && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));
         let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
         let server = self.server_mut(server_id);
-        let undoes = refused
+        let blame = refused
             .as_ref()
-            .is_some_and(|(_, message)| is_of_what_others_left(server.session.shape(), &target, message));
+            .map(|refused| blame(server.session.shape(), &target, refused));
+        // The server has rolled back the whole segment: it has the settings that it had before.
+        let is_rolled_back = idle && blame == Some(Blame::Client) && server.nature.is_postgresql();
         if refused.is_none() || trusts {
             server.session.has_settings(target);
-        } else if !are_tried {
+        } else if !are_tried && !is_rolled_back {
             server.close_reason.get_or_insert(CloseReason::NotRestored);
         }
         if let Some(refused) = &refused {
@@ -146,15 +162,21 @@ impl Pooler {
         }
         match refused {
             None => self.between(now, id, server_id).settings_confirmed(),
-            Some(refused) => self.settings_refused(now, id, server_id, &refused.1, undoes),
+            Some((_, message)) => {
+                self.settings_refused(now, id, server_id, &message, blame.expect("it was refused"));
+            }
         }
     }
 
-    /// The server is closed, and the client tries another one. No request of the client has run. `undoes`: the server
-    /// refused to undo what another client had left.
-    fn settings_refused(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &str, undoes: bool) {
+    /// No request of the client has run. Unless the reason is the client itself, its server is closed, and it tries
+    /// another one.
+    fn settings_refused(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &str, blame: Blame) {
         let client = self.client_mut(id);
-        let servers_max = if undoes { u8::MAX } else { SERVERS_TRIED_MAX };
+        let servers_max = match blame {
+            Blame::Others => u8::MAX,
+            Blame::Server => SERVERS_TRIED_MAX,
+            Blame::Client => 0,
+        };
         // A pin means that the client needs this server.
         let elsewhere = client.session.restoration_refused(servers_max);
         if elsewhere && client.waiting == Waiting::ForRestoration {
@@ -165,22 +187,34 @@ impl Pooler {
             }
             return;
         }
-        let hint = "Connect again. A server accepted this setting when the client set it.";
+        let hint = "The setting was accepted when the client made it. Since then a role may have been revoked, or an \
+            object dropped. Connect again.";
         let text = "cannot restore the session's settings";
         self.fail_client(now, id, Trouble::RestorationRefused, text, message, hint);
     }
 }
 
-/// Whether a server with this shape refused to undo what another client had left, and not a value of the client's. Such
-/// servers say nothing about the client, and each of them is tried once.
-fn is_of_what_others_left(server: &Shape, client: &Shape, message: &str) -> bool {
+/// Why a server with this shape has refused a client's settings: `refused` are SQLSTATE and message.
+fn blame(server: &Shape, client: &Shape, refused: &(String, String)) -> Blame {
+    let (sqlstate, message) = refused;
     let changes = difference(server, client);
     let is_own = |(name, value): &Change| value.is_some() && client.value(name) == value.as_ref();
     let named = changes
         .iter()
         .find(|(name, _)| message.contains(&format!("\"{name}\"")));
-    match named {
+    let is_of_others = match named {
         Some(change) => !is_own(change),
         None => !changes.iter().any(is_own),
+    };
+    // Only some servers have loaded the library that judges a custom setting.
+    let is_of_custom = changes
+        .iter()
+        .any(|(name, _)| name.contains('.') && message.contains(&**name));
+    // Class 22: data exception. Class 42: syntax error or access rule violation. A library may refuse a name, too.
+    let is_of_value = sqlstate.starts_with("22") || sqlstate.starts_with("42") && sqlstate != INVALID_NAME;
+    match is_of_others {
+        true => Blame::Others,
+        false if is_of_value && !is_of_custom => Blame::Client,
+        false => Blame::Server,
     }
 }

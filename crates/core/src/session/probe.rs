@@ -38,7 +38,7 @@ impl ServerSide<'_> {
     fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion, plans: Plans) {
         let (pins, settings, set_config) = (
             self.shared.internal.probe_pins.clone(),
-            self.shared.internal.probe_settings.clone(),
+            self.settings_question(),
             self.shared.internal.set_config_local.clone(),
         );
         if about.has_failed() || self.server.session.has_run_unknown_code() {
@@ -90,6 +90,21 @@ impl ServerSide<'_> {
         self.asks(To::Probe(AnswerRows::Ignored), |r| r.sync());
         if deferrable {
             self.rollback_internal();
+        }
+    }
+
+    /// The internal statement that asks for settings.
+    fn settings_question(&self) -> Arc<Statement> {
+        let internal = &self.shared.internal;
+        let grants_parameters = self
+            .server
+            .session
+            .shape()
+            .server_major()
+            .is_some_and(|major| major >= 15);
+        match grants_parameters {
+            true => internal.probe_settings.clone(),
+            false => internal.probe_settings_14.clone(),
         }
     }
 

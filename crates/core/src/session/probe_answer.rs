@@ -90,6 +90,7 @@ impl Exchange<'_> {
             self.pin_by(PinReason::UnreadableSetting, probe.suspicion().statement());
         }
         if probe.asks_settings() {
+            self.guarded_settings_found(&probe);
             let rows = probe.take_rows();
             self.settings_found(&rows, probe.suspicion(), probe.is_unreadable());
         }
@@ -129,6 +130,21 @@ impl Exchange<'_> {
             if !has_objects {
                 self.to().temporary_schema_stays();
             }
+        }
+    }
+
+    /// The session may have settings that the user who logs in may not set: made by a function of a superuser's, or
+    /// under another role. Nobody could restore them.
+    fn guarded_settings_found(&mut self, probe: &Probe) {
+        let base = self.server.session.base();
+        let is_superuser = base.get("is_superuser").is_some_and(|s| s.value() == "on");
+        // The user who logs in may have the rights of another role from the beginning.
+        let logs_in_as_superuser = is_superuser && base.get(ROLE).is_none();
+        if probe.finds_guarded() && !logs_in_as_superuser {
+            self.pin_by(PinReason::GuardedSetting, probe.suspicion().statement());
+        } else if !probe.is_unreadable() && self.client.session.pins().contains(PinReason::GuardedSetting) {
+            let ended = [PinReason::GuardedSetting];
+            self.client.session.pins_end(ended, &mut self.shared.state_stats);
         }
     }
 

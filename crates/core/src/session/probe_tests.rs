@@ -123,7 +123,11 @@ fn the_answer_sets_and_ends_pins() {
 fn the_answer_gives_client_and_server_their_settings() {
     let mut alone = suspected(Effects::SETTINGS);
     alone.exchange().probe();
-    tells(&mut alone, AnswerRows::Setting, &[Some(b"work_mem"), Some(b"1MB")]);
+    tells(
+        &mut alone,
+        AnswerRows::Setting,
+        &[Some(b"work_mem"), Some(b"1MB"), Some(b"f")],
+    );
     alone.reply().probed();
     for shape in [alone.client.session.shape(), alone.server.session.shape()] {
         assert_eq!(shape.get("work_mem").map(|s| s.value()), Some("1MB"));

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// A set of reasons. A client without any gives its server back at the end of its transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
-pub(crate) struct Pins(u16);
+pub(crate) struct Pins(u32);
 
 /// The reasons that a probe sees, in the order of its columns.
 pub(crate) const PROBED: [PinReason; 5] = [

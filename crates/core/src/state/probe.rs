@@ -45,6 +45,8 @@ pub(crate) struct Probe {
     temporary_schema: bool,
     /// A name or value was not UTF-8, or a row was too long to be kept, or there were too many.
     unreadable: bool,
+    /// The session has set a setting that only a superuser may set, and its user may not.
+    guarded: bool,
     /// The message of the error with which the probe failed.
     failed: Option<Box<str>>,
     /// The error is one with which consoles answer what they do not know.
@@ -137,11 +139,14 @@ impl Probe {
                 }
                 self.pins = Some(held);
             }
-            (AnswerRows::Setting, &[Some(name), value]) => match (text(name), value.map(text)) {
-                (Some(name), None) => self.keep(name, None),
-                (Some(name), Some(Some(value))) => self.keep(name, Some(value)),
-                _ => self.unreadable = true,
-            },
+            (AnswerRows::Setting, &[Some(name), value, guarded]) => {
+                self.guarded |= guarded == Some(b"t");
+                match (text(name), value.map(text)) {
+                    (Some(name), None) => self.keep(name, None),
+                    (Some(name), Some(Some(value))) => self.keep(name, Some(value)),
+                    _ => self.unreadable = true,
+                }
+            }
             (AnswerRows::LiftedLimit, &[Some(name), Some(before), _]) => match (text(name), text(before)) {
                 (Some(name), Some(before)) => self.lifted.push((name, Some(before))),
                 _ => self.unreadable = true,
@@ -187,6 +192,11 @@ impl Probe {
     /// Whether a name or value was not UTF-8, or a row was too long to be kept, or there were too many.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.unreadable
+    }
+
+    /// Whether the session has set a setting that only a superuser may set, and its user may not.
+    pub(crate) fn finds_guarded(&self) -> bool {
+        self.guarded
     }
 
     /// Every setting that the session has set. For the time limits that the probe has lifted, the view has shown the

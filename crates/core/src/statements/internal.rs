@@ -26,9 +26,12 @@ pub(crate) struct InternalStatements {
     /// a schema for temporary objects. The parameters say whether to look for locks, and which statements of SQL-level
     /// PREPARE need no pin.
     pub(crate) probe_pins: Arc<Statement>,
-    /// Name and value of every setting that the session has set; the parameter names those that pg_settings does not
-    /// show.
+    /// Name and value of every setting that the session has set, and whether its user may not set it; the parameter
+    /// names those that pg_settings does not show.
     pub(crate) probe_settings: Arc<Statement>,
+    /// The same for servers older than PostgreSQL 15, where no right to set a setting can be granted. A server gets one
+    /// of the two, so they have the same name.
+    pub(crate) probe_settings_14: Arc<Statement>,
     /// Discards the session's values of sequences.
     pub(crate) discard_sequences: Arc<Statement>,
     /// Discards all plans, those of functions too.
@@ -58,9 +61,15 @@ const PROBE_PINS: &str = "SELECT \
     pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
 /// See [`InternalStatements::probe_settings`].
-const PROBE_SETTINGS: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
+const PROBE_SETTINGS: &str = "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) 'superuser' \
+        AND NOT pg_catalog.has_parameter_privilege(session_user, s.name, 'SET') FROM pg_catalog.pg_settings s \
     WHERE s.source OPERATOR(pg_catalog.=) 'session' \
-    UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)";
+    UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)";
+
+/// See [`InternalStatements::probe_settings_14`].
+const PROBE_SETTINGS_14: &str = "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) 'superuser' \
+    FROM pg_catalog.pg_settings s WHERE s.source OPERATOR(pg_catalog.=) 'session' \
+    UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)";
 
 impl InternalStatements {
     pub(crate) fn new(names: &mut SecretNames) -> Self {
@@ -90,6 +99,7 @@ impl InternalStatements {
             probe_pins: internal(6, PROBE_PINS.as_bytes(), &[0, 2, 0, 0, 0, 16, 0, 0, 3, 0xf1]),
             // One parameter of type text[] (OID 1009).
             probe_settings: internal(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
+            probe_settings_14: internal(7, PROBE_SETTINGS_14.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
             discard_sequences: internal(12, b"DISCARD SEQUENCES", &[0, 0]),
             discard_plans: internal(13, b"DISCARD PLANS", &[0, 0]),
             listening_channels: internal(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),

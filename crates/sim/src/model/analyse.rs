@@ -112,7 +112,7 @@ fn columns_of(
         Statement::Ties => Some(TIES_COLUMNS.map(|name| column(name, Type::Bool)).to_vec()),
         Statement::Remains { .. } => Some(REMAINS_COLUMNS.map(|name| column(name, Type::Bool)).to_vec()),
         Statement::Channels => Some(CHANNELS_COLUMNS.map(|name| column(name, Type::Text)).to_vec()),
-        Statement::Made => Some(MADE_COLUMNS.map(|name| column(name, Type::Text)).to_vec()),
+        Statement::Made => Some(MADE_COLUMNS.map(|(name, of_type)| column(name, of_type)).to_vec()),
         Statement::CallChanging => Some(vec![column("changing", Type::Text)]),
         // Nobody asks for their columns.
         Statement::Objects | Statement::Sources => Some(vec![column("", Type::Text); 4]),

@@ -198,11 +198,11 @@ impl Session {
     fn rows_of_settings(&self, custom: Vec<String>) -> VecDeque<Vec<Value>> {
         let mut rows = VecDeque::new();
         for (name, value) in self.settings.made() {
-            rows.push_back(vec![Value::Text(name), Value::Text(value)]);
+            rows.push_back(vec![Value::Text(name), Value::Text(value), Value::Bool(false)]);
         }
         for name in custom {
             let value = self.settings.get(&name).map_or(Value::Null, Value::Text);
-            rows.push_back(vec![Value::Text(name), value]);
+            rows.push_back(vec![Value::Text(name), value, Value::Bool(false)]);
         }
         rows
     }

@@ -3,6 +3,7 @@
 //! The model cannot read their SQL. A text that differs from these is an error, which the simulation reports.
 
 use super::statement::{SetTo, Statement};
+use super::value::Type;
 
 /// The reasons for pins, a column for each of [`super::Ties`], and whether the session has a schema for temporary
 /// objects. The parameters say whether to look for locks, and which statements not to count.
@@ -19,10 +20,12 @@ const TIES: &str = "SELECT \
         WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
     pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
-/// Name and value of every setting that the session has set; the parameter names those that pg_settings does not show.
-const MADE: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
+/// Name and value of every setting that the session has set, and whether its user may not set it; the parameter names
+/// those that pg_settings does not show.
+const MADE: &str = "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) 'superuser' \
+        AND NOT pg_catalog.has_parameter_privilege(session_user, s.name, 'SET') FROM pg_catalog.pg_settings s \
     WHERE s.source OPERATOR(pg_catalog.=) 'session' \
-    UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)";
+    UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)";
 
 /// Whether the session has a schema for temporary objects, which DISCARD ALL does not remove.
 const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
@@ -48,7 +51,8 @@ pub(super) const TIES_COLUMNS: [&str; 6] = ["exists", "case", "exists", "exists"
 pub(super) const REMAINS_COLUMNS: [&str; 1] = ["?column?"];
 
 /// Columns of [`MADE`].
-pub(super) const MADE_COLUMNS: [&str; 2] = ["name", "setting"];
+pub(super) const MADE_COLUMNS: [(&str, Type); 3] =
+    [("name", Type::Text), ("setting", Type::Text), ("?column?", Type::Bool)];
 
 /// The beginnings of the statements that read what functions do to sessions.
 const CATALOG: [&str; 2] = ["WITH RECURSIVE later AS (", "SELECT s.oid, s.language, "];

@@ -22,9 +22,10 @@ const QUESTIONS: [(&str, &str, &str); 2] = [
         "values \"t\" \"{\\\"s1\\\"}\"",
     ),
     (
-        "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
+        "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) 'superuser' \
+        AND NOT pg_catalog.has_parameter_privilege(session_user, s.name, 'SET') FROM pg_catalog.pg_settings s \
         WHERE s.source OPERATOR(pg_catalog.=) 'session' \
-        UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)",
+        UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)",
         "1009",
         "values \"{\\\"app.tenant\\\"}\"",
     ),

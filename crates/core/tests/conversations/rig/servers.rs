@@ -85,7 +85,7 @@ impl Rig {
             self.tells_process_id(id, CONNECTIONS_ALLOWED);
         }
         if self.is_asked(id, "Bind  pgweir_7") {
-            self.tells_rows(id, |_| vec![vec![Some(b"role"), Some(b"none")]]);
+            self.tells_rows(id, |_| vec![vec![Some(b"role"), Some(b"none"), Some(b"f")]]);
         }
         if self.is_asked(id, "Bind  pgweir_9") && self.catalogs_are_empty {
             self.tells_catalog(id, &[], &[]);
@@ -154,7 +154,7 @@ impl Rig {
     pub fn tells_settings(&mut self, id: ServerId, settings: &[(&str, &str)]) {
         self.tells_rows(id, |_| {
             let rows = settings.iter();
-            rows.map(|(name, value)| vec![Some(name.as_bytes()), Some(value.as_bytes())])
+            rows.map(|(name, value)| vec![Some(name.as_bytes()), Some(value.as_bytes()), Some(b"f")])
                 .collect()
         });
     }

@@ -16,6 +16,8 @@ pub struct Session<'s> {
     pub schema: bool,
     pub locks: bool,
     pub settings: &'s [(&'s str, &'s str)],
+    /// Those of the settings that the user who logs in may not set.
+    pub guarded: &'s [&'s str],
 }
 
 pub const NOTHING: Session<'static> = Session {
@@ -23,6 +25,7 @@ pub const NOTHING: Session<'static> = Session {
     schema: false,
     locks: false,
     settings: &[],
+    guarded: &[],
 };
 
 pub const LOCKED: Session<'static> = Session { locks: true, ..NOTHING };
@@ -47,6 +50,7 @@ impl Session<'_> {
             schema: self.schema,
             locks: self.locks,
             settings,
+            guarded: &[],
         }
     }
 
@@ -69,7 +73,8 @@ impl Session<'_> {
             w.data_row(row.len(), row);
         } else if statement.ends_with("pgweir_7") {
             for (name, value) in self.settings {
-                w.data_row(2, [Some(name.as_bytes()), Some(value.as_bytes())]);
+                let guarded = if self.guarded.contains(name) { b"t" } else { b"f" };
+                w.data_row(3, [Some(name.as_bytes()), Some(value.as_bytes()), Some(&guarded[..])]);
             }
         } else if statement.contains("pgweir_") && !statement.ends_with("pgweir_3") {
             w.data_row(1, [Some(&b""[..])]);

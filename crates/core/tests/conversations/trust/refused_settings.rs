@@ -1,7 +1,7 @@
 //! Settings that are confirmed late, refused, or restored for a client that has left.
 
 use super::restorations::{confirms, made, refuses, tokyo};
-use crate::rig::Rig;
+use crate::rig::{NOTHING, Rig, error};
 use pgweir_wire::TransactionStatus::Idle;
 use std::time::Duration;
 
@@ -89,4 +89,46 @@ fn a_client_whose_settings_no_server_takes_is_told_and_nothing_of_it_runs() {
         }
     }
     assert_eq!(rig.told(client), ["Error 55000 cannot restore the session's settings"]);
+}
+
+/// Guards against several servers that are closed because a role of one client was revoked: each of them would refuse.
+#[test]
+fn a_value_that_every_server_would_refuse_costs_only_its_client() {
+    let mut rig = Rig::one_server("");
+    let (plain, client, server) = tokyo(&mut rig);
+    rig.says(client, |w| w.query(b"select 1"));
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("42501", "permission denied to set role \"dave\""));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.told(client), ["Error 55000 cannot restore the session's settings"]);
+    assert!(rig.closed.contains(&client.into()) && !rig.closed.contains(&server.into()));
+    rig.says(plain, |w| w.query(b"select 2"));
+    assert_eq!(rig.told(server), ["Query select 2"], "it has the settings that it had");
+}
+
+/// A library that one server has loaded judges its settings; other servers take any value.
+#[test]
+fn a_custom_setting_that_one_server_refuses_is_restored_on_another() {
+    let mut rig = Rig::one_server("");
+    let (_, client, server) = tokyo(&mut rig);
+    rig.says(client, |w| w.query(b"set plperl.use_strict = maybe"));
+    confirms(&mut rig, server, &[("TimeZone", "Asia/Tokyo")]);
+    rig.told(server);
+    rig.completes(server, "SET");
+    let settings = [("plperl.use_strict", "maybe")];
+    rig.answers_about(server, NOTHING.with(&settings));
+    rig.server_dies(server);
+    rig.says(client, |w| w.query(b"select 1"));
+    let other = rig.servers_log_in()[0];
+    rig.told(other);
+    rig.says(other, |w| {
+        w.error(&error(
+            "22023",
+            "parameter \"plperl.use_strict\" requires a Boolean value",
+        ));
+        w.ready_for_query(Idle);
+    });
+    assert!(rig.closed.contains(&other.into()) && !rig.closed.contains(&client.into()));
 }
