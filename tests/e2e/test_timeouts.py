@@ -523,3 +523,23 @@ def test_an_unused_pool_says_once_that_it_is_cleaned(pg15, make_pooler):
         os.kill(pid, signal.SIGCONT)
     assert lines <= 1
     pooler.wait_log("cleaning up idle pool for user postgres on db postgres because: pool idle timeout", timeout=8)
+
+
+@pgweir_only
+@pytest.mark.parametrize(
+    "limit, sqlstate, version",
+    (("idle_in_transaction_session_timeout", "25P03", 15), ("transaction_timeout", "25P04", 18)),
+)
+def test_limits_of_the_clients_own_count_from_begin(own_cluster, make_pooler, limit, sqlstate, version):
+    """No server knew of the transaction, so nobody enforced them."""
+    cluster = own_cluster(version=version)
+    pooler = make_pooler(cluster, settings={"deferred_begin": 30})
+    ends = []
+    for port in (cluster.port, pooler.port):
+        with wire.Connection(port=port) as c:
+            c.query(f"set {limit} = '300ms'")
+            c.query("begin")
+            error = wire.first_error(c.read_to_end(5))
+            ends.append({name: error.fields[name] for name in "SCM"})
+    assert ends[0] == ends[1]
+    assert ends[0]["C"] == sqlstate

@@ -120,19 +120,42 @@ fn idle_server_ends(now: Time, server: &Server, pool: &Pool, settings: &Settings
 pub(super) struct Exceeded {
     pub(super) trouble: Trouble,
     pub(super) message: &'static str,
-    pub(super) setting: &'static str,
+    /// The setting of the pooler's; `None` if the limit is the client's own.
+    pub(super) setting: Option<&'static str>,
+}
+
+impl Exceeded {
+    /// The HINT for the client.
+    pub(super) fn hint(&self) -> String {
+        let hint = |setting| format!("The limit is the setting {setting}.");
+        self.setting.map(hint).unwrap_or_default()
+    }
 }
 
 const TRANSACTION_TIMEOUT: Exceeded = Exceeded {
     trouble: Trouble::TransactionTimeout,
     message: "transaction timeout",
-    setting: "transaction_timeout",
+    setting: Some("transaction_timeout"),
 };
 
 const IDLE_TRANSACTION_TIMEOUT: Exceeded = Exceeded {
     trouble: Trouble::IdleTransactionTimeout,
     message: "idle transaction timeout",
-    setting: "idle_transaction_timeout",
+    setting: Some("idle_transaction_timeout"),
+};
+
+/// The client's own `transaction_timeout` is over, in a transaction that no server knows.
+const OWN_TRANSACTION_LIMIT: Exceeded = Exceeded {
+    trouble: Trouble::TransactionTimeout,
+    message: "terminating connection due to transaction timeout",
+    setting: None,
+};
+
+/// The client's own `idle_in_transaction_session_timeout` is over, in a transaction that no server knows.
+const OWN_IDLE_TRANSACTION_LIMIT: Exceeded = Exceeded {
+    trouble: Trouble::IdleTransactionTimeout,
+    message: "terminating connection due to idle-in-transaction timeout",
+    setting: None,
 };
 
 /// The time limit that a linked client has exceeded, if any.
@@ -151,7 +174,7 @@ pub(super) fn limit_over(
         Some(Exceeded {
             trouble,
             message,
-            setting,
+            setting: Some(setting),
         })
     };
     let works = !server.conversation.queue().is_empty();
@@ -206,11 +229,15 @@ pub(super) enum ClientDue {
 }
 
 /// The time limit that a client with a deferred BEGIN has exceeded, if any. The limits count from the BEGIN, as they do
-/// for a BEGIN that takes a server.
+/// for a BEGIN that takes a server. No server enforces those that the client has set for its session.
 fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Option<Exceeded> {
     let (begin, limits) = (client.session.deferred_begin()?, pool?.settings());
     if is_over(limits.transaction_timeout, now, begin.since()) {
         return Some(TRANSACTION_TIMEOUT);
+    }
+    let own = client.session.shape();
+    if is_over(own.transaction_limit(), now, begin.since()) {
+        return Some(OWN_TRANSACTION_LIMIT);
     }
     let idle_since = match client.waiting {
         Waiting::No => client.request_time,
@@ -218,6 +245,9 @@ fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Optio
         _ if begin.has_expired() => begin.since(),
         _ => return None,
     };
+    if is_over(own.idle_in_transaction_limit(), now, idle_since) {
+        return Some(OWN_IDLE_TRANSACTION_LIMIT);
+    }
     is_over(limits.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT)
 }
 

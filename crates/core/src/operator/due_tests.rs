@@ -63,7 +63,7 @@ impl Rig {
     }
 
     fn limit(&self, now: Time) -> Option<&'static str> {
-        limit_over(now, &self.server, &self.client, &self.pool, &self.settings).map(|over| over.setting)
+        limit_over(now, &self.server, &self.client, &self.pool, &self.settings).and_then(|over| over.setting)
     }
 
     fn client(&self, now: Time) -> ClientDue {
@@ -146,6 +146,26 @@ fn limits_count_from_a_begin_that_no_server_has_seen() {
     assert_eq!(rig.client(after(5)), ClientDue::Exceeded(TRANSACTION_TIMEOUT));
     rig.client.session.deferral_expires();
     assert_eq!(rig.client(after(3)), ClientDue::Exceeded(IDLE_TRANSACTION_TIMEOUT));
+}
+
+/// Guards against limits of the client's own that nobody enforces, because its BEGIN is on no server.
+#[test]
+fn limits_of_the_clients_own_count_from_a_begin_that_no_server_has_seen() {
+    let mut rig = Rig::new("");
+    rig.client.phase = ClientPhase::Session;
+    rig.client.session.defers(DeferredBegin::new(START, By::Query));
+    let mut table = ShapeTable::new();
+    let mut set = |rig: &mut Rig, name, value| {
+        let shape = table.change(rig.client.session.shape(), [(name, Some(value), false)]);
+        rig.client.session.has_settings(shape);
+    };
+    assert_eq!(rig.client(after(99)), ClientDue::Nothing);
+    set(&mut rig, "idle_in_transaction_session_timeout", "2000");
+    assert_eq!(rig.client(after(2)), ClientDue::Nothing);
+    assert_eq!(rig.client(after(3)), ClientDue::Exceeded(OWN_IDLE_TRANSACTION_LIMIT));
+    set(&mut rig, "transaction_timeout", "1000");
+    assert_eq!(rig.client(after(2)), ClientDue::Exceeded(OWN_TRANSACTION_LIMIT));
+    assert_eq!(OWN_TRANSACTION_LIMIT.hint(), "", "PostgreSQL gives none");
 }
 
 #[test]

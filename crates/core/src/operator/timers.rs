@@ -104,22 +104,17 @@ impl Pooler {
         }
         due::note_quiet(now, server);
         let pool = pool::of(&self.pools, server.pool);
-        let Some(Exceeded {
-            trouble,
-            message,
-            setting,
-        }) = due::limit_over(now, server, client, pool, &self.shared.settings)
-        else {
+        let Some(exceeded) = due::limit_over(now, server, client, pool, &self.shared.settings) else {
             return;
         };
+        let Exceeded { trouble, message, .. } = exceeded;
         if trouble != Trouble::ClientIdleTimeout {
             let age = (now - server.connect_time).as_secs();
             let label = server::label(&self.servers, &self.pools, server_id);
             let text = format!("{label} closing because: {message} (age={age}s)");
             self.log(LogLevel::Log, text);
         }
-        let hint = format!("The limit is the setting {setting}.");
-        self.fail_client(now, id, trouble, message, "", &hint);
+        self.fail_client(now, id, trouble, message, "", &exceeded.hint());
     }
 
     fn time_pools(&mut self, now: Time) {
@@ -303,13 +298,9 @@ impl Pooler {
             }
             ClientDue::CancelTimeout => self.close_client(now, id, "cancel_wait_timeout"),
             ClientDue::OwnIdleLimit => self.idle_limit_over(now, id),
-            ClientDue::Exceeded(Exceeded {
-                trouble,
-                message,
-                setting,
-            }) => {
-                let hint = format!("The limit is the setting {setting}.");
-                self.fail_client(now, id, trouble, message, "", &hint);
+            ClientDue::Exceeded(exceeded) => {
+                let Exceeded { trouble, message, .. } = exceeded;
+                self.fail_client(now, id, trouble, message, "", &exceeded.hint());
             }
             ClientDue::IdleTimeout => {
                 let hint = "The limit is the setting client_idle_timeout.";

@@ -1,9 +1,15 @@
-//! The value of idle_session_timeout.
+//! The values of settings that limit the time of a session: idle_session_timeout and its siblings.
 
 use std::time::Duration;
 
-/// The setting.
+/// The limit on a session that is idle outside a transaction.
 pub(crate) const IDLE_LIMIT: &str = "idle_session_timeout";
+
+/// The limit on a session that is idle in a transaction.
+pub(crate) const IDLE_IN_TRANSACTION_LIMIT: &str = "idle_in_transaction_session_timeout";
+
+/// The limit on a transaction (PostgreSQL 17 and later).
+pub(crate) const TRANSACTION_LIMIT: &str = "transaction_timeout";
 
 /// A setting's value as a duration, in milliseconds if it has no unit; `None` if it means no limit, or PostgreSQL would
 /// refuse it.

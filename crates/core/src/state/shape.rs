@@ -7,7 +7,7 @@
 //! A shape holds the settings that the server has reported (ParameterStatus), those of the startup packet, and those
 //! that a probe has found.
 
-use crate::state::idle_limit::{self, IDLE_LIMIT};
+use crate::state::idle_limit::{self, IDLE_IN_TRANSACTION_LIMIT, IDLE_LIMIT, TRANSACTION_LIMIT};
 use crate::statements::parse_settings::ParseSettings;
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -63,7 +63,7 @@ pub(super) const READ_ONLY: [&str; 6] = [
 ];
 
 /// Time limits that could end an internal statement while it waits for a lock on a catalog.
-pub(super) const LIMITS: [&str; 3] = ["statement_timeout", "transaction_timeout", "lock_timeout"];
+pub(super) const LIMITS: [&str; 3] = ["statement_timeout", TRANSACTION_LIMIT, "lock_timeout"];
 
 /// The settings for the current user, innermost first. `pg_settings` shows neither.
 pub(super) const WHO: [&str; 2] = ["role", "session_authorization"];
@@ -117,6 +117,10 @@ pub(crate) struct Shape {
     fixed: u64,
     /// See [`Shape::idle_limit`].
     idle_limit: Option<Duration>,
+    /// See [`Shape::idle_in_transaction_limit`].
+    idle_in_transaction_limit: Option<Duration>,
+    /// See [`Shape::transaction_limit`].
+    transaction_limit: Option<Duration>,
 }
 
 impl Shape {
@@ -134,6 +138,8 @@ impl Shape {
             creates_temporary: value("search_path").is_some_and(|path| may_name(path, "pg_temp")),
             fixed: fixed_hash(&settings),
             idle_limit: value(IDLE_LIMIT).and_then(idle_limit::limit),
+            idle_in_transaction_limit: value(IDLE_IN_TRANSACTION_LIMIT).and_then(idle_limit::limit),
+            transaction_limit: value(TRANSACTION_LIMIT).and_then(idle_limit::limit),
             settings,
         }
     }
@@ -200,6 +206,16 @@ impl Shape {
     #[inline]
     pub(crate) fn idle_limit(&self) -> Option<Duration> {
         self.idle_limit
+    }
+
+    /// How long a session with these settings may be idle in a transaction.
+    pub(crate) fn idle_in_transaction_limit(&self) -> Option<Duration> {
+        self.idle_in_transaction_limit
+    }
+
+    /// How long a transaction with these settings may take.
+    pub(crate) fn transaction_limit(&self) -> Option<Duration> {
+        self.transaction_limit
     }
 
     /// The setting of this name; case does not matter, as in PostgreSQL.
