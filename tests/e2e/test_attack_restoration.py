@@ -258,3 +258,16 @@ def test_a_role_that_is_revoked_costs_only_its_client(pg15, make_pooler):
             assert other.value("select current_user || coalesce(current_setting('app.tenant', true), '')") == "alice"
     finally:
         pg15.psql("drop role lent")
+
+
+def test_a_short_transaction_timeout_does_not_end_in_a_probe(own_cluster, make_pooler):
+    """The probe behind the SET ran under the limit, and the connection ended. A lock makes it wait."""
+    cluster = own_cluster(version=18)
+    pooler = make_pooler(cluster, settings={**ONE_SERVER, "default_pool_size": 2})
+    with pooler.connect() as c, wire.Connection(port=cluster.port) as locker:
+        c.query("select 1")
+        locker.query("begin; lock table pg_catalog.pg_settings in access exclusive mode")
+        c.query("set transaction_timeout = '100ms'")
+        time.sleep(0.4)
+        locker.query("commit")
+        assert c.value("show transaction_timeout") == "100ms"

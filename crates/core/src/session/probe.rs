@@ -16,6 +16,7 @@ use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::session::function_plans::Plans;
 use crate::session::suspicion::Asks;
+use crate::state::idle_limit::TRANSACTION_LIMIT;
 use crate::state::probe::Probe;
 use crate::state::suspicion::{HIDDEN_SETTINGS_MAX, ROLE, Suspicion};
 use crate::statements::prepared::Statement;
@@ -25,12 +26,9 @@ use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
 use std::sync::Arc;
 
-/// Time limits that are lifted while a probe runs, with the major version of PostgreSQL that brought them.
-const LIMITS: [(&str, u32); 3] = [
-    ("statement_timeout", 0),
-    ("lock_timeout", 0),
-    ("transaction_timeout", 17),
-];
+/// Time limits that are lifted while a probe runs, with the major version of PostgreSQL that brought them. The first one
+/// would end the connection.
+const LIMITS: [(&str, u32); 3] = [(TRANSACTION_LIMIT, 17), ("statement_timeout", 0), ("lock_timeout", 0)];
 
 impl ServerSide<'_> {
     /// `locks`: whether to read pg_locks, which visits every backend; `None` asks for no pins. `hidden` are names of
@@ -116,12 +114,14 @@ impl ServerSide<'_> {
     }
 
     /// The time limits that a probe lifts for itself, if the session may have one: it is known to have one, code may
-    /// have set one, or an earlier probe has failed.
+    /// have set one, or an earlier probe has failed. A probe that a limit on statements ends is sent again, but a limit
+    /// on transactions would end the connection: that one is also lifted if a text names it.
     fn time_limits(&self, about: &Suspicion) -> Vec<&'static str> {
         let shape = self.server.session.shape();
         let may_have = about.may_have(Effects::CODE) || about.has_failed() || shape.is_hurried();
         let exists = |since: u32| since == 0 || shape.server_major().is_some_and(|major| major >= since);
-        let limits = LIMITS.iter().filter(|(_, since)| may_have && exists(*since));
+        let may_be = |name: &str| may_have || name == TRANSACTION_LIMIT && about.limits_transactions();
+        let limits = LIMITS.iter().filter(|(name, since)| may_be(name) && exists(*since));
         limits.map(|(name, _)| *name).collect()
     }
 

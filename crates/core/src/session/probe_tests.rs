@@ -72,6 +72,22 @@ fn time_limits_are_lifted_before_the_questions() {
     assert_eq!(bound(&mut alone), [lifts.clone(), lifts.clone(), lifts, asks]);
 }
 
+/// Guards against a limit of some milliseconds that ends the connection in the probe behind the SET.
+#[test]
+fn a_limit_on_transactions_is_lifted_behind_the_text_that_sets_it() {
+    let internal = Alone::new().shared.internal;
+    let (lifts, asks) = (name_of(&internal.set_config_local), name_of(&internal.probe_settings));
+    for (text, asked) in [
+        (&b"SET Transaction_Timeout = '5ms'"[..], vec![&lifts, &asks]),
+        (b"set statement_timeout = 5", vec![&asks]),
+    ] {
+        let mut alone = Alone::linked();
+        alone.exchange().suspect(Effects::SETTINGS, text, Vec::new());
+        assert!(alone.exchange().probe());
+        assert_eq!(bound(&mut alone).iter().collect::<Vec<_>>(), asked);
+    }
+}
+
 #[test]
 fn a_cancel_on_its_way_would_hit_the_probe() {
     let mut alone = suspected(Effects::LOCKS);

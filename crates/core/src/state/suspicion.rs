@@ -1,5 +1,6 @@
 //! What a transaction may have done to its session.
 
+use crate::state::idle_limit::TRANSACTION_LIMIT;
 use crate::state::pins::STATEMENT_CHARS_SHOWN;
 use crate::state::shape::Shape;
 use pgweir_sql::Effects;
@@ -50,6 +51,8 @@ pub(crate) struct Suspicion {
     /// The last text that names the role: `true` if it sets the role, `false` if it resets the role to that of the
     /// startup packet.
     sets_role: Option<bool>,
+    /// One of the texts may have limited the time of transactions.
+    limits_transactions: bool,
     /// The number of probes about these texts that have failed.
     probes_failed: u8,
     /// The next probe waits for a new text, because several have failed. What is suspected is not forgotten: the next
@@ -102,6 +105,18 @@ impl Suspicion {
     /// The session's settings before the first text.
     pub(crate) fn before(&self) -> Option<&Arc<Shape>> {
         self.before.as_ref()
+    }
+
+    /// Whether one of the texts may have limited the time of transactions. The limit ends the connection, not only the
+    /// statement.
+    pub(crate) fn limits_transactions(&self) -> bool {
+        self.limits_transactions
+    }
+
+    /// One of the texts is this one.
+    pub(super) fn add_limits_of(&mut self, text: &[u8]) {
+        let limit = TRANSACTION_LIMIT.as_bytes();
+        self.limits_transactions |= text.windows(limit.len()).any(|word| word.eq_ignore_ascii_case(limit));
     }
 
     /// Whether the last text that names the role sets it.
@@ -177,6 +192,7 @@ impl Suspicion {
         };
         self.texts += newer.texts;
         self.sets_role = later_role(self.sets_role, newer.sets_role);
+        self.limits_transactions |= newer.limits_transactions;
         let known = self.hidden.len();
         let new = newer.hidden.into_iter().filter(|n| !self.hidden[..known].contains(n));
         self.hidden.extend(new.collect::<Vec<_>>());

@@ -34,6 +34,9 @@ impl ClientSession {
         let suspicion = self
             .suspicion
             .get_or_insert_with(|| Box::new(Suspicion::of(text, before_local.unwrap_or(shape).clone())));
+        if effects.intersects(Effects::SETTINGS) {
+            suspicion.add_limits_of(text);
+        }
         suspicion.add(effects, hidden, proof)
     }
 
