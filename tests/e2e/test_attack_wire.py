@@ -136,3 +136,24 @@ def test_a_client_that_does_not_read_does_not_stall_those_behind_it(pg15, make_p
             assert waited < 5, waited
             row = next(m for m in greedy.read_ready(timeout=20) if m.tag == "D")
             assert len(row.body) > reply_bytes
+
+
+@pytest.mark.skipif(kind() != "pgweir", reason="PgBouncer forwards both")
+@pytest.mark.parametrize("begin", (False, True))
+@pytest.mark.parametrize("tag", "SH")
+def test_a_sync_or_flush_with_a_body(pg, make_pooler, tag, begin):
+    """The pooler answered them itself. PostgreSQL refuses them, and the transaction fails."""
+    pooler = make_pooler(pg, settings={"default_pool_size": 1})
+    told = []
+    for port in (pg.port, pooler.port):
+        with wire.Connection(port=port) as c:
+            if begin:
+                c.query("begin")
+            c.send(wire.message(tag, b"x"))
+            messages = c.read_until("E")
+            c.send(wire.sync())
+            # A Sync is answered twice: it, and the one behind it.
+            messages += c.read_ready(2 if tag == "S" else 1)
+            messages += c.query("select 1")
+            told.append([wire.text(m) for m in messages])
+    assert told[0] == told[1]

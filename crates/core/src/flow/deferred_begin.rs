@@ -40,7 +40,10 @@ impl ClientSide<'_> {
     /// Answers a message that needs no server, for a client without one. `None`: it needs one.
     pub(crate) fn without_server(&mut self, message: &Message<'_>, input: &[u8]) -> Option<Step> {
         let client = &mut *self.client;
+        // A server says what is wrong with a Sync or Flush that has a body; behind a BEGIN the transaction fails.
+        let is_empty = message.total == HEADER_BYTES;
         match message.tag {
+            FrontendTag::Sync | FrontendTag::Flush if !is_empty => None,
             // The server ignores copy messages outside of a copy ("COPY Operations"), and so does the pooler.
             FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail | FrontendTag::Flush => {
                 Some(client.drop_message(message))

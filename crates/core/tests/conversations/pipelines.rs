@@ -177,3 +177,20 @@ fn a_client_with_thousands_of_requests_goes_on_when_half_are_answered() {
     assert_eq!(rig.told(a).len(), sent * 2);
     assert_eq!(rig.server_of(a), None);
 }
+
+/// PostgreSQL answers a Sync or a Flush that has a body with an error, which fails the client's transaction.
+#[test]
+fn a_server_answers_a_sync_or_flush_with_a_body_behind_a_deferred_begin() {
+    for tag in *b"SH" {
+        let mut rig = Rig::one_server("deferred_begin = 1");
+        let client = rig.client();
+        rig.says(client, |w| w.query(b"begin"));
+        assert_eq!(rig.told(client), ["CommandComplete BEGIN", "ReadyForQuery T"]);
+        rig.says(client, |w| w.message(tag, |body| body.push(b'x')));
+        let server = rig.server_of(client).expect("a server must answer");
+        let told = rig.told(server);
+        assert!(has(&told, "Execute"), "the BEGIN comes first: {told:?}");
+        let last = if tag == b'S' { "Sync" } else { "Flush" };
+        assert!(told.last().unwrap().starts_with(last), "{told:?}");
+    }
+}
