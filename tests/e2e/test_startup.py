@@ -72,3 +72,26 @@ def test_packets_that_are_too_long(pg15, make_pooler):
     for port in (pg15.port, pooler.port):
         with pytest.raises((wire.ServerError, wire.Closed)):
             wire.Connection(port=port, options={"app.long": "x" * 10_100}).close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    (
+        {"session_authorization": "alice"},
+        {"options": "-c session_authorization=alice"},
+        {"options": "-c role=bob -c SESSION_AUTHORIZATION=alice"},
+        {"options": "-c session_authorization=nobody_of_this_name"},
+    ),
+)
+def test_a_session_authorization_in_the_packet(pg, make_pooler, options):
+    """PostgreSQL checks it, and the login sets its own. The client of pgweir was somebody else."""
+    pooler = make_pooler(pg, settings={"ignore_startup_parameters": "none"})
+    told = []
+    for port in (pg.port, pooler.port):
+        try:
+            with wire.Connection(port=port, options=options) as c:
+                own = {name: c.parameters.get(name) for name in ("session_authorization", "is_superuser")}
+                told.append((own, c.rows("select session_user, current_user")))
+        except wire.ServerError as error:
+            told.append(str(error))
+    assert told[0] == told[1]

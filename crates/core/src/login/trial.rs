@@ -71,11 +71,19 @@ impl Trial {
         way
     }
 
-    /// The values, to be sent to a server with the settings of a new one.
+    /// The values, to be sent to a server with the settings of a new one. A session authorization comes first, and is
+    /// reset at once: see [`is_checked_only`].
     pub(crate) fn try_values(&mut self) -> Vec<Change> {
         self.progress = Progress::ServerTries;
-        let set = |(name, value): &(String, String)| (name.as_str().into(), Some(value.as_str().into()));
-        self.values.iter().map(set).collect()
+        let set = |(name, value): &(String, String)| -> Change { (name.as_str().into(), Some(value.as_str().into())) };
+        let (checked, made): (Vec<_>, Vec<_>) = self.values.iter().partition(|(name, _)| is_checked_only(name));
+        let mut changes: Vec<Change> = Vec::new();
+        for value in checked {
+            let (name, value) = set(value);
+            changes.extend([(name.clone(), value), (name, None)]);
+        }
+        changes.extend(made.into_iter().map(set));
+        changes
     }
 
     /// The server has accepted or refused what it was sent.
@@ -124,7 +132,7 @@ pub(crate) fn first_shape(
     shapes: &mut ShapeTable,
 ) -> Arc<Shape> {
     let mut changes: Vec<(&str, &str, bool)> = Vec::new();
-    for (name, value) in settings {
+    for (name, value) in settings.iter().filter(|(name, _)| !is_checked_only(name)) {
         let known = pool.reported_for(name, value);
         let reported = known.map_or(&[][..], |reported| reported);
         if !reported.iter().any(|(n, _)| n.eq_ignore_ascii_case(name)) {
@@ -136,6 +144,11 @@ pub(crate) fn first_shape(
         welcome,
         changes.into_iter().map(|(n, v, reported)| (n, Some(v), reported)),
     )
+}
+
+/// PostgreSQL checks a session authorization of the startup packet; then the login sets its own.
+fn is_checked_only(name: &str) -> bool {
+    name.eq_ignore_ascii_case("session_authorization")
 }
 
 fn is_role(name: &str) -> bool {
@@ -190,6 +203,23 @@ mod tests {
         assert_eq!(trial.answered(true), Verdict::AnotherServer);
         assert_eq!(trial.begin_on(&base, &base).len(), 1, "the next server tries them");
         assert_eq!(trial.answered(true), Verdict::Over);
+    }
+
+    /// Guards against sessions that begin as another user than the one who has logged in.
+    #[test]
+    fn a_session_authorization_is_tried_first_and_not_kept() {
+        let base = ShapeTable::new().empty();
+        let mut trial = trial(&[("role", "r"), ("Session_Authorization", "x")]);
+        let tried = trial.begin_on(&base, &base);
+        let shown = tried.iter().map(|(name, value)| (&**name, value.as_deref()));
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            [
+                ("Session_Authorization", Some("x")),
+                ("Session_Authorization", None),
+                ("role", Some("r"))
+            ]
+        );
     }
 
     #[test]
