@@ -185,3 +185,31 @@ def test_an_older_value_of_ones_own_is_not_told(pg, make_pooler):
             assert error_codes(messages) == ["55000"] or rows_of(messages) == [(newest,)]
             if not error_codes(messages):
                 return
+
+
+FIRST = {
+    "close": wire.close("S", "gone"),
+    "parse": wire.parse("p", "select 1"),
+    "bind": wire.parse("", "select 1") + wire.bind("", ""),
+    "describe": wire.parse("", "select 1") + wire.describe("S", ""),
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_query_behind_a_segment_is_committed_when_it_is_answered(pg, pooler, first):
+    """Guards against PostgreSQL 18, which does not commit a Query behind an internal statement in its segment."""
+    with pooler.connect(user="postgres") as c, pooler.connect(user="postgres") as other:
+        c.query("select 1")
+        other.query("select 1")
+        c.send(FIRST[first], wire.query(f"do $$begin {INSERT}; end$$"))
+        assert c.read_ready()[-1].body == b"I"
+        assert pg.psql("select count(*) from attack_serial").strip() == "1"
+
+
+def test_a_segment_that_fails_takes_the_query_behind_it_along(pg, pooler):
+    with pooler.connect(user="postgres") as c, pooler.connect(user="postgres") as other:
+        c.query("select 1")
+        other.query("select 1")
+        c.send(wire.parse("p", "selct 1"), wire.query(f"do $$begin {INSERT}; end$$"), wire.sync())
+        assert wire.tags(c.read_ready()) == "EZ"
+        assert pg.psql("select count(*) from attack_serial").strip() == "0"

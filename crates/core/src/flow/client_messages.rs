@@ -96,11 +96,20 @@ impl Exchange<'_> {
         if !queue.is_full() {
             return false;
         }
-        if queue.segment_open() && queue.back().is_none_or(|e| e.expect() != Expect::Pause) {
+        if queue.segment_open() {
+            self.asks_for_replies();
+        }
+        true
+    }
+
+    /// In a segment without its Sync: tells the server to send its replies. The last of them lets the client go on, if it
+    /// waits for replies.
+    pub(crate) fn asks_for_replies(&mut self) {
+        let queue = self.server.conversation.queue_mut();
+        if queue.back().is_none_or(|e| e.expect() != Expect::Pause) {
             queue.push(Entry::fake(Expect::Pause));
             self.to().send(|w| w.flush());
         }
-        true
     }
 
     #[inline(always)]

@@ -171,6 +171,11 @@ impl Exchange<'_> {
         }
         // A deferred BEGIN has been sent without a Sync.
         let of_begin = server.conversation.only_begins();
+        let is_request = matches!(message.tag, FrontendTag::Query | FrontendTag::FunctionCall);
+        let in_block = server.conversation.status() != TransactionStatus::Idle;
+        if is_request && !of_begin && !in_block && server.conversation.queue().segment_executes_nothing() {
+            return self.ends_segment_first();
+        }
         // A Sync would commit the transaction that a Query in a pipeline has left open.
         let is_open = in_segment || server.conversation.is_queried_in_pipeline();
         self.to().run_discard();
@@ -178,6 +183,24 @@ impl Exchange<'_> {
             self.to().asks(To::Skip, |r| r.flush());
         } else {
             self.to().asks(To::Skip, |r| r.sync());
+        }
+        Some(self.waits_for_replies())
+    }
+}
+
+impl Exchange<'_> {
+    /// A Query or FunctionCall comes in the midst of a segment that has executed nothing. Behind an internal Execute it
+    /// would be a part of a pipeline: PostgreSQL 18 commits it only at the Sync, and reports an open transaction. So the
+    /// segment is ended first, once the server has answered all of it. If something of it has failed, the server
+    /// ignores the request, too.
+    fn ends_segment_first(&mut self) -> Option<Step> {
+        if self.server.conversation.intake() == Intake::ToSync {
+            return None;
+        }
+        if self.server.conversation.queue().is_empty() {
+            self.to().asks(To::Skip, |r| r.sync());
+        } else {
+            self.asks_for_replies();
         }
         Some(self.waits_for_replies())
     }

@@ -64,6 +64,7 @@ impl ReplyQueue {
             let last = self.entries.iter().rfind(|e| e.expect != Expect::CopyEnd);
             self.segment_open = last.is_some_and(|e| !e.expect.ends_with_ready());
             self.segment_sent = self.segment_open;
+            self.segment_executes = self.segment_open;
             self.ends_were_removed(kept);
         }
         begun

@@ -21,6 +21,11 @@ impl ReplyQueue {
         self.segment_open && self.back().is_none_or(|e| e.to != To::Skip)
     }
 
+    /// Whether nothing has been executed in the segment that is open: it can be ended, and nothing is committed.
+    pub(crate) fn segment_executes_nothing(&self) -> bool {
+        self.segment_open && !self.segment_executes
+    }
+
     /// Whether the server has answered everything, and nothing of the present segment has been sent to it.
     pub(crate) fn is_quiet(&self) -> bool {
         self.ready_owed == 0 && !self.segment_sent && self.entries.len() == self.fakes as usize

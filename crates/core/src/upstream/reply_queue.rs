@@ -33,6 +33,8 @@ pub(crate) struct ReplyQueue {
     pub(super) segment_open: bool,
     /// Something of the segment that is open has been sent to the server.
     pub(super) segment_sent: bool,
+    /// An Execute of the segment that is open has been sent to the server.
+    pub(super) segment_executes: bool,
     /// Entries that a ReadyForQuery ended, since the server logged in.
     pub(super) segments_answered: u64,
     /// Entries that change prepared statements, in segments that have been ended by a Sync or Query.
@@ -56,7 +58,10 @@ impl ReplyQueue {
     pub(crate) fn push_part(&mut self, expect: Expect, uses: u64) {
         debug_assert!(matches!(expect, Expect::Bind | Expect::Describe | Expect::Execute));
         (self.segment_open, self.segment_sent) = (true, true);
-        self.may_copy += u32::from(expect == Expect::Execute);
+        if expect == Expect::Execute {
+            self.segment_executes = true;
+            self.may_copy += 1;
+        }
         self.entries.push_back(Entry {
             uses,
             ..Entry::forward(expect)
@@ -70,7 +75,7 @@ impl ReplyQueue {
         self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
         self.ready_owed += 1;
         self.may_copy += u32::from(expect == Expect::Query);
-        (self.segment_open, self.segment_sent) = (false, false);
+        (self.segment_open, self.segment_sent, self.segment_executes) = (false, false, false);
         self.entries.push_back(Entry::forward(expect));
     }
 
@@ -85,12 +90,13 @@ impl ReplyQueue {
             self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
             self.ready_owed += 1;
             self.internal_ends += u32::from(entry.is_internal());
-            (self.segment_open, self.segment_sent) = (false, false);
+            (self.segment_open, self.segment_sent, self.segment_executes) = (false, false, false);
         } else if matches!(entry.to, To::Fake) {
             self.fakes += 1;
             self.segment_open = true;
         } else if entry.expect != Expect::CopyEnd {
             (self.segment_open, self.segment_sent) = (true, true);
+            self.segment_executes |= entry.expect == Expect::Execute;
         }
         self.entries.push_back(entry);
     }

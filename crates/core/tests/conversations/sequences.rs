@@ -279,3 +279,41 @@ fn a_refused_begin_before_it_fails_the_transaction() {
         "what fails it: {told:?}"
     );
 }
+
+/// Guards against PostgreSQL 18, which does not commit a Query behind an internal Execute in its segment.
+#[test]
+fn a_segment_that_has_executed_nothing_ends_before_the_server_forgets() {
+    for fails in [false, true] {
+        let mut rig = one_server();
+        let (client, server) = on_used_server(&mut rig);
+        rig.says(client, |w| {
+            w.close(b'S', b"s");
+            w.parse(b"a", b"select 1", &[0, 0]);
+            w.query(b"do 'begin insert into t values (1); end'");
+        });
+        let told = rig.told(server);
+        assert_eq!(told.last().map(String::as_str), Some("Flush"), "{told:?}");
+        assert!(
+            told.iter().all(|m| !m.starts_with("Query") && m != "Execute"),
+            "{told:?}"
+        );
+        if fails {
+            rig.says(server, |w| {
+                w.empty(b'3');
+                w.error(&error("42601", "syntax error"));
+            });
+            rig.says(client, |w| w.sync());
+            assert_eq!(rig.told(server), ["Sync"], "the Query would be ignored");
+            continue;
+        }
+        rig.replies(server, &told[..told.len() - 1], None, |_, _| {});
+        assert_eq!(rig.told(server), ["Sync"]);
+        rig.says(server, |w| w.ready_for_query(Idle));
+        forgets(&mut rig, server, Idle);
+        let told = rig.told(server);
+        assert_eq!(
+            told.last().map(String::as_str),
+            Some("Query do 'begin insert into t values (1); end'")
+        );
+    }
+}
