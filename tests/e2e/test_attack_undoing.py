@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.beyond_pgbouncer,
 ]
 
-# Settings that the answer of a probe does not tell: under LATIN1, the schema's name is not UTF-8; 3 MB is too long.
+# Settings that are not ASCII under LATIN1; the answer of a probe does not tell the one of 3 MB.
 UNREADABLE = {
     "not UTF-8": (b"set search_path = 'm\xfc'", b"set app.tenant = '\xfc'"),
     "too long": (b"set search_path = 'm\xfc'", b"set app.tenant = '" + b"x" * 3_000_000 + b"'"),

@@ -85,8 +85,8 @@ def test_client_encodings(pg, make_pooler):
     with connect(pooler, client_encoding="latin1") as latin, connect(pooler) as utf8:
         for client in (latin, utf8):
             client.execute("listen grüße")
-        listening(pooler, 2)
-        assert sorted(r["client_encoding"] for r in pooler.console("SHOW LISTENERS")) == ["LATIN1", "UTF8"]
+        eventually(lambda: [r["client_encoding"] for r in pooler.console("SHOW LISTENERS")] == ["UTF8"], what="a listener")
+        eventually(lambda: len(pooler.console("SHOW PINS")) == 1, what="LATIN1 lacks letters of the database")
         utf8.execute("notify grüße, 'schön'")
         for client in (latin, utf8):
             assert [(n.channel, n.payload) for n in client.notifies(timeout=5, stop_after=1)] == [("grüße", "schön")]

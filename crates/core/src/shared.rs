@@ -89,7 +89,11 @@ impl Shared {
     /// itself reports their new values.
     pub(crate) fn shape_with(&mut self, shape: &Arc<Shape>, set: &[Change]) -> Arc<Shape> {
         let reported = |name: &str| shape.get(name).is_some_and(|s| s.is_reported());
-        let changes = set.iter().filter(|(name, _)| !reported(name));
+        // Those may be reported in another encoding than the database's.
+        let beyond_ascii = |value: &Option<Arc<str>>| value.as_ref().is_some_and(|value| !value.is_ascii());
+        let changes = set
+            .iter()
+            .filter(|(name, value)| !reported(name) || beyond_ascii(value));
         self.shapes
             .change(shape, changes.map(|(name, value)| (&**name, value.as_deref(), false)))
     }

@@ -26,7 +26,7 @@ pub enum PinReason {
     ServerBound,
     /// currval() and lastval(): only the server has the values.
     Sequences,
-    /// A setting whose value is not UTF-8, so that the pooler cannot restore it on another server.
+    /// A setting whose value the pooler cannot keep, or whose encoding it does not know.
     UnreadableSetting,
     /// A function in C that belongs to no extension: it may keep state in the server process.
     NativeCode,
@@ -96,7 +96,9 @@ impl PinReason {
             PinReason::Seed => "seed of random()",
             PinReason::ServerBound => "replication slot, backup, origin or dblink",
             PinReason::Sequences => "current values of sequences",
-            PinReason::UnreadableSetting => "settings that are not UTF-8, too long or too many to be kept",
+            PinReason::UnreadableSetting => {
+                "settings too long or too many to be kept, or in an encoding that is not known"
+            }
             PinReason::NativeCode => "function in C outside an extension",
             PinReason::UntoldSetting => {
                 "setting of a name that no text tells (use SET LOCAL, set_config('app.name', .., true) or a literal name)"

@@ -174,6 +174,9 @@ impl Reply<'_> {
         }
         if entry.to() == To::Skip {
             self.idle_since_begin();
+            if self.server.session.is_half_restored() {
+                return Some(Passed::Skip);
+            }
             return Some(match self.server.session.restoration() {
                 Some(_) => self.asks(Question::Restored),
                 None => Passed::skip_and_release_if(self.server.conversation.queue().is_empty()),

@@ -8,6 +8,11 @@
 //!
 //! There is one for each user, because its clients have proved that they may log in as that user. There is one for each
 //! encoding, because PostgreSQL sends channels and payloads in the receiver's encoding.
+//!
+//! PostgreSQL ends a connection that it sends a payload whose characters the receiver's encoding lacks, and with it
+//! would end the notifications of all who share the connection. So a listener has only encodings to which PostgreSQL
+//! can convert every text of the database: the database's own, mostly. Clients with any other encoding keep their
+//! servers while they listen, and such a payload ends the session of its receivers alone, as on a direct connection.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
@@ -39,7 +44,11 @@ impl Listening<'_> {
     /// The listener for a client, if that listener is logged in; otherwise it is being opened.
     pub(crate) fn listener_of(&mut self, id: ClientId) -> Option<ListenerId> {
         let client = self.clients.get(id.0)?;
-        let encoding = client.session.shape().value(CLIENT_ENCODING)?.clone();
+        let shape = client.session.shape();
+        if shape.may_lack_characters() {
+            return None;
+        }
+        let encoding = shape.value(CLIENT_ENCODING)?.clone();
         let key = pool::of(self.pools, client.pool?).key();
         let (database, user) = (key.database.clone(), key.user.clone());
         let at = self.listeners.find_or_make(self.now, &database, &user, &encoding);

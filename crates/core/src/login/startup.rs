@@ -6,9 +6,11 @@ use crate::base::request::Address;
 use crate::base::settings::Settings;
 use crate::login::rejection::Rejection;
 use crate::login::spelling::boolean;
+use crate::state::beyond_ascii::text_of;
 use crate::state::shape::SETTINGS_MAX;
 use pgweir_wire::startup::StartupError;
 use pgweir_wire::{CancelKey, ProtocolVersion, StartupPacket};
+use std::borrow::Cow;
 
 /// The longest database and user name, bytes; PostgreSQL cuts them at 63.
 const NAME_BYTES_MAX: usize = 1024;
@@ -201,8 +203,10 @@ fn refuse_keywords(settings: &[(String, String)]) -> Result<(), Rejection> {
 }
 
 fn text(bytes: &[u8]) -> Result<String, Rejection> {
-    let text = std::str::from_utf8(bytes).map(str::to_string);
-    text.map_err(|_| Rejection::protocol("invalid startup parameter: expected UTF-8"))
+    match text_of(bytes) {
+        Some(Cow::Borrowed(text)) => Ok(text.into()),
+        _ => Err(Rejection::protocol("invalid startup parameter: expected UTF-8")),
+    }
 }
 
 fn bad_parameter(message: String) -> Rejection {

@@ -1,6 +1,7 @@
 //! The messages for a client whose login succeeds: AuthenticationOk, ParameterStatus, BackendKeyData,
 //! ReadyForQuery.
 
+use crate::state::beyond_ascii::bytes_of;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{CancelKey, TransactionStatus, Writer};
 
@@ -24,7 +25,7 @@ impl Welcome<'_> {
         }
         w.authentication(&0u32.to_be_bytes());
         for (name, value) in parameters {
-            w.parameter_status(name.as_bytes(), value.as_bytes());
+            w.parameter_status(name.as_bytes(), &bytes_of(value));
         }
         w.backend_key_data(self.key.process_id, &self.key.secret);
         if !self.notice.is_empty() {

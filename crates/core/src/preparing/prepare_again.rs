@@ -8,9 +8,10 @@
 use crate::base::message::Step;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
+use crate::state::beyond_ascii::bytes_of;
 use crate::state::difference::Change;
 use crate::statements::parameter_types::Types;
-use crate::statements::parse_settings::SEARCH_PATH;
+use crate::statements::parse_settings::{CLIENT_ENCODING, SEARCH_PATH};
 use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect, To};
@@ -245,27 +246,79 @@ impl ServerSide<'_> {
     /// earlier message of this segment may have changed them, and only the server knows. The settings end with the
     /// transaction at the latest, so those of the client's session stay unchanged.
     fn set_for_parse(&mut self, settings: &[Change]) {
-        let statement = self.shared.internal.set_for_parse.clone();
-        for (name, value) in settings {
-            let kept = self.kept_name(name);
-            let value = value.as_ref().map(|value| value.as_bytes());
-            self.run_in_internal_portal(&statement, &[Some(name.as_bytes()), value, Some(kept.as_bytes())]);
+        let encodings = self.encodings_around(settings);
+        if let Some([database, _]) = &encodings {
+            self.keep_and_set(CLIENT_ENCODING, Some(database));
         }
+        for (name, value) in settings {
+            if encodings.is_none() || !is_encoding(name) {
+                self.keep_and_set(name, value.as_deref());
+            }
+        }
+        if let Some([_, client]) = &encodings {
+            self.set_encoding(client);
+        }
+    }
+
+    /// Keeps a setting's value, and sets it.
+    fn keep_and_set(&mut self, name: &str, value: Option<&str>) {
+        let statement = self.shared.internal.set_for_parse.clone();
+        let kept = self.kept_name(name);
+        let value = value.map(bytes_of);
+        let values = [Some(name.as_bytes()), value.as_deref(), Some(kept.as_bytes())];
+        self.run_in_internal_portal(&statement, &values);
     }
 
     /// Gives settings the values that [`ServerSide::set_for_parse`] has kept.
     fn set_back(&mut self, settings: &[Change]) {
-        let statement = self.shared.internal.set_back.clone();
-        for (name, _) in settings {
+        let encodings = self.encodings_around(settings);
+        if let Some([database, _]) = &encodings {
+            self.set_encoding(database);
+        }
+        let names = settings.iter().map(|(name, _)| &**name);
+        let names = names.filter(|name| encodings.is_none() || !is_encoding(name));
+        for name in names.chain(encodings.is_some().then_some(CLIENT_ENCODING)) {
+            let statement = self.shared.internal.set_back.clone();
             let kept = self.kept_name(name);
             self.run_in_internal_portal(&statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
         }
+    }
+
+    /// The encoding in which these settings must be set and set back, and the one in which the statement is parsed, if
+    /// they differ: see `state/beyond_ascii`.
+    fn encodings_around(&self, settings: &[Change]) -> Option<[Arc<str>; 2]> {
+        let now = self.server.session.shape();
+        let values = settings
+            .iter()
+            .flat_map(|(name, value)| [now.value(name), value.as_ref()]);
+        if values.flatten().all(|value| value.is_ascii()) {
+            return None;
+        }
+        let [database, client] = now.encodings()?;
+        let then = settings.iter().find(|(name, _)| is_encoding(name));
+        let then = then.and_then(|(_, value)| value.as_ref()).unwrap_or(client);
+        let is_converted = |client: &str| pgweir_sql::is_converted(database, client);
+        let are_others = is_converted(client) || is_converted(then);
+        are_others.then(|| [database.clone(), then.clone()])
+    }
+
+    /// Sets client_encoding, which was kept before, for the transaction.
+    fn set_encoding(&mut self, encoding: &str) {
+        let statement = self.shared.internal.set_config_local.clone();
+        self.run_in_internal_portal(
+            &statement,
+            &[Some(CLIENT_ENCODING.as_bytes()), Some(encoding.as_bytes())],
+        );
     }
 
     /// Closes the statements that set settings for a Parse: the statement that was parsed may read
     /// `pg_prepared_statements`, and the other internal statements have been closed before.
     #[cold]
     fn hides_settings_statements(&mut self) {
+        let set_encoding = self.shared.internal.set_config_local.clone();
+        if self.server.held.touch(set_encoding.id) {
+            self.close_held(&set_encoding);
+        }
         for statement in [
             self.shared.internal.set_for_parse.clone(),
             self.shared.internal.set_back.clone(),
@@ -307,6 +360,10 @@ impl ServerSide<'_> {
         };
         self.asks(To::Skip, |r| r.with(effect).close(b'S', statement.server_name()));
     }
+}
+
+fn is_encoding(name: &str) -> bool {
+    name.eq_ignore_ascii_case(CLIENT_ENCODING)
 }
 
 impl Exchange<'_> {

@@ -16,9 +16,11 @@ use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::session::function_plans::Plans;
 use crate::session::suspicion::Asks;
+use crate::state::beyond_ascii::bytes_of;
 use crate::state::idle_limit::TRANSACTION_LIMIT;
 use crate::state::probe::Probe;
 use crate::state::suspicion::{HIDDEN_SETTINGS_MAX, ROLE, Suspicion};
+use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{AnswerRows, To};
@@ -48,6 +50,15 @@ impl ServerSide<'_> {
         let limits = self.time_limits(&about);
         let followed = self.names_by_sql();
         let server = &mut *self.server;
+        // So that no value is converted: see `state/beyond_ascii`.
+        let encodings = server
+            .session
+            .shape()
+            .encodings()
+            .filter(|_| server.session.shape().converts());
+        let encoding = encodings
+            .map(|[database, _]| database.clone())
+            .filter(|_| hidden.is_some());
         server.session.probe_begins(Probe::about(about, hidden.is_some()));
         let deferrable = server.session.shape().is_deferrable();
         if plans == Plans::MayGo {
@@ -55,6 +66,13 @@ impl ServerSide<'_> {
         }
         if deferrable {
             self.begin_internal();
+        }
+        if let Some(encoding) = encoding {
+            self.probe_with(
+                AnswerRows::LiftedLimit,
+                &set_config,
+                &[Some(CLIENT_ENCODING.as_bytes()), Some(encoding.as_bytes())],
+            );
         }
         for name in limits {
             self.probe_with(
@@ -74,7 +92,7 @@ impl ServerSide<'_> {
             self.probe_with(AnswerRows::Pins, &pins, &values);
         }
         if let Some(hidden) = hidden {
-            let hidden: Vec<&[u8]> = hidden.iter().map(|name| name.as_bytes()).collect();
+            let hidden: Vec<_> = hidden.iter().map(|name| bytes_of(name)).collect();
             let array = array_literal(&hidden);
             self.probe_with(AnswerRows::Setting, &settings, &[Some(&array)]);
         }

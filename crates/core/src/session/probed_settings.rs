@@ -1,11 +1,14 @@
 //! The settings of a client and its server after a probe. The server has told all settings that the session has set.
 
+use crate::base::close_reason::CloseReason;
+use crate::base::pin_reason::PinReason;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::session::suspicion::NO_ROLE;
+use crate::state::beyond_ascii::bytes_of;
 use crate::state::difference::difference;
 use crate::state::probe::Row;
-use crate::state::shape::Shape;
+use crate::state::shape::{Setting, Shape};
 use crate::state::suspicion::{ROLE, Suspicion};
 use std::sync::Arc;
 
@@ -22,6 +25,8 @@ struct Told<'a> {
     tells_none: bool,
     /// Some settings are not among the rows: their names or values cannot be kept.
     is_incomplete: bool,
+    /// Settings whose reported values are not known.
+    unread: Vec<Box<str>>,
 }
 
 impl Told<'_> {
@@ -32,6 +37,11 @@ impl Told<'_> {
             .iter()
             .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
         rows.filter(|row| self.tells_none || *row != (ROLE, NO_ROLE))
+    }
+
+    /// Whether the rows, and not ParameterStatus, tell the value of this setting.
+    fn has_read(&self, setting: &Setting) -> bool {
+        !setting.is_reported() || self.unread.iter().any(|name| **name == *setting.name())
     }
 
     fn is_made(&self, name: &str) -> bool {
@@ -48,7 +58,13 @@ impl Exchange<'_> {
             rows,
             tells_none: self.tells_no_role(&before, about),
             is_incomplete,
+            unread: self.server.session.take_unread(),
         };
+        if told.unread.iter().any(|name| !told.is_made(name)) {
+            // The session has returned to a value that only PostgreSQL knows.
+            self.pin_by(PinReason::UnreadableSetting, about.statement());
+            self.server.close_reason.get_or_insert(CloseReason::StateUnknown);
+        }
         let server_shape = self.shape_of_server(&told);
         let client_shape = self.shape_of_client(&before, &server_shape, &told);
         self.tell_returned(&server_shape, &client_shape);
@@ -67,7 +83,8 @@ impl Exchange<'_> {
         (starts_with_role || gave_up_role) && !self.shared.is_weak(Weakness::ForgetsDefaultRole)
     }
 
-    /// Settings that ParameterStatus reports keep the reported spelling; the view would spell them differently.
+    /// Settings that ParameterStatus reports keep the reported spelling; the view would spell them differently. Those
+    /// that it has reported in another encoding get the value of the view.
     fn shape_of_server(&mut self, told: &Told<'_>) -> Arc<Shape> {
         let now = self.server.session.shape().clone();
         let unreported = now.settings().iter().filter(|s| !s.is_reported());
@@ -75,7 +92,7 @@ impl Exchange<'_> {
         let mut changes: Vec<(&str, Option<&str>, bool)> = gone.map(|s| (s.name(), None, false)).collect();
         let differs = |(name, value): &(&str, &str)| {
             !TRANSACTION_SETTINGS.contains(name)
-                && now.get(name).is_none_or(|s| !s.is_reported() && *s.value() != **value)
+                && now.get(name).is_none_or(|s| told.has_read(s) && *s.value() != **value)
         };
         let different = told.made().filter(differs);
         changes.extend(different.map(|(name, value)| (name, Some(value), false)));
@@ -119,7 +136,7 @@ impl Exchange<'_> {
     fn tell_returned(&mut self, server_shape: &Shape, client_shape: &Shape) {
         let reported = client_shape.settings().iter().filter(|s| s.is_reported());
         for setting in reported.filter(|s| server_shape.get(s.name()).is_none_or(|r| r.value() != s.value())) {
-            self.tell(|w| w.parameter_status(setting.name().as_bytes(), setting.value().as_bytes()));
+            self.tell(|w| w.parameter_status(setting.name().as_bytes(), &bytes_of(setting.value())));
         }
     }
 }

@@ -10,7 +10,9 @@
 use crate::base::reasons::Waiting;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
-use crate::state::difference::difference;
+use crate::state::beyond_ascii::{bytes_of, in_database_encoding};
+use crate::state::difference::{Change, difference};
+use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::statements::prepared;
 use crate::upstream::entry::{Entry, Expect, Ready, To};
 use pgweir_sql::Returns;
@@ -42,6 +44,17 @@ impl Exchange<'_> {
             .filter(|(name, _)| returns.includes(name))
             .filter_map(|(name, value)| Some((name, value?)))
             .collect()
+    }
+
+    /// The same as changes. What is not ASCII is set in the encoding of the database, whatever client_encoding the session
+    /// has: the server may not have answered the RESET.
+    fn in_database_encoding(&self, returns: &Returns, values: Vec<(Arc<str>, Arc<str>)>) -> Vec<Change> {
+        let set = values.into_iter().map(|(name, value)| (name, Some(value))).collect();
+        let after = match returns.includes(CLIENT_ENCODING) {
+            true => self.client.session.base(),
+            false => self.server.session.shape(),
+        };
+        in_database_encoding(None, self.server.session.base(), after, set)
     }
 
     /// What becomes of the ReadyForQuery of a Query that resets, if the client's startup values are set again.
@@ -96,6 +109,7 @@ impl Exchange<'_> {
         if values.is_empty() {
             return;
         }
+        let values = self.in_database_encoding(returns, values);
         self.shared.state_stats.returns_to_startup += 1;
         let name = self.to().prepare_set_config();
         let portal = &*self.shared.internal.names.portal;
@@ -103,7 +117,8 @@ impl Exchange<'_> {
         queue.ask(self.server_id, &mut self.shared.outbox, To::Skip, |r| {
             for (setting, value) in &values {
                 // The unnamed portal may be the client's, which may execute it again.
-                let values = [Some(setting.as_bytes()), Some(value.as_bytes())];
+                let value = value.as_ref().map(|value| bytes_of(value));
+                let values = [Some(&*bytes_of(setting)), value.as_deref()];
                 r.run_in(portal, name.server_name(), &values);
             }
         });

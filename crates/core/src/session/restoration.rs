@@ -9,17 +9,21 @@
 //! the target's settings, whether its client is still there or not. If it fails, the server's settings are not known,
 //! and it is closed.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::reasons::{Passed, Waiting};
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
+use crate::state::beyond_ascii::{self, bytes_of, in_database_encoding, text_of};
 use crate::state::difference::{Change, unhurried};
 use crate::state::server_session::Report;
-use crate::state::shape::{REPORTED_BYTES_MAX, REPORTED_MAX, Shape};
+use crate::state::shape::{REPORTED_BYTES_MAX, REPORTED_MAX, SESSION_AUTHORIZATION, Shape};
 use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{Ready, To};
+use crate::upstream::entry::{AnswerRows, Ready, To};
+use crate::upstream::phase::ServerPhase;
+use pgweir_sql::Effects;
 use pgweir_wire::{Writer, backend};
 use std::sync::Arc;
 
@@ -33,8 +37,21 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Sends one segment that sets settings. When the server has confirmed them, its shape is `target`.
+    /// Sends settings. When the server has confirmed them, its shape is `target`.
+    ///
+    /// They are one segment. But where values beyond ASCII are set before client_encoding, they are another one before
+    /// it: the server reports settings at the end of a segment, and PostgreSQL 18 reports an error without end if the
+    /// encoding that it then has lacks a character.
     pub(crate) fn send_settings(&mut self, set: &[Change], target: Arc<Shape>) {
+        let (before, behind) = set.split_at(beyond_ascii::before_encoding(set));
+        if !before.is_empty() {
+            self.send_segment(before);
+        }
+        self.send_segment(behind);
+        self.server.session.restoration_begins(target, !before.is_empty());
+    }
+
+    fn send_segment(&mut self, set: &[Change]) {
         self.begin_restoring();
         let deferrable = self.server.session.shape().is_deferrable();
         if !set.is_empty() {
@@ -47,8 +64,9 @@ impl ServerSide<'_> {
             }
             self.asks(To::Skip, |r| {
                 for (setting, value) in set {
-                    let value = value.as_ref().map(|v| v.as_bytes());
-                    r.bind(b"", statement.server_name(), &[Some(setting.as_bytes()), value]);
+                    let value = value.as_ref().map(|value| bytes_of(value));
+                    let values = [Some(&*bytes_of(setting)), value.as_deref()];
+                    r.bind(b"", statement.server_name(), &values);
                     r.execute(b"");
                 }
             });
@@ -57,14 +75,15 @@ impl ServerSide<'_> {
         if deferrable {
             self.commit_internal();
         }
-        self.server.session.restoration_begins(target);
         self.asks(To::Skip, |r| r.sync());
     }
 }
 
 impl Exchange<'_> {
     /// Sends settings, without time limits that the server or the client has; the client waits for the answer.
-    pub(crate) fn confirm_first(&mut self, mut set: Vec<Change>, target: Arc<Shape>) {
+    pub(crate) fn confirm_first(&mut self, set: Vec<Change>, target: Arc<Shape>) {
+        let session = &self.server.session;
+        let mut set = in_database_encoding(Some(session.shape()), session.base(), &target, set);
         if !self.shared.is_weak(Weakness::HurriesRestorations) {
             set = unhurried(self.server.session.shape(), &target, set);
         }
@@ -85,7 +104,7 @@ impl Exchange<'_> {
         let real = self.server.session.shape().clone();
         for setting in real.settings().iter().filter(|s| s.is_reported()) {
             if told.get(setting.name()).is_none_or(|t| t.value() != setting.value()) {
-                self.tell(|w| w.parameter_status(setting.name().as_bytes(), setting.value().as_bytes()));
+                self.tell(|w| w.parameter_status(setting.name().as_bytes(), &bytes_of(setting.value())));
                 if setting.name() == CLIENT_ENCODING {
                     self.client.statements.encoding_becomes(setting.value());
                 }
@@ -101,9 +120,24 @@ impl Reply<'_> {
         let Ok((name, value)) = backend::parameter_status(body) else {
             return self.misbehaves("a ParameterStatus that cannot be read".into());
         };
-        // A name or value that is not UTF-8, in a database of another encoding, goes to the client and is not kept.
-        let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
+        let Ok(name) = std::str::from_utf8(name) else {
             return Passed::Forward;
+        };
+        if !value.is_ascii() && self.is_of_restoration(name) {
+            return Passed::Skip;
+        }
+        if name == CLIENT_ENCODING && self.is_of_probe() {
+            return Passed::Skip;
+        }
+        if self.server.session.may_be_converted(name, value) {
+            self.reported_in_another_encoding();
+        }
+        let bytes = value;
+        let kept = text_of(value).filter(|_| !self.server.session.is_unread(name));
+        let Some(value) = kept.as_deref() else {
+            // The client reads it in its own encoding.
+            let is_told = self.server.session.restoration().is_none() && self.client().is_some_and(|c| c.is_session());
+            return if is_told { Passed::Forward } else { Passed::Skip };
         };
         self.note_promotion(name, value);
         let (server, shapes) = (&mut *self.server, &mut self.shared.shapes);
@@ -143,10 +177,39 @@ impl Reply<'_> {
         if let Some(error) = server.conversation.queue_mut().error_behind_internal_segment() {
             // It is sent at the end of an internal segment. On a direct connection the client would get it after the
             // error.
-            Writer::new(error).parameter_status(name.as_bytes(), value.as_bytes());
+            Writer::new(error).parameter_status(name.as_bytes(), bytes);
             return Passed::Skip;
         }
         Passed::Forward
+    }
+
+    /// Whether a report of a value beyond ASCII is about one that a restoration sets. The restoration's answer says
+    /// whether the server has it. The report may be in the encoding of the server's last client, or of this one.
+    fn is_of_restoration(&self, name: &str) -> bool {
+        let target = self.server.session.restoration().map(|r| r.target());
+        target.is_some_and(|target| target.value(name).is_some_and(|value| !value.is_ascii()))
+    }
+
+    /// Whether the server reports what a probe sets for itself. Servers before PostgreSQL 14 report that at once.
+    fn is_of_probe(&self) -> bool {
+        let front = self.server.conversation.queue().front();
+        front.is_some_and(|entry| entry.to() == To::Probe(AnswerRows::LiftedLimit))
+    }
+
+    /// The server has reported a value beyond ASCII whose bytes need not be those of the database. They are asked for;
+    /// without a client that keeps the server until the answer, the server is closed.
+    #[cold]
+    fn reported_in_another_encoding(&mut self) {
+        let serves_nobody = matches!(self.server.phase, ServerPhase::Login(_) | ServerPhase::Listening);
+        if let Some(mut exchange) = self.exchange().filter(|e| e.keeps_session() && e.client.is_session()) {
+            // The view of settings does not show who the session is.
+            let is_hidden = exchange.server.session.is_unread(SESSION_AUTHORIZATION);
+            let hidden = is_hidden.then(|| SESSION_AUTHORIZATION.into());
+            let hidden = hidden.into_iter().collect();
+            exchange.suspect_unread(Effects::SETTINGS, "a setting beyond ASCII", hidden);
+        } else if !serves_nobody {
+            self.server.close_reason.get_or_insert(CloseReason::StateUnknown);
+        }
     }
 
     /// DISCARD ALL and RESET ALL have returned the settings that the server does not report to the values of its login.

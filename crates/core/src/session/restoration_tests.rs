@@ -163,3 +163,77 @@ fn a_server_may_report_some_settings_and_not_as_many_as_it_likes() {
     assert!(!passes(&mut alone, "made.up0", &whole));
     assert!(!passes(&mut alone, "made.up1", &half));
 }
+
+const PATH: &str = "search_path";
+
+/// A client's server in a database with the encoding UTF8, whose client has this encoding.
+fn with_encoding(client_encoding: &str) -> Alone {
+    let mut alone = Alone::linked();
+    let settings = [
+        ("server_encoding", "UTF8"),
+        ("client_encoding", client_encoding),
+        (PATH, "a"),
+    ];
+    let changes = settings.map(|(name, value)| (name, Some(value), true));
+    let shape = alone.shared.shapes.change(alone.server.session.shape(), changes);
+    alone.server.session.has_settings(shape.clone());
+    alone.client.session.has_settings(shape);
+    alone
+}
+
+fn reports(alone: &mut Alone, name: &str, value: &[u8]) -> Passed {
+    alone
+        .reply()
+        .parameter_status(&[name.as_bytes(), b"\0", value, b"\0"].concat())
+}
+
+/// The server reports a path whose bytes are valid UTF-8 by chance, as its client gets them.
+#[test]
+fn a_report_in_another_encoding_is_told_and_asked_for() {
+    let mut alone = with_encoding("LATIN1");
+    assert_eq!(reports(&mut alone, PATH, "\u{fc}".as_bytes()), Passed::Forward);
+    assert_eq!(alone.server.session.shape().value(PATH).map(|v| &**v), Some("a"));
+    assert!(alone.client.session.suspicion().is_some(), "a probe follows");
+    let mut alone = with_encoding("LATIN1");
+    alone.server.link = None;
+    reports(&mut alone, PATH, "\u{fc}".as_bytes());
+    assert_eq!(
+        alone.server.close_reason,
+        Some(CloseReason::StateUnknown),
+        "nobody asks"
+    );
+}
+
+/// The server reports the changes of a segment in any order, and all in the encoding that it has in the end.
+#[test]
+fn a_report_before_the_one_of_another_encoding_is_asked_for() {
+    let mut alone = with_encoding("UTF8");
+    reports(&mut alone, PATH, "\u{fc}".as_bytes());
+    assert!(alone.client.session.suspicion().is_none());
+    reports(&mut alone, CLIENT_ENCODING, b"LATIN1");
+    assert!(alone.client.session.suspicion().is_some() && alone.server.session.is_unread(PATH));
+    let mut alone = with_encoding("UTF8");
+    reports(&mut alone, PATH, "\u{fc}".as_bytes());
+    alone.server.session.settings_are_told();
+    reports(&mut alone, CLIENT_ENCODING, b"LATIN1");
+    assert!(alone.client.session.suspicion().is_none(), "it was reported earlier");
+}
+
+#[test]
+fn what_a_restoration_sets_is_known_by_its_answer() {
+    let mut alone = with_encoding("UTF8");
+    let changes = [
+        (PATH, Some("\u{c3}\u{bc}"), true),
+        (CLIENT_ENCODING, Some("LATIN1"), true),
+    ];
+    let target = alone.shared.shapes.change(alone.server.session.shape(), changes);
+    alone.exchange().confirm_first(Vec::new(), target.clone());
+    // In LATIN1.
+    assert_eq!(reports(&mut alone, PATH, "\u{fc}".as_bytes()), Passed::Skip);
+    reports(&mut alone, CLIENT_ENCODING, b"LATIN1");
+    assert!(Shape::same(
+        alone.server.session.restoration().unwrap().target(),
+        &target
+    ));
+    assert!(alone.server.close_reason.is_none());
+}

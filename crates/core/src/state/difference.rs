@@ -1,7 +1,6 @@
 //! The settings that make a server with one shape look like a client with another.
 
 use crate::state::shape::{LIMITS, READ_ONLY, Shape, WHO};
-use crate::statements::parse_settings::CLIENT_ENCODING;
 use std::sync::Arc;
 
 /// A setting to set on a server; `None` resets it to the server's startup value.
@@ -24,8 +23,6 @@ pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<C
             set.push((want.name.clone(), Some(want.value.clone())));
         }
     }
-    // client_encoding comes first, because the server reads the other values in it.
-    set.sort_by_key(|(name, _)| !name.eq_ignore_ascii_case(CLIENT_ENCODING));
     // Role and session authorization are reset first and set last, so that the user whom the server logged in as sets
     // the other settings.
     let (from, to) = (server.who(home), client.who(home));
@@ -116,8 +113,8 @@ mod tests {
         assert_eq!(
             names,
             [
-                ("client_encoding", true),
                 ("work_mem", false),
+                ("client_encoding", true),
                 ("search_path", true),
                 ("role", true)
             ]

@@ -1,5 +1,6 @@
 //! The server's answer to a probe so far.
 
+use crate::state::beyond_ascii::text_of;
 use crate::state::pins::PROBED;
 use crate::state::suspicion::Suspicion;
 use crate::upstream::entry::AnswerRows;
@@ -35,7 +36,7 @@ pub(crate) struct Probe {
     temporary: bool,
     /// The texts may have made statements by SQL-level PREPARE.
     prepares: bool,
-    /// Time limits that the probe lifts for itself, with the session's values.
+    /// Time limits that the probe lifts for itself, and client_encoding, with the session's values.
     lifted: Vec<Row>,
     /// One value for each of [`PROBED`].
     pins: Option<[bool; PROBED.len()]>,
@@ -43,7 +44,7 @@ pub(crate) struct Probe {
     value: Option<Box<str>>,
     /// The session has a schema for temporary objects.
     temporary_schema: bool,
-    /// A name or value was not UTF-8, or a row was too long to be kept, or there were too many.
+    /// A name or value has no text, or a row was too long to be kept, or there were too many.
     unreadable: bool,
     /// The session has set a setting that only a superuser may set, and its user may not.
     guarded: bool,
@@ -127,7 +128,7 @@ impl Probe {
     }
 
     fn values(&mut self, rows: AnswerRows, row: &[Option<&[u8]>]) {
-        let text = |value: &[u8]| std::str::from_utf8(value).ok().map(Box::<str>::from);
+        let text = |value: &[u8]| text_of(value).map(|text| Box::<str>::from(&*text));
         match (rows, row) {
             (AnswerRows::Value, &[value]) => self.value = value.and_then(text),
             (AnswerRows::TemporarySchema, &[value]) => self.temporary_schema = value == Some(b"t"),
@@ -189,7 +190,7 @@ impl Probe {
         self.temporary_schema
     }
 
-    /// Whether a name or value was not UTF-8, or a row was too long to be kept, or there were too many.
+    /// Whether a name or value has no text, or a row was too long to be kept, or there were too many.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.unreadable
     }

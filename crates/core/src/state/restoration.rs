@@ -9,13 +9,24 @@ pub(crate) struct Restoration {
     /// The server's settings when it has confirmed the segment. They follow ParameterStatus
     /// meanwhile.
     target: Arc<Shape>,
+    /// Another segment follows the one that is answered next.
+    in_two_segments: bool,
     /// The server's refusal: SQLSTATE and message.
     refused: Option<Box<(String, String)>>,
 }
 
 impl Restoration {
-    pub(super) fn new(target: Arc<Shape>) -> Self {
-        Restoration { target, refused: None }
+    pub(super) fn new(target: Arc<Shape>, in_two_segments: bool) -> Self {
+        Restoration {
+            target,
+            in_two_segments,
+            refused: None,
+        }
+    }
+
+    /// A segment has been answered. Returns whether another one follows.
+    pub(super) fn takes_first_answer(&mut self) -> bool {
+        std::mem::take(&mut self.in_two_segments)
     }
 
     /// The server's settings when it has confirmed the segment.

@@ -6,11 +6,13 @@ mod traces;
 
 use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
+use crate::state::beyond_ascii::text_of;
 use crate::state::probe::Probe;
 use crate::state::restoration::Restoration;
 use crate::state::sequences::Remembered;
 use crate::state::shape::Shape;
 use crate::state::shape_table::ShapeTable;
+use crate::statements::parse_settings::CLIENT_ENCODING;
 use foldhash::fast::RandomState;
 use pgweir_sql::Effects;
 use std::collections::HashSet;
@@ -49,6 +51,10 @@ pub(crate) struct ServerSession {
     base: Arc<Shape>,
     /// Something that may change settings was sent, and the ReadyForQuery that reports them has not come.
     settings_in_doubt: bool,
+    /// Settings with values beyond ASCII among those that the server has reported since its last ReadyForQuery.
+    reported_beyond_ascii: Vec<Box<str>>,
+    /// Settings that the server has reported in another encoding than the database's: the next probe tells the values.
+    unread: Vec<Box<str>>,
     /// The present transaction may have set a setting that no ReadyForQuery reports before the transaction ends: by SET
     /// LOCAL, by code, or a setting that is never reported. Statements parsed meanwhile are not shared.
     local_in_doubt: bool,
@@ -102,6 +108,8 @@ impl ServerSession {
             base: shape.clone(),
             shape,
             settings_in_doubt: false,
+            reported_beyond_ascii: Vec::new(),
+            unread: Vec::new(),
             local_in_doubt: false,
             before_local: None,
             restoration: None,
@@ -146,6 +154,7 @@ impl ServerSession {
     /// The login, or the examination that follows it, has ended: RESET returns to the settings that the server has now.
     pub(crate) fn starts_here(&mut self) {
         self.base = self.shape.clone();
+        self.reported_beyond_ascii.clear();
     }
 
     /// The server is known to have these settings.
@@ -179,6 +188,43 @@ impl ServerSession {
     #[inline]
     pub(crate) fn settings_are_told(&mut self) {
         self.settings_in_doubt = false;
+        self.reported_beyond_ascii.clear();
+    }
+
+    /// ParameterStatus has come. Returns whether its value, or one that was reported with it, is beyond ASCII and may
+    /// have other bytes in the database: see [`crate::state::beyond_ascii`]. The server reports the changes of a segment
+    /// in any order, and in the client_encoding that the session has afterwards.
+    pub(crate) fn may_be_converted(&mut self, name: &str, value: &[u8]) -> bool {
+        if !value.is_ascii() {
+            let list = match self.shape.converts() || text_of(value).is_none() {
+                true => &mut self.unread,
+                false => &mut self.reported_beyond_ascii,
+            };
+            if !list.iter().any(|known| **known == *name) {
+                list.push(name.into());
+            }
+            return self.is_unread(name);
+        }
+        if name != CLIENT_ENCODING {
+            // A value that everybody can read.
+            self.unread.retain(|unread| **unread != *name);
+            return false;
+        }
+        let changes = self.shape.value(name).is_some_and(|known| known.as_bytes() != value);
+        if changes {
+            self.unread.append(&mut self.reported_beyond_ascii);
+        }
+        changes && !self.unread.is_empty()
+    }
+
+    /// Whether the server has reported this setting in another encoding than the database's.
+    pub(crate) fn is_unread(&self, name: &str) -> bool {
+        self.unread.iter().any(|unread| **unread == *name)
+    }
+
+    /// A probe has told what was reported in another encoding.
+    pub(crate) fn take_unread(&mut self) -> Vec<Box<str>> {
+        std::mem::take(&mut self.unread)
     }
 
     /// Something that may change settings was sent, and the ReadyForQuery that reports them has not come.

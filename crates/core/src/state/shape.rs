@@ -8,7 +8,7 @@
 //! that a probe has found.
 
 use crate::state::idle_limit::{self, IDLE_IN_TRANSACTION_LIMIT, IDLE_LIMIT, TRANSACTION_LIMIT};
-use crate::statements::parse_settings::ParseSettings;
+use crate::statements::parse_settings::{CLIENT_ENCODING, ParseSettings};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) const TEMP_BUFFERS: &str = "temp_buffers";
 pub(crate) struct Setting {
     /// The name, in the server's spelling if the server reports it, otherwise in lower case.
     pub(super) name: Arc<str>,
-    /// The value as `set_config` takes it.
+    /// The value as `set_config` takes it, in the encoding of the database: see [`crate::state::beyond_ascii`].
     pub(super) value: Arc<str>,
     /// Whether the server reports changes of it by ParameterStatus.
     pub(super) reported: bool,
@@ -62,11 +62,17 @@ pub(super) const READ_ONLY: [&str; 6] = [
     "system_user",
 ];
 
+/// The encoding in which the database keeps text.
+const SERVER_ENCODING: &str = "server_encoding";
+
 /// Time limits that could end an internal statement while it waits for a lock on a catalog.
 pub(super) const LIMITS: [&str; 3] = ["statement_timeout", TRANSACTION_LIMIT, "lock_timeout"];
 
 /// The settings for the current user, innermost first. `pg_settings` shows neither.
-pub(super) const WHO: [&str; 2] = ["role", "session_authorization"];
+pub(super) const WHO: [&str; 2] = ["role", SESSION_AUTHORIZATION];
+
+/// The setting for the user as whom the session runs.
+pub(crate) const SESSION_AUTHORIZATION: &str = "session_authorization";
 
 impl Setting {
     /// The name, in the server's spelling if the server reports it, otherwise in lower case.
@@ -167,6 +173,28 @@ impl Shape {
     pub(crate) fn server_major(&self) -> Option<u32> {
         let version = &self.get("server_version")?.value;
         version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    }
+
+    /// The encoding of the database, and that of the client; `None` if the server reports neither.
+    pub(crate) fn encodings(&self) -> Option<[&Arc<str>; 2]> {
+        Some([self.value(SERVER_ENCODING)?, self.value(CLIENT_ENCODING)?])
+    }
+
+    /// Whether text beyond ASCII has other bytes in messages than in the database.
+    pub(crate) fn converts(&self) -> bool {
+        let encodings = self.encodings();
+        encodings.is_some_and(|[database, client]| pgweir_sql::is_converted(database, client))
+    }
+
+    /// Whether text of the database may have characters that the client's encoding lacks.
+    pub(crate) fn may_lack_characters(&self) -> bool {
+        let encodings = self.encodings();
+        encodings.is_some_and(|[database, client]| pgweir_sql::may_lack_characters(database, client))
+    }
+
+    /// Whether a value is not ASCII.
+    pub(super) fn is_beyond_ascii(&self) -> bool {
+        self.settings.iter().any(|s| !s.value.is_ascii())
     }
 
     pub(crate) fn settings(&self) -> &[Setting] {

@@ -89,7 +89,7 @@ pub(crate) enum To {
 pub(crate) enum AnswerRows {
     /// The request has no rows, or they do not matter.
     Ignored,
-    /// The name and the earlier value of a time limit that the probe lifts for itself.
+    /// The name and the earlier value of a time limit that the probe lifts for itself, or of client_encoding.
     LiftedLimit,
     /// The reasons for pins, and whether the session has a schema for temporary objects.
     Pins,

@@ -8,8 +8,14 @@ use std::sync::Arc;
 
 impl ServerSession {
     /// A segment of restored settings was sent. If the server confirms it, the server's settings are `target`.
-    pub(crate) fn restoration_begins(&mut self, target: Arc<Shape>) {
-        self.restoration = Some(Box::new(Restoration::new(target)));
+    pub(crate) fn restoration_begins(&mut self, target: Arc<Shape>, in_two_segments: bool) {
+        self.restoration = Some(Box::new(Restoration::new(target, in_two_segments)));
+    }
+
+    /// The first of two segments of restored settings has been answered; `false`: there was only one, or it is the
+    /// second.
+    pub(crate) fn is_half_restored(&mut self) -> bool {
+        self.restoration.as_mut().is_some_and(|r| r.takes_first_answer())
     }
 
     /// The segment of restored settings that the server has not answered completely.

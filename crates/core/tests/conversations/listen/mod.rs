@@ -1,5 +1,6 @@
 //! LISTEN through listener connections: conversations with servers that answer the pooler's requests.
 
+mod encodings;
 mod lost_listeners;
 mod moving;
 mod own_notifications;

@@ -46,10 +46,32 @@ impl Rig {
         messages(&bytes).into_iter().map(owned).collect()
     }
 
+    /// The parameters of each Bind among the messages that the test has not looked at, as text.
+    pub fn values_bound(&self, id: impl Into<ConnectionId>) -> Vec<Vec<String>> {
+        let written = self.written.get(&id.into()).map_or(&[][..], Vec::as_slice);
+        let binds = messages(written).into_iter().filter(|(tag, _)| *tag == b'B');
+        binds.map(|(_, body)| parameters(body)).collect()
+    }
+
     /// The number of bytes that the test has not looked at.
     pub fn bytes_written(&self, id: impl Into<ConnectionId>) -> usize {
         self.written.get(&id.into()).map_or(0, Vec::len)
     }
+}
+
+/// The parameters of a Bind without format codes. NULL is `NULL`.
+fn parameters(bind: &[u8]) -> Vec<String> {
+    let names: usize = bind.split(|&b| b == 0).take(2).map(|name| name.len() + 1).sum();
+    let (count, mut rest) = bind[names + 2..].split_first_chunk().expect("the number of parameters");
+    let mut values = Vec::new();
+    for _ in 0..u16::from_be_bytes(*count) {
+        let (bytes, behind) = rest.split_first_chunk().expect("a length");
+        let bytes = usize::try_from(i32::from_be_bytes(*bytes)).ok();
+        let (value, behind) = behind.split_at(bytes.unwrap_or(0));
+        values.push(bytes.map_or("NULL".into(), |_| String::from_utf8_lossy(value).into_owned()));
+        rest = behind;
+    }
+    values
 }
 
 pub(super) fn messages(mut rest: &[u8]) -> Vec<(u8, &[u8])> {

@@ -1,0 +1,103 @@
+//! Settings beyond ASCII have the bytes of the database's encoding, whatever the client's encoding is.
+
+use crate::rig::{NOTHING, Rig, Session};
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::Idle;
+
+/// A client with client_encoding LATIN1 and a search_path beyond ASCII in its startup packet, in a database with the
+/// encoding UTF8. The trial of its values has not been answered.
+fn client_begins(rig: &mut Rig) -> (ClientId, ServerId) {
+    let packet = [
+        ("user", "u"),
+        ("database", "db"),
+        ("client_encoding", "LATIN1"),
+        ("search_path", "\u{fc}"),
+    ];
+    let client = rig.client_begins(&packet);
+    let server = rig.connects.pop_front().expect("a server for the login");
+    rig.server_logs_in_with(server, &[("server_encoding", "UTF8")]);
+    (client, server)
+}
+
+/// What was set by `set_config()`, and what was asked for, in messages that the test has not looked at.
+fn bound(rig: &Rig, server: ServerId) -> Vec<String> {
+    let binds = rig.values_bound(server);
+    binds.iter().map(|values| values.join("=")).collect()
+}
+
+/// The server answers everything, and reports this client_encoding.
+fn answers(rig: &mut Rig, server: ServerId, encoding: &str) {
+    let told = rig.told(server);
+    rig.answers(server, &told, &[("client_encoding", encoding)]);
+}
+
+const BEHIND: [&str; 2] = ["search_path=\u{fc}", "client_encoding=LATIN1"];
+
+const PROBED: Session = Session {
+    settings: &[("search_path", "\u{fc}"), ("client_encoding", "LATIN1")],
+    ..NOTHING
+};
+
+/// Guards against the schema of another tenant: PostgreSQL takes the bytes of a startup packet as they are, and
+/// `set_config()` converts them from client_encoding.
+#[test]
+fn a_value_of_the_startup_packet_is_not_read_in_the_client_s_encoding() {
+    let mut rig = Rig::one_server("");
+    let (client, server) = client_begins(&mut rig);
+    assert_eq!(bound(&rig, server), BEHIND, "the trial");
+    answers(&mut rig, server, "LATIN1");
+    assert!(rig.told(client).ends_with(&["ReadyForQuery I".into()]));
+    let other = rig.client();
+    rig.query(other, "select 1");
+    assert_eq!(bound(&rig, server), ["search_path=NULL", "client_encoding=UTF8"]);
+    answers(&mut rig, server, "UTF8");
+    rig.answers_all_about(server, NOTHING);
+    rig.query(client, "select 2");
+    assert_eq!(bound(&rig, server), BEHIND, "the restoration");
+    answers(&mut rig, server, "LATIN1");
+    assert_eq!(rig.answers_all_about(server, PROBED)[0], "Query select 2");
+    rig.query(client, "reset all");
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("RESET");
+        w.parameter_status(b"client_encoding", b"UTF8");
+        w.ready_for_query(Idle);
+    });
+    let around = ["client_encoding=UTF8", BEHIND[0], BEHIND[1]];
+    assert_eq!(bound(&rig, server), around, "behind the RESET");
+}
+
+/// Guards against a value that a client of another encoding could not read, and against one that is taken for another:
+/// the bytes of one encoding may be valid in the other.
+#[test]
+fn a_probe_asks_in_the_encoding_of_the_database() {
+    let mut rig = Rig::one_server("");
+    let (client, server) = client_begins(&mut rig);
+    answers(&mut rig, server, "LATIN1");
+    rig.query(client, "set app.x = '1'");
+    answers(&mut rig, server, "LATIN1");
+    rig.told(server);
+    rig.completes(server, "SET");
+    let asked = bound(&rig, server);
+    assert_eq!(asked[0], "client_encoding=UTF8", "{asked:?}");
+    assert!(asked[1].contains("app.x"), "{asked:?}");
+}
+
+/// Clients that use only ASCII cost nothing more.
+#[test]
+fn ascii_is_set_and_asked_for_in_any_encoding() {
+    let mut rig = Rig::one_server("");
+    let packet = [
+        ("user", "u"),
+        ("database", "db"),
+        ("client_encoding", "LATIN1"),
+        ("search_path", "a"),
+    ];
+    let client = rig.client_begins(&packet);
+    let server = rig.connects.pop_front().expect("a server for the login");
+    rig.server_logs_in_with(server, &[("server_encoding", "UTF8")]);
+    assert_eq!(bound(&rig, server), ["client_encoding=LATIN1", "search_path=a"]);
+    answers(&mut rig, server, "LATIN1");
+    rig.query(client, "select 1");
+    assert_eq!(rig.told(server), ["Query select 1"]);
+}
