@@ -139,9 +139,11 @@ impl World {
             // Its channels may be on their way to a listener that has not heard the mark.
             let listens = self.connections.values().any(|c| {
                 let Peer::Server(listener) = c.peer else { return false };
+                // A listener at work hears nothing before it has finished.
+                let may_hear = |s: &Session| !s.is_idle() || self.postgres.behind(process_id).contains(&listener);
                 let hears = |s: &Session| s.owner().0 == session.owner().0 && is_listener(s);
-                let is_behind = self.postgres.behind(process_id).contains(&listener);
-                self.postgres.session(listener).is_some_and(hears) && (is_behind || !is_still(c))
+                let session = self.postgres.session(listener).filter(|s| hears(s));
+                session.is_some_and(|s| may_hear(s) || !is_still(c))
             });
             // No probe is sent while a cancel is on its way to the server.
             let is_cancelled = matches!(server.id, ConnectionId::Server(id) if self.cancels.contains_key(&id));
