@@ -94,6 +94,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
             "pool_size_max",
             "queue_target",
             "server_down_wait",
+            "server_tls_sslnegotiation",
             "session_state",
             "session_state_probe",
             "sizing",
