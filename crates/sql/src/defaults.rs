@@ -1,7 +1,7 @@
 //! Statements that change the settings that new sessions begin with: SET and RESET in ALTER ROLE and ALTER DATABASE.
 
 use crate::known_names::words;
-use crate::lexer::{Lexer, Token};
+use crate::lexer::{IDENTIFIER_BYTES_MAX, Lexer, Token};
 
 /// Words in the place of a role's name that stand for another role, or for all.
 const NOT_A_ROLE: [&[u8]; 5] = [b"all", b"current_role", b"current_user", b"session_user", b"public"];
@@ -27,6 +27,19 @@ pub struct ChangedDefaults {
 }
 
 impl NewSessions {
+    /// Whether the sessions of this user in this database are among them. PostgreSQL cuts names, so a long one may be any
+    /// that begins like it.
+    pub fn include(&self, user: &str, database: &str) -> bool {
+        let may_be = |name: &str, cut: &[u8]| {
+            name.as_bytes() == cut || name.len() > IDENTIFIER_BYTES_MAX && name.as_bytes().starts_with(cut)
+        };
+        match self {
+            NewSessions::OfRole(name) => may_be(user, name),
+            NewSessions::InDatabase(name) => may_be(database, name),
+            NewSessions::All => true,
+        }
+    }
+
     /// Those of either text.
     pub fn and(self, other: NewSessions) -> Self {
         if self == other { self } else { NewSessions::All }

@@ -9,16 +9,12 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
-use crate::base::settings::PoolSettings;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::pools::pool;
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::NewSessions;
 use std::time::Duration;
-
-/// PostgreSQL cuts names to this many bytes (`NAMEDATALEN - 1`).
-const NAME_BYTES: usize = 63;
 
 /// For this time no server is opened in advance in the pools that were cleared: a little longer than PostgreSQL waits.
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
@@ -68,7 +64,8 @@ impl Pooler {
         };
         let there = &self.pool(pool_id).settings().endpoints;
         let pools: Vec<PoolId> = pool::live(&self.pools)
-            .filter(|(_, p)| p.settings().endpoints == *there && begins(p.settings(), of))
+            .map(|(id, p)| (id, p.settings()))
+            .filter(|(_, s)| s.endpoints == *there && of.include(&s.server_user, &s.server_database))
             .map(|(id, _)| id)
             .collect();
         for &pool_id in &pools {
@@ -106,17 +103,5 @@ impl Pooler {
                 _ => drop(server.close_reason.get_or_insert(CloseReason::InTheWay)),
             }
         }
-    }
-}
-
-/// Whether the servers of a pool are such sessions.
-fn begins(pool: &PoolSettings, sessions: &NewSessions) -> bool {
-    // PostgreSQL cuts names, so a long one may be any that begins like it.
-    let is =
-        |name: &str, cut: &[u8]| name.as_bytes() == cut || name.len() > NAME_BYTES && name.as_bytes().starts_with(cut);
-    match sessions {
-        NewSessions::OfRole(name) => is(&pool.server_user, name),
-        NewSessions::InDatabase(name) => is(&pool.server_database, name),
-        NewSessions::All => true,
     }
 }

@@ -11,7 +11,7 @@ use crate::server_side::ServerSide;
 use crate::state::beyond_ascii::bytes_of;
 use crate::state::difference::Change;
 use crate::statements::parameter_types::Types;
-use crate::statements::parse_settings::{CLIENT_ENCODING, SEARCH_PATH};
+use crate::statements::parse_settings::{CLIENT_ENCODING, SEARCH_PATH, is_client_encoding};
 use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect, To};
@@ -251,7 +251,7 @@ impl ServerSide<'_> {
             self.keep_and_set(CLIENT_ENCODING, Some(database));
         }
         for (name, value) in settings {
-            if encodings.is_none() || !is_encoding(name) {
+            if encodings.is_none() || !is_client_encoding(name) {
                 self.keep_and_set(name, value.as_deref());
             }
         }
@@ -276,7 +276,7 @@ impl ServerSide<'_> {
             self.set_encoding(database);
         }
         let names = settings.iter().map(|(name, _)| &**name);
-        let names = names.filter(|name| encodings.is_none() || !is_encoding(name));
+        let names = names.filter(|name| encodings.is_none() || !is_client_encoding(name));
         for name in names.chain(encodings.is_some().then_some(CLIENT_ENCODING)) {
             let statement = self.shared.internal.set_back.clone();
             let kept = self.kept_name(name);
@@ -295,7 +295,7 @@ impl ServerSide<'_> {
             return None;
         }
         let [database, client] = now.encodings()?;
-        let then = settings.iter().find(|(name, _)| is_encoding(name));
+        let then = settings.iter().find(|(name, _)| is_client_encoding(name));
         let then = then.and_then(|(_, value)| value.as_ref()).unwrap_or(client);
         let is_converted = |client: &str| pgweir_sql::is_converted(database, client);
         let are_others = is_converted(client) || is_converted(then);
@@ -360,10 +360,6 @@ impl ServerSide<'_> {
         };
         self.asks(To::Skip, |r| r.with(effect).close(b'S', statement.server_name()));
     }
-}
-
-fn is_encoding(name: &str) -> bool {
-    name.eq_ignore_ascii_case(CLIENT_ENCODING)
 }
 
 impl Exchange<'_> {

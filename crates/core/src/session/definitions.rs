@@ -40,9 +40,7 @@ impl ServerSide<'_> {
             && !conversation.queue().in_pipeline();
         self.reads_what_runs() && (is_in_block || conversation.is_beginning())
     }
-}
 
-impl ServerSide<'_> {
     /// Whether a Query that is sent now is a transaction of its own, if its text has one statement.
     fn is_own_transaction(&self) -> bool {
         let conversation = &self.server.conversation;

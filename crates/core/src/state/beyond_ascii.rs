@@ -14,7 +14,7 @@
 
 use crate::state::difference::Change;
 use crate::state::shape::Shape;
-use crate::statements::parse_settings::CLIENT_ENCODING;
+use crate::statements::parse_settings::{CLIENT_ENCODING, is_client_encoding};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -73,8 +73,8 @@ pub(crate) fn in_database_encoding(now: Option<&Shape>, base: &Shape, target: &S
     let Some([database, client]) = target.encodings() else {
         return set;
     };
-    let is_encoding = |(name, _): &Change| name.eq_ignore_ascii_case(CLIENT_ENCODING);
-    let (mut last, others): (Vec<Change>, Vec<Change>) = set.into_iter().partition(is_encoding);
+    let (mut last, others): (Vec<Change>, Vec<Change>) =
+        set.into_iter().partition(|(name, _)| is_client_encoding(name));
     let encoding = |value: &Arc<str>| (CLIENT_ENCODING.into(), Some(value.clone()));
     let is_there = now.is_some_and(|now| now.value(CLIENT_ENCODING) == Some(database));
     if last.is_empty() && (!is_there || client != database) {
@@ -86,9 +86,7 @@ pub(crate) fn in_database_encoding(now: Option<&Shape>, base: &Shape, target: &S
 
 /// How many of these changes come before the last one of client_encoding; 0 if all of them are ASCII.
 pub(crate) fn before_encoding(set: &[Change]) -> usize {
-    let last = set
-        .iter()
-        .rposition(|(name, _)| name.eq_ignore_ascii_case(CLIENT_ENCODING));
+    let last = set.iter().rposition(|(name, _)| is_client_encoding(name));
     let is_beyond = |(_, value): &Change| value.as_ref().is_some_and(|value| !value.is_ascii());
     last.filter(|&at| set[..at].iter().any(is_beyond)).unwrap_or(0)
 }

@@ -12,6 +12,11 @@ pub(crate) const SEARCH_PATH: &str = "search_path";
 /// The setting for the encoding of a client's texts and names.
 pub(crate) const CLIENT_ENCODING: &str = "client_encoding";
 
+/// Whether this is the name of client_encoding; case does not matter.
+pub(crate) fn is_client_encoding(name: &str) -> bool {
+    name.eq_ignore_ascii_case(CLIENT_ENCODING)
+}
+
 /// The values of the settings that change parsing. Statements parsed under equal values may be shared. The values of
 /// shapes are interned, so usually equal ones are the same object.
 #[derive(Debug, Clone, Eq, Default, pgweir_freeze::Freeze)]
@@ -73,7 +78,7 @@ impl ParseSettings {
     /// The client_encoding of texts and names.
     pub(crate) fn encoding(&self) -> Option<&str> {
         let mut settings = self.all.iter();
-        let encoding = settings.find(|(name, _)| name.eq_ignore_ascii_case(CLIENT_ENCODING));
+        let encoding = settings.find(|(name, _)| is_client_encoding(name));
         encoding.map(|(_, value)| &**value)
     }
 

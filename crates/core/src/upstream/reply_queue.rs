@@ -72,11 +72,17 @@ impl ReplyQueue {
     #[inline(always)]
     pub(crate) fn push_end(&mut self, expect: Expect) {
         debug_assert!(expect.ends_with_ready());
+        self.segment_ends();
+        self.may_copy += u32::from(expect == Expect::Query);
+        self.entries.push_back(Entry::forward(expect));
+    }
+
+    /// A request that a ReadyForQuery ends is being added.
+    #[inline(always)]
+    fn segment_ends(&mut self) {
         self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
         self.ready_owed += 1;
-        self.may_copy += u32::from(expect == Expect::Query);
         (self.segment_open, self.segment_sent, self.segment_executes) = (false, false, false);
-        self.entries.push_back(Entry::forward(expect));
     }
 
     #[inline]
@@ -87,10 +93,8 @@ impl ReplyQueue {
             self.changes_in_open += u32::from(entry.changes);
         }
         if entry.expect.ends_with_ready() {
-            self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
-            self.ready_owed += 1;
+            self.segment_ends();
             self.internal_ends += u32::from(entry.is_internal());
-            (self.segment_open, self.segment_sent, self.segment_executes) = (false, false, false);
         } else if matches!(entry.to, To::Fake) {
             self.fakes += 1;
             self.segment_open = true;
