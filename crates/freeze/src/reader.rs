@@ -1,6 +1,7 @@
 //! Reading.
 
 use crate::Damaged;
+use foldhash::fast::RandomState;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 pub struct Reader<'b> {
     bytes: &'b [u8],
     shared: Vec<Shared>,
-    words: HashMap<String, &'static str>,
+    words: HashMap<String, &'static str, RandomState>,
 }
 
 /// A shared value: an `Arc` in a box, and the address of its value.
@@ -24,7 +25,7 @@ impl<'b> Reader<'b> {
         Reader {
             bytes,
             shared: Vec::new(),
-            words: HashMap::new(),
+            words: HashMap::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Writing.
 
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// Bytes that are being written, and the shared values that they contain.
@@ -7,7 +8,7 @@ use std::collections::HashMap;
 pub struct Writer {
     bytes: Vec<u8>,
     /// Address of a shared value -> its number, counted from 1.
-    shared: HashMap<usize, u64>,
+    shared: HashMap<usize, u64, RandomState>,
 }
 
 impl Writer {

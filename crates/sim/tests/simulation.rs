@@ -13,6 +13,9 @@ const SEEDS: u64 = 300;
 /// Seeds that are run with and without take-overs.
 const TAKE_OVER_SEEDS: u64 = 16;
 
+/// After how many steps in a thousand a take-over happens there.
+const TAKE_OVERS_PER_THOUSAND: u64 = 30;
+
 /// Every canary must be caught within this many of the seeds that can show it.
 const CANARY_SEEDS_MAX: usize = 2_000;
 
@@ -49,7 +52,7 @@ fn a_seed_happens_the_same_way_twice() {
 fn a_process_that_takes_over_goes_on_as_the_other_one_would_have() {
     for seed in 0..TAKE_OVER_SEEDS {
         let alone = run_with(seed, None, TakeOvers::Never, false);
-        let taken_over = run_with(seed, None, TakeOvers::Percent(3), false);
+        let taken_over = run_with(seed, None, TakeOvers::PerThousand(TAKE_OVERS_PER_THOUSAND), false);
         assert_eq!(
             (
                 taken_over.violation,
@@ -58,7 +61,7 @@ fn a_process_that_takes_over_goes_on_as_the_other_one_would_have() {
                 taken_over.answered
             ),
             (alone.violation, alone.trace, alone.steps, alone.answered),
-            "seed {seed}: replay: cargo run -p pgweir-sim --release --bin simulate -- --seed {seed} --trace --take-over 3"
+            "seed {seed}: replay: cargo run -p pgweir-sim --release --bin simulate -- --seed {seed} --trace --take-over {TAKE_OVERS_PER_THOUSAND}"
         );
     }
 }

@@ -1,12 +1,12 @@
 //! Runs seeds.
 //!
-//!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--canary NAME] [--take-over PERCENT]
-//!     simulate --seed SEED [--trace] [--canary NAME] [--take-over PERCENT]
+//!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--canary NAME] [--take-over N]
+//!     simulate --seed SEED [--trace] [--canary NAME] [--take-over N]
 //!     simulate --again
 //!
 //! `--commit` takes the first seed from the first 48 bits of a commit's hash: each commit has its own seeds, and they
 //! can be run again from the commit. `--new` takes it from the clock. `--again` runs the seeds that failed once.
-//! `--take-over` sets, for every seed, after how many steps in a hundred another process takes over; the traces stay
+//! `--take-over` sets, for every seed, after N of 1,000 steps another process takes over; the traces stay
 //! the same. `--crowds` runs only seeds whose clients share servers by flights.
 #![allow(clippy::disallowed_methods, reason = "a program with arguments and an exit status")]
 
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 const USAGE: &str =
-    "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--canary NAME] [--take-over PERCENT]
-       simulate --seed SEED [--trace] [--canary NAME] [--take-over PERCENT]
+    "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--canary NAME] [--take-over N]
+       simulate --seed SEED [--trace] [--canary NAME] [--take-over N]
        simulate --again";
 
 /// What to run.
@@ -45,7 +45,7 @@ impl Order {
     fn replay(&self, seed: u64) -> String {
         let canary = self.canary.map_or(String::new(), |c| format!(" --canary {}", c.name()));
         let take_over = match self.take_overs {
-            Some(TakeOvers::Percent(percent)) => format!(" --take-over {percent}"),
+            Some(TakeOvers::PerThousand(steps)) => format!(" --take-over {steps}"),
             Some(TakeOvers::Never) => " --take-over 0".into(),
             None => String::new(),
         };
@@ -97,7 +97,7 @@ fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
             "--take-over" => {
                 order.take_overs = Some(match number(value()?)? {
                     0 => TakeOvers::Never,
-                    percent => TakeOvers::Percent(percent),
+                    steps => TakeOvers::PerThousand(steps),
                 });
             }
             _ => return Err(USAGE.into()),

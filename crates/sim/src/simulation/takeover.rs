@@ -13,21 +13,21 @@ use std::sync::Arc;
 pub enum TakeOvers {
     /// Never.
     Never,
-    /// After this many steps in a hundred, drawn from a separate source.
-    Percent(u64),
+    /// After this many steps in a thousand, drawn from a separate source.
+    PerThousand(u64),
 }
 
 /// One seed in this many has take-overs, unless the command line says otherwise.
 const SEEDS_WITH_TAKE_OVERS: u64 = 8;
 
-/// After how many steps in a hundred these seeds have a take-over.
-const PERCENT: u64 = 1;
+/// After how many steps in a thousand these seeds have a take-over. A take-over takes as long as a thousand steps.
+const PER_THOUSAND: u64 = 2;
 
 impl TakeOvers {
     /// The take-overs of a seed by default.
     pub fn of_seed(seed: u64) -> TakeOvers {
         match seed % SEEDS_WITH_TAKE_OVERS {
-            0 => TakeOvers::Percent(PERCENT),
+            0 => TakeOvers::PerThousand(PER_THOUSAND),
             _ => TakeOvers::Never,
         }
     }
@@ -47,7 +47,7 @@ impl World {
     pub(super) fn perhaps_take_over(&mut self) {
         let due = match self.successors.how_often {
             TakeOvers::Never => false,
-            TakeOvers::Percent(percent) => self.successors.random.percent(percent),
+            TakeOvers::PerThousand(steps) => self.successors.random.below(1000) < steps,
         };
         if due {
             self.take_over();
