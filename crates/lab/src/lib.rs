@@ -6,8 +6,7 @@
 //!
 //! `top` measures nothing: it shows what a pooler's console says.
 //!
-//! Like the runtime, it may call the system (clippy.toml). The code that judges figures (`maths`, `server::conninfo`)
-//! does not.
+//! Like the runtime, it may call the system (clippy.toml). The arithmetic is in `pgweir-maths`, which may not.
 // Allowed only in cache/resident.rs, which says why.
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods)]
@@ -24,7 +23,6 @@ mod error;
 pub mod idle;
 pub mod interrupt;
 pub mod machine;
-pub mod maths;
 pub mod pgbench;
 pub mod pooler;
 pub mod progress;

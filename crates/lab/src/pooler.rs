@@ -1,9 +1,9 @@
 //! A pooler in front of the server, for the time of a run: the same program, as another process.
 
-use crate::maths::{PoolInputs, pool_size};
 use crate::server::Server;
 use crate::throwaway::{give_to, launched, unprivileged_user};
 use crate::{Error, Result};
+use pgweir_maths::{PoolInputs, pool_size};
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

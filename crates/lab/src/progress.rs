@@ -133,22 +133,6 @@ pub fn duration_words(time: Duration) -> String {
     }
 }
 
-/// `12,345`, and `3.4` below ten.
-pub fn number_words(number: f64) -> String {
-    if number.abs() < 10.0 && number.fract() != 0.0 {
-        return format!("{number:.1}");
-    }
-    let digits = format!("{:.0}", number.abs());
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if number < 0.0 { format!("-{text}") } else { text }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,16 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_times_in_words() {
-        for (number, words) in [
-            (0.0, "0"),
-            (3.42, "3.4"),
-            (999.6, "1,000"),
-            (1_234_567.0, "1,234,567"),
-            (-1500.0, "-1,500"),
-        ] {
-            assert_eq!(number_words(number), words);
-        }
+    fn times_in_words() {
         for (seconds, words) in [(0, "0 s"), (119, "119 s"), (121, "3 min"), (7800, "2 h 10 min")] {
             assert_eq!(duration_words(Duration::from_secs(seconds)), words);
         }

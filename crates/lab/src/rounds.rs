@@ -2,11 +2,12 @@
 
 use crate::pgbench::{Load, Measured};
 use crate::pooler::{Pooler, PoolerSettings};
-use crate::progress::{duration_words, number_words};
+use crate::progress::duration_words;
 use crate::results::{Case, Outcome};
 use crate::server::Server;
 use crate::session::Session;
 use crate::{Error, Result};
+use pgweir_maths::number_words;
 use std::time::Duration;
 
 /// The least rounds that tell something of the noise.

@@ -3,7 +3,7 @@
 use super::super::facts::{BackendMemory, Sessions, Settings};
 use super::*;
 use crate::cache::ServerFacts;
-use crate::maths::MemorySettings;
+use pgweir_maths::MemorySettings;
 
 const MIB: u64 = 1 << 20;
 

@@ -1,7 +1,7 @@
 //! What is known of a server. What could not be seen is None, and no rule guesses it.
 
 use crate::cache::{Reads, ServerFacts, UsageCounts};
-use crate::maths::MemorySettings;
+use pgweir_maths::MemorySettings;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -8,8 +8,8 @@ use crate::cache::counting::Counting;
 use crate::cache::extension::failed;
 use crate::cache::survey::{self, unsigned};
 use crate::cache::{ServerFacts, Unseen, UsageCounts};
-use crate::maths::MemorySettings;
 use crate::server::Server;
+use pgweir_maths::MemorySettings;
 use postgres::Client;
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use super::facts::Facts;
 use super::finding::{Finding, POSTGRESQL_CONF, Severity};
 use super::sizing;
 use crate::cache::{Factor, Verdict};
-use crate::maths::{Budget, MemorySettings, work_mem_that_fits};
 use crate::report::Unit;
+use pgweir_maths::{Budget, MemorySettings, work_mem_that_fits};
 
 /// Left to the kernel, to agents, and to the page cache that writes need: a tenth of the machine's memory.
 const REST_SHARE: u64 = 10;

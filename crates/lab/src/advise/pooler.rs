@@ -4,7 +4,7 @@ use super::console::{PoolFacts, PoolerFacts, SizingFacts};
 use super::facts::Facts;
 use super::finding::{Finding, PGBOUNCER_INI, Severity};
 use super::sizing;
-use crate::maths::Sized;
+use pgweir_maths::Sized;
 use std::net::IpAddr;
 
 /// A first in the queue that has waited for so long, microseconds, is one whom somebody notices.

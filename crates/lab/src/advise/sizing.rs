@@ -1,10 +1,10 @@
-//! The facts as inputs of `maths::sizing`. All rules ask here, so that a report says one number for each size.
+//! The facts as inputs of `pgweir_maths`. All rules ask here, so that a report says one number for each size.
 
 use super::console::PoolerFacts;
 use super::facts::Facts;
 use super::memory::settings_with_rest;
 use crate::cache::{self, Circumstances, Judgement};
-use crate::maths::{Budget, ConnectionInputs, MemorySettings, PoolInputs, Sized, max_connections, pool_size};
+use pgweir_maths::{Budget, ConnectionInputs, MemorySettings, PoolInputs, Sized, max_connections, pool_size};
 
 /// work_mem supposed where only the number of connections is asked for: PostgreSQL's default.
 const WORK_MEM_BYTES: u64 = 4 << 20;

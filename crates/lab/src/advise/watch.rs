@@ -3,7 +3,8 @@
 use super::facts::Sessions;
 use crate::Result;
 use crate::cache::extension::failed;
-use crate::progress::{Progress, duration_words, number_words};
+use crate::progress::{Progress, duration_words};
+use pgweir_maths::number_words;
 use postgres::{Client, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;

@@ -22,12 +22,12 @@ mod warming;
 
 use crate::machine::Machine;
 use crate::pgbench::{BYTES_PER_SCALE, WorkloadArguments};
-use crate::progress::number_words;
 use crate::report::Unit;
 use crate::session::{CommonArguments, Plan, Session, Target, fill_time};
 use crate::throwaway::{DATA_FOLDER, NOT_DURABLE};
 use crate::{Error, Result};
 use clap::Args;
+use pgweir_maths::number_words;
 use restart::{LocalServer, Restarter};
 use std::path::PathBuf;
 

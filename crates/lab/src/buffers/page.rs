@@ -3,10 +3,10 @@
 use super::measure::Found;
 use super::verdict::{Level, Verdict, judge, rounds_of};
 use super::{Arguments, size};
-use crate::progress::number_words;
 use crate::report::{Axis, LineChart, Report, Series, Table, Unit};
 use crate::results::{Case, Outcome, Paste, pages};
 use crate::rounds::longer_words;
+use pgweir_maths::number_words;
 use serde_json::json;
 
 /// Whether prewarmed, and how the report calls it.

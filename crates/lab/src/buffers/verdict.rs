@@ -1,8 +1,8 @@
 //! Which size is enough, and what prewarming gives. Pure: figures in, sentences out.
 
 use super::size::written;
-use crate::maths::{Enough, Ratio, Rounds, Spread, Told, smallest_enough};
 use crate::report::Unit;
+use pgweir_maths::{Enough, Ratio, Rounds, Spread, Told, smallest_enough};
 
 /// The rounds of one size.
 #[derive(Debug, Clone, Default, PartialEq)]

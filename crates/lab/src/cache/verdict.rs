@@ -17,7 +17,7 @@ use super::io::MissDetails;
 use super::reads::Reads;
 use super::usage::UsageCounts;
 use super::verdict_words::{reasons, summary};
-use crate::maths::{round_up_bytes, shared_buffers_most, shared_buffers_start};
+use pgweir_maths::{round_up_bytes, shared_buffers_most, shared_buffers_start};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

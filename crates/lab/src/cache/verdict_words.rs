@@ -2,8 +2,8 @@
 
 use super::usage::UsageCounts;
 use super::verdict::{Circumstances, Factor, MISS_MS_WITHOUT_PAGE_CACHE, MissCost, UPTIME_MIN, Verdict, dirty_share};
-use crate::maths::shared_buffers_start;
 use crate::report::Unit;
+use pgweir_maths::shared_buffers_start;
 use std::time::Duration;
 
 /// Blocks read by large scans are named from this share of the misses on.

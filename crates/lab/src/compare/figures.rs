@@ -1,8 +1,8 @@
 //! Which figures belong together, and how they differ. Pure.
 
-use crate::maths::{Ratio, Spread, unpaired};
 use crate::report::Unit;
 use crate::results::{Case, Outcome};
+use pgweir_maths::{Ratio, Spread, unpaired};
 use std::collections::BTreeSet;
 
 /// Metrics that come first, in this order; the others follow by name.

@@ -2,9 +2,9 @@
 
 use super::circumstances::Differing;
 use super::figures::{Figures, Metric, Row};
-use crate::maths::Spread;
 use crate::report::{Axis, BarChart, Report, Table, Unit};
 use crate::results::{Outcome, pages};
+use pgweir_maths::Spread;
 
 /// On the page alone: on the terminal the others say enough.
 const NOT_ON_TERMINAL: [&str; 3] = ["latency_p50_ms", "latency_p99_ms", "latency_mean_ms"];

@@ -2,7 +2,7 @@
 
 use super::circumstances::Differing;
 use super::figures::{Figures, Metric, Row};
-use crate::maths::{Ratio, Told};
+use pgweir_maths::{Ratio, Told};
 
 /// Metrics that the conclusion speaks of, where they were measured; otherwise of the first there is.
 const SPOKEN_OF: [&str; 2] = ["tps", "latency_p95_ms"];

@@ -193,7 +193,7 @@ fn probe(session: &mut Session, way: &Way, pool_size: u32, case: &mut Case, roun
     }
     let ms = |part: &dyn Fn(&crate::server::ConnectTimes) -> Duration| {
         let values: Vec<f64> = times.iter().map(|t| part(t).as_secs_f64() * 1000.0).collect();
-        crate::maths::median(&values).unwrap_or(0.0)
+        pgweir_maths::median(&values).unwrap_or(0.0)
     };
     case.add("transport_ms", ms(&|t| t.transport));
     case.add("tls_ms", ms(&|t| t.tls));

@@ -2,9 +2,9 @@
 //!
 //! The headline is about what production uses: clients that log in with SCRAM, where both ways were measured so.
 
-use crate::maths::{Ratio, Rounds, Told};
-use crate::progress::number_words;
 use crate::results::Case;
+use pgweir_maths::number_words;
+use pgweir_maths::{Ratio, Rounds, Told};
 
 /// The ways that are compared, direct and through pgweir, the one closest to production first: names, and words.
 const PAIRS: [(&str, &str, &str); 2] = [

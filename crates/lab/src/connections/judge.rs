@@ -2,15 +2,15 @@
 
 use super::sweep::Sweep;
 use super::{Arguments, level_words};
-use crate::maths::{
-    Enough, FittedUsl, Ratio, Recommendation, Rounds, Surroundings, Told, fit_with_confidence, recommend,
-    round_connections, smallest_enough,
-};
-use crate::progress::number_words;
 use crate::results::{Case, Outcome, Paste};
 use crate::rounds::{Planned, clients_words, longer_words};
 use crate::session::Session;
 use crate::{Error, Result};
+use pgweir_maths::number_words;
+use pgweir_maths::{
+    Enough, FittedUsl, Ratio, Recommendation, Rounds, Surroundings, Told, fit_with_confidence, recommend,
+    round_connections, smallest_enough,
+};
 
 /// What PostgreSQL reserves for superusers where nobody has said otherwise.
 pub(super) const RESERVED_CONNECTIONS: u32 = 3;

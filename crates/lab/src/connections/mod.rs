@@ -10,11 +10,11 @@ mod sweep;
 
 use crate::pgbench::{BYTES_PER_SCALE, WorkloadArguments};
 use crate::pooler::PoolerSettings;
-use crate::progress::number_words;
 use crate::rounds::{self, Planned};
 use crate::session::{CommonArguments, Plan, Session, Target, fill_time};
 use crate::{Error, Result};
 use clap::Args;
+use pgweir_maths::number_words;
 use std::time::Duration;
 use sweep::Sweep;
 
@@ -161,7 +161,7 @@ fn pools(
     arguments: &Arguments,
     session: &mut Session,
     sweep: &Sweep,
-    recommendation: &crate::maths::Recommendation,
+    recommendation: &pgweir_maths::Recommendation,
 ) -> Result<Vec<Planned>> {
     let clients = sweep.most_measured();
     let mut sizes = arguments.pool_sizes.clone();

@@ -1,9 +1,9 @@
 //! The report of `lab connections`.
 
 use super::judge::Judged;
-use crate::progress::number_words;
 use crate::report::{Axis, BarChart, LineChart, Report, Series, Unit};
 use crate::results::{Case, Outcome, pages};
+use pgweir_maths::number_words;
 
 /// Steps of the drawn law between its first and last level.
 const LAW_STEPS: u32 = 60;

@@ -1,11 +1,11 @@
 //! The sweep of the number of clients: doubling, until it has clearly collapsed, then finer around the peak.
 
 use super::Arguments;
-use crate::maths::{Level, Rounds};
 use crate::pgbench::Load;
 use crate::rounds::{self, Planned};
 use crate::session::Session;
 use crate::{Error, Result};
+use pgweir_maths::{Level, Rounds};
 use std::time::Duration;
 
 /// Below this share of the best so far, twice in a row, throughput has collapsed: more clients only take time.

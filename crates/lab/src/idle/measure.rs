@@ -8,12 +8,12 @@ use super::timeline::Timeline;
 use super::wait_events::{Sampler, WaitEvents};
 use super::workload::Row;
 use crate::pooler::{Pooler, PoolerSettings};
-use crate::progress::number_words;
 use crate::results::Case;
 use crate::rounds::{add_figures, server_is_gone};
 use crate::server::Server;
 use crate::session::Session;
 use crate::{Error, Result};
+use pgweir_maths::number_words;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -249,7 +249,7 @@ impl Measuring<'_> {
         }
         if way == Way::Direct {
             let contexts = fleet.memory_contexts(CONTEXT_SAMPLE);
-            taken.contexts_mean_bytes = crate::maths::mean(&contexts);
+            taken.contexts_mean_bytes = pgweir_maths::mean(&contexts);
             if taken.backend_memory.is_none() {
                 taken.backend_memory = taken.contexts_mean_bytes.map(|mean_bytes| ProcessMemory {
                     source: Source::MemoryContexts,

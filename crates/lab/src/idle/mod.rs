@@ -27,7 +27,6 @@ mod workload;
 pub use workload::Row;
 
 use crate::pgbench::{BYTES_PER_SCALE, Protocol, WorkloadArguments};
-use crate::progress::number_words;
 use crate::report::Unit;
 use crate::session::{CommonArguments, Plan, Session, Target, fill_time};
 use crate::throwaway::NOT_DURABLE;
@@ -35,6 +34,7 @@ use crate::{Error, Result};
 use clap::Args;
 use measure::Way;
 use memory::SystemMemory;
+use pgweir_maths::number_words;
 use schedule::{OpeningTimes, Schedule};
 use std::time::Duration;
 

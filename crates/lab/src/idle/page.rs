@@ -5,9 +5,9 @@ use super::measure::{Found, Taken, Way};
 use super::memory::SystemMemory;
 use super::verdict::{self, MemoryFigures, Pair};
 use super::workload::Row;
-use crate::progress::number_words;
 use crate::report::{Axis, BarChart, Report, Section, StackedArea, StackedBars, Table, Unit};
 use crate::results::{Case, Outcome, pages};
+use pgweir_maths::number_words;
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -217,7 +217,7 @@ fn figures(found: &Found) -> Table {
             Some(spread) => unit.show(spread.middle),
             None => "failed".to_owned(),
         };
-        let change = crate::maths::paired(alone.values("tps"), idle.values("tps"));
+        let change = pgweir_maths::paired(alone.values("tps"), idle.values("tps"));
         table = table.row([
             format!("{}, {}", row.word(), way.words()),
             show(alone, "tps", Unit::Number),

@@ -1,9 +1,9 @@
 //! What the figures mean, in words. Pure: figures in, sentences out.
 
 use super::workload::Row;
-use crate::maths::{Ratio, Spread, Told, paired};
-use crate::progress::number_words;
 use crate::report::Unit;
+use pgweir_maths::number_words;
+use pgweir_maths::{Ratio, Spread, Told, paired};
 
 /// Memory of the machine that idle connections may take without being blamed for it, as a share.
 const MEMORY_SHARE_SMALL: f64 = 0.02;

@@ -1,7 +1,7 @@
 //! The shape of `result.json`, the same for every measurement.
 
 use crate::machine::Machine;
-use crate::maths::Spread;
+use pgweir_maths::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! What the reports of all measurements have in common.
 
 use super::{Case, Outcome};
-use crate::maths::Spread;
 use crate::report::{Point, Report, Table, Unit};
+use pgweir_maths::Spread;
 
 /// A report titled by the question that it answers, with what the outcome knows about run, machine and conclusions.
 pub fn begin(outcome: &Outcome, title: &str) -> Report {

@@ -2,9 +2,9 @@
 
 use super::{Arguments, SPARE_CONNECTIONS};
 use crate::machine::{self, meminfo_bytes};
-use crate::progress::number_words;
 use crate::session::Target;
 use crate::{Error, Result};
+use pgweir_maths::number_words;
 
 /// Most clients direct on a throwaway server where the user does not say: enough to see what many connections do, and
 /// few enough to be opened within seconds.

@@ -3,11 +3,11 @@
 use super::{Arguments, LOGINS_PER_SECOND, SPARE_CONNECTIONS};
 use crate::pgbench::{Child, Load};
 use crate::pooler::{Pooler, PoolerSettings};
-use crate::progress::number_words;
 use crate::results::Case;
 use crate::rounds::{self, Planned};
 use crate::session::Session;
 use crate::{Error, Result};
+use pgweir_maths::number_words;
 use std::time::Duration;
 
 /// Steps of a round, for the progress: five measurements, and the coming of the others.

@@ -18,7 +18,6 @@ mod verdict;
 
 use crate::pgbench::{BYTES_PER_SCALE, Load, WorkloadArguments};
 use crate::pooler::PoolerSettings;
-use crate::progress::number_words;
 use crate::results::Case;
 use crate::rounds::{self, Planned};
 use crate::session::{CommonArguments, Plan, Session, Target, fill_time};
@@ -27,6 +26,7 @@ use crate::{Error, Result};
 use clap::Args;
 use counts::Counts;
 use lone::Lone;
+use pgweir_maths::number_words;
 use std::time::Duration;
 
 /// Connections to the server that the measurement leaves to others, and to what looks at it.

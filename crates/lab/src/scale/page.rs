@@ -2,10 +2,10 @@
 
 use super::lone::Lone;
 use super::verdict::tps;
-use crate::progress::number_words;
 use crate::report::{Axis, BarChart, LineChart, Report, Series, Table, Unit};
 use crate::results::{Case, Outcome, pages};
 use crate::rounds::clients_words;
+use pgweir_maths::number_words;
 
 /// Percentiles of the latency: metric and name.
 const PERCENTILES: [(&str, &str); 3] = [

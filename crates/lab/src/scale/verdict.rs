@@ -1,11 +1,11 @@
 //! What the figures mean, in words. Pure: figures in, sentences out.
 
 use super::lone::Lone;
-use crate::maths::{Rounds, Told};
-use crate::progress::number_words;
 use crate::report::Unit;
 use crate::results::Case;
 use crate::rounds::clients_words;
+use pgweir_maths::number_words;
+use pgweir_maths::{Rounds, Told};
 
 /// The one client waits for the queue, and not for the processors, where its own pool is so many times faster.
 const QUEUE_TIMES_MIN: f64 = 2.0;

@@ -4,7 +4,7 @@ use super::look::{CLIENTS_MAX, Clients, Pool};
 use super::table::{Column, cut, harmless, lines};
 use super::view::{Database, Rates, View, waited_us};
 use crate::console::{Row, text};
-use crate::progress::number_words;
+use pgweir_maths::number_words;
 
 /// A line, and how it looks.
 #[derive(Debug, Clone, PartialEq, Eq)]

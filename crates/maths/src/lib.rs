@@ -15,6 +15,7 @@
 //! | `recommend` | what a sweep of clients says: peak, knee, settings |
 //! | `sizing` | every size that is recommended, from stated inputs |
 //! | `budget` | whether the memory that the settings allow exists |
+//! | `words` | numbers in words |
 
 mod budget;
 mod confidence;
@@ -29,6 +30,7 @@ mod sizing;
 mod statistics;
 mod student;
 mod usl;
+mod words;
 
 pub use budget::{Budget, MemorySettings};
 pub use confidence::{Confidence, FittedUsl, fit_with_confidence};
@@ -42,3 +44,4 @@ pub use sizing::{
 };
 pub use statistics::{Spread, mean, median};
 pub use usl::{FitError, Point, Usl, fit};
+pub use words::number_words;

@@ -9,7 +9,7 @@ use super::enough::{ENOUGH_SHARE, Enough, smallest_enough};
 use super::rounds::Rounds;
 use super::sizing::{ConnectionInputs, PoolInputs, max_connections, pool_size};
 use super::statistics::Spread;
-use crate::progress::number_words;
+use crate::words::number_words;
 use serde::{Deserialize, Serialize};
 
 /// Where even the worst level has this share of the best, throughput does not depend on the number of clients.
