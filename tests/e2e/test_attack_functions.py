@@ -7,7 +7,7 @@ looks for it meanwhile and after the attacker has left, and the attacker finds i
 import pytest
 
 from harness import wire
-from harness.attacks import looks_fresh, one_server
+from harness.attacks import KEPT_SECONDS, looks_fresh, one_server
 from harness.pooler import kind
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
@@ -322,7 +322,7 @@ def test_two_entries_for_one_database_have_one_catalog(prepared, make_pooler):
     """A function made through one entry does what it does through the other, too."""
     to = f"host={prepared.host} port={prepared.port} dbname=af"
     pooler = make_pooler(prepared, mode="transaction", databases={"one": to, "two": to},
-                         settings={"default_pool_size": 1, "query_wait_timeout": 1})
+                         settings={"default_pool_size": 1, "query_wait_timeout": KEPT_SECONDS})
     make = ("create or replace function af_fresh(text) returns text language plpgsql as "
             "$$begin perform set_config('af.x', $1, false); return $1; end$$")
     with pooler.connect(user="postgres", database="two") as attacker, \

@@ -2,11 +2,14 @@
 
 from harness import wire
 
+# Of query_wait_timeout: after this time it is certain that another client keeps the only server.
+KEPT_SECONDS = 0.5
+
 
 def one_server(make_pooler, cluster, **settings):
-    """A pooler with one server. Whoever waits for it for more than a second is refused."""
+    """A pooler with one server. A client that waits longer for it than KEPT_SECONDS is refused."""
     return make_pooler(cluster, mode="transaction",
-                       settings={"default_pool_size": 1, "query_wait_timeout": 1, **settings})
+                       settings={"default_pool_size": 1, "query_wait_timeout": KEPT_SECONDS, **settings})
 
 
 def looks_fresh(victim, questions) -> None:
