@@ -2,6 +2,8 @@
 //! disturb the pooler.
 
 #[cfg(feature = "weaknesses")]
+use crate::base::ids::{ClientId, ServerId};
+#[cfg(feature = "weaknesses")]
 use crate::base::weakness::InternalWork;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
@@ -15,7 +17,7 @@ impl Pooler {
 
     /// The internal work that a server does for the session of its client.
     #[cfg(feature = "weaknesses")]
-    pub fn internal_work(&self, id: crate::ServerId) -> Option<InternalWork> {
+    pub fn internal_work(&self, id: ServerId) -> Option<InternalWork> {
         let server = self.servers.get(id.0)?;
         let client = self.clients.get(server.link?.0)?;
         match (server.session.restoration().is_some(), server.session.probe().is_some()) {
@@ -28,7 +30,7 @@ impl Pooler {
 
     /// Whether a server works on flights.
     #[cfg(feature = "weaknesses")]
-    pub fn flies(&self, id: crate::ServerId) -> bool {
+    pub fn flies(&self, id: ServerId) -> bool {
         self.servers.get(id.0).is_some_and(|server| server.flies())
     }
 
@@ -40,7 +42,7 @@ impl Pooler {
 
     /// Whether a client is pinned by a reason that no probe can end.
     #[cfg(feature = "weaknesses")]
-    pub fn is_pinned_for_good(&self, id: crate::ClientId) -> bool {
+    pub fn is_pinned_for_good(&self, id: ClientId) -> bool {
         self.clients.get(id.0).is_some_and(|c| c.session.pins().for_good())
     }
 
