@@ -6,6 +6,7 @@
 //! constants: these are lost, but functions that run them may do anything anyway.
 
 use crate::built_in::is_word_byte;
+use crate::search::contains;
 
 /// The longest condensed text, bytes. If it would be longer, nothing is known of the text.
 pub const CONDENSED_BYTES_MAX: usize = 64 * 1024;
@@ -101,7 +102,7 @@ impl Condensed {
     fn search(&mut self, piece: &[u8]) {
         self.tail.extend_from_slice(piece);
         for (word, found) in SEARCHED.iter().zip(&mut self.found) {
-            *found = *found || self.tail.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
+            *found = *found || contains(&self.tail, word);
         }
         let searched = self.tail.len().saturating_sub(TAIL_BYTES_MAX);
         self.tail.drain(..searched);

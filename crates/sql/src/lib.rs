@@ -9,12 +9,14 @@ mod bodies;
 mod built_in;
 mod called;
 mod calls;
+mod channels;
 mod condensed;
 mod database_ddl;
 mod defaults;
 mod definitions;
 pub mod effects;
 mod encodings;
+mod facts;
 mod given;
 mod harmless_names;
 mod known_names;
@@ -29,6 +31,7 @@ mod refusals;
 mod returns;
 mod scan;
 mod search_path;
+mod search;
 mod session_reads;
 mod set_config;
 mod settings;
@@ -37,28 +40,38 @@ mod split;
 pub mod statement;
 mod trapping;
 mod verbs;
+mod type_names;
 
 pub use bodies::{Body, Language, judge_body, may_create};
 pub use called::called;
 pub use calls::{UNREAD, effects_of_name, effects_of_own};
 pub use condensed::Condensed;
+pub use channels::{
+    channel_command, may_concern_channels, may_end_or_list_channels, may_listen, may_notify, may_unlisten, unlistened,
+};
 pub use database_ddl::{database_needed_alone, may_need_database_alone};
 pub use defaults::{ChangedDefaults, NewSessions, changed_defaults};
 pub use definitions::{is_definition, may_change_tables};
 pub use effects::Effects;
 pub use encodings::{is_converted, may_lack_characters};
 pub use given::is_given_as_text;
+pub use facts::{begins_code, has_constants, may_return_rows, setting_shown};
 pub use known_names::{KnownNames, Passed, word_of, words};
 pub use read_under::{READ_UNDER, is_read_under, reads_clock, reads_constants};
 pub use reading::{class_of_read, cost_class};
 pub use refusals::{Proof, proof};
 pub use returns::{Change, Returns};
 pub use scan::{effects, encoding_hides_ascii, is_plain, may_hide_ascii};
-pub use search_path::SearchPath;
+pub use search::{between_quotes, contains, may_spell, possible_names};
+pub use search_path::{SearchPath, may_name_schema};
 pub use session_reads::reads_session;
 pub use set_config::{SEED, setting_parameters};
 pub use settings::{body_settings, constant_arguments, hidden_settings, is_askable, is_hidden};
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
-pub use split::{commits_prepared, deallocated, leaves_block_open, may_end_block, prepares_transaction, statements};
+pub use split::{
+    commits_prepared, deallocated, is_commit_prepared, leaves_block_open, may_end_block, prepares_transaction,
+    statements,
+};
 pub use statement::{Statement, classify};
 pub use verbs::{begins_without_snapshot, belongs_to_session, must_come_first};
+pub use type_names::{may_name_types, parameter_numbers};

@@ -1,6 +1,7 @@
 //! Settings under which constants are read, and texts that may change them.
 
 use crate::lexer::{Lexer, Token};
+use crate::search::contains;
 use crate::settings::{Place, Target, targets_in_code};
 use memchr::{memchr, memmem};
 
@@ -129,8 +130,7 @@ fn is_called(before: Token<'_>) -> bool {
 /// Whether this word is a part of the name of an XML function, of a cast, or of a type with binary fractions.
 fn is_suspicious(word: &[u8]) -> bool {
     let parts: [&[u8]; 5] = [b"xml", b"float", b"double", b"real", b"cast"];
-    let begins = |part: &[u8]| word.windows(part.len()).any(|w| w.eq_ignore_ascii_case(part));
-    parts.into_iter().any(begins)
+    parts.into_iter().any(|part| contains(word, part))
 }
 
 /// Words for moments in literals of dates and times, in lower case.

@@ -3,6 +3,7 @@
 
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
+use crate::search::contains;
 use memchr::memmem;
 
 /// What a text shows of the values that it gives to `search_path`.
@@ -51,6 +52,12 @@ impl SearchPath {
         let calls = memmem::find_iter(&lower, name).map(|at| value_of_call(&text[at + name.len()..]));
         calls.max().unwrap_or(SearchPath::Shown)
     }
+}
+
+/// Whether a value of `search_path` may name this schema. PostgreSQL folds names without quotes when it splits the list.
+/// A quoted name with capital letters is another schema, which is not told apart here.
+pub fn may_name_schema(path: &str, schema: &str) -> bool {
+    contains(path.as_bytes(), schema.as_bytes())
 }
 
 /// Whether some constant goes on in another line: PostgreSQL joins the parts.

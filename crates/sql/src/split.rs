@@ -51,6 +51,12 @@ pub fn commits_prepared(text: &[u8]) -> bool {
     any_begins(text, ["commit", "prepared"])
 }
 
+/// Whether a text begins with COMMIT, and one of its statements is COMMIT PREPARED.
+pub fn is_commit_prepared(text: &[u8]) -> bool {
+    let verb = text.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"commit"));
+    verb && commits_prepared(text)
+}
+
 fn any_begins(text: &[u8], words: [&str; 2]) -> bool {
     statements(text).is_none_or(|all| all.iter().any(|s| begins(s, &words)))
 }

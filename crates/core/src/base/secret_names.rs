@@ -32,17 +32,11 @@ pub(crate) fn could_be_internal(name: &[u8]) -> bool {
 /// as code: it may run or replace an internal statement, or another client's.
 pub(crate) fn effects_of(text: &[u8]) -> Effects {
     let effects = pgweir_sql::effects(text);
-    if effects.intersects(Effects::PREPARE) && could_name_internal(text) {
+    if effects.intersects(Effects::PREPARE) && pgweir_sql::may_spell(text, PREFIX.as_bytes()) {
         effects | Effects::CODE
     } else {
         effects
     }
-}
-
-/// Whether a text contains the beginning of internal names, in any case of letters, or may contain it as escapes.
-fn could_name_internal(text: &[u8]) -> bool {
-    let spells = |word: &[u8]| text.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
-    spells(PREFIX.as_bytes()) || spells(b"u&")
 }
 
 /// Draws names.

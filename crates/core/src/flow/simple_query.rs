@@ -3,13 +3,11 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::{Exchange, Wish};
-use crate::preparing::replanning::begins_code;
 use crate::session::long_query::LongQuery;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect};
-use pgweir_sql::Effects;
-use pgweir_sql::Returns;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
+use pgweir_sql::{Effects, Returns, begins_code};
 use pgweir_wire::{HEADER_BYTES, Reader};
 
 impl Exchange<'_> {

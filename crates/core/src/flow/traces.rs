@@ -26,7 +26,6 @@ use crate::server_side::ServerSide;
 use crate::session::inspection::setting_name;
 use crate::state::probe::Probe;
 use crate::state::shape::{Shape, TEMP_BUFFERS};
-use crate::statements::prepared::setting_shown;
 use crate::upstream::entry::{AnswerRows, To};
 use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_sql::Effects;
@@ -308,13 +307,13 @@ fn unknown_settings(client: &Client, server: &Server, message: &Message<'_>) -> 
             && !client.session.knows_custom_setting(name)
             && client.session.shape().get(name).is_none()
     };
-    if let Some(name) = setting_shown(text) {
+    if let Some(name) = pgweir_sql::setting_shown(text) {
         return setting_name(name).into_iter().filter(|n| strange(n)).collect();
     }
     if !pgweir_sql::effects(text).intersects(Effects::CURRENT_SETTING) {
         return Vec::new();
     }
-    let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
+    let constants = pgweir_sql::between_quotes(text);
     constants.filter_map(setting_name).filter(|n| strange(n)).collect()
 }
 

@@ -6,7 +6,6 @@ use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
 use crate::client::Client;
 use crate::listening::{Deed, Listening};
-use crate::notify::commands::{contains, has_word};
 use crate::notify::moving::Moving;
 use crate::upstream::phase::Intake;
 use pgweir_sql::Condensed;
@@ -17,20 +16,6 @@ use std::time::Duration;
 /// How long a client waits for its listener to get a mark, or a notification that the client has sent to itself; after
 /// that the listener is closed.
 const MOVE_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// Words of statements that may ask for or change the session's channels, or the encoding of notifications.
-const CONCERNS_LISTENING: [&[u8]; 7] = [
-    b"listen",
-    b"unlisten",
-    b"pg_listening_channels",
-    b"discard",
-    b"client_encoding",
-    b"names",
-    b"reset",
-];
-
-/// Words of a text without its constants and comments that ends channels or asks for them.
-const ENDS_OR_LISTS: [&[u8]; 3] = [b"unlisten", b"pg_listening_channels", b"discard all"];
 
 impl Listening<'_> {
     /// Looks at a message of a client that has a listener, before the message goes to the server. `Some`: it is not
@@ -70,7 +55,7 @@ impl Listening<'_> {
             return is_kept.then_some(Step::NeedBytes);
         }
         let concerns = self.concerns(server_id, &text);
-        let notifies = contains(&text, b"notify");
+        let notifies = pgweir_sql::may_notify(&text);
         if (concerns || notifies) && replies_are_due || concerns && is_under_cancel {
             // The meaning of this text depends on the results of the requests before it, and its notifications must not
             // be delivered together with theirs.
@@ -111,7 +96,7 @@ impl Listening<'_> {
     }
 
     fn concerns(&mut self, server_id: ServerId, text: &[u8]) -> bool {
-        CONCERNS_LISTENING.iter().any(|word| has_word(text, word)) || self.at(server_id).names_listen(text)
+        pgweir_sql::may_concern_channels(text) || self.at(server_id).names_listen(text)
     }
 
     /// The last byte of a Query that has passed while it arrived has come. Returns whether the text may ask for or
@@ -125,12 +110,11 @@ impl Listening<'_> {
         let Some(condensed) = client.long_text.take() else {
             return false;
         };
-        let ends = |text: &[u8]| ENDS_OR_LISTS.iter().any(|words| contains(text, words));
         let concerns = match condensed.so_far() {
-            Some(text) => ends(text) || self.at(server_id).names_listen(text),
+            Some(text) => pgweir_sql::may_end_or_list_channels(text) || self.at(server_id).names_listen(text),
             None => condensed.asks_for_channels(),
         };
-        if condensed.so_far().is_none_or(|text| contains(text, b"notify"))
+        if condensed.so_far().is_none_or(pgweir_sql::may_notify)
             && let Some(channels) = self.channels_mut(id)
         {
             channels.may_notify();

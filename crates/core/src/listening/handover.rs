@@ -23,10 +23,10 @@ use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::Request;
 use crate::listening::Listening;
 use crate::notify::channels::Notification;
-use crate::notify::commands::{command, number};
 use crate::notify::hub::ListenerId;
-use crate::notify::moving::{Advanced, Answered, Moving};
+use crate::notify::moving::{Advanced, Answered, Moving, number};
 use crate::upstream::entry::AnswerRows;
+use pgweir_sql::channel_command;
 
 impl Listening<'_> {
     /// Takes the next step of the move to the listener, if the client is between transactions and its server listens
@@ -116,7 +116,7 @@ impl Listening<'_> {
         self.client_mut(id).waiting = Waiting::ForListener { since: self.now };
         self.between(id, server_id).pin_by(PinReason::Listening, text);
         for name in &names {
-            self.at(server_id).internal_command(&command("LISTEN", name));
+            self.at(server_id).internal_command(&channel_command("LISTEN", name));
         }
         self.send_mark(server_id, mark);
         self.at(server_id).end_internal_segment();
@@ -124,7 +124,7 @@ impl Listening<'_> {
 
     fn send_mark(&mut self, server_id: ServerId, mark: u64) {
         let channel = self.listeners.mark_channel().as_bytes();
-        let (listen, mut notify) = (command("LISTEN", channel), command("NOTIFY", channel));
+        let (listen, mut notify) = (channel_command("LISTEN", channel), channel_command("NOTIFY", channel));
         self.at(server_id).internal_command(&listen);
         notify.extend_from_slice(format!(", '{mark}'").as_bytes());
         self.at(server_id).internal_command(&notify);
@@ -164,7 +164,7 @@ impl Listening<'_> {
 
     /// The server no longer listens to the channel for marks.
     fn unlisten_marks(&mut self, server_id: ServerId) {
-        let unlisten = command("UNLISTEN", self.listeners.mark_channel().as_bytes());
+        let unlisten = channel_command("UNLISTEN", self.listeners.mark_channel().as_bytes());
         self.at(server_id).internal_command(&unlisten);
         self.at(server_id).end_internal_segment();
     }

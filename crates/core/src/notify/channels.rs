@@ -4,11 +4,8 @@
 //! A client gets notifications only when PostgreSQL would send them: between its transactions, that is before
 //! ReadyForQuery or while it is idle. Until then they wait here, up to [`UNHEARD_BYTES_MAX`].
 
-use crate::notify::commands::has_word;
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::Moving;
-use pgweir_sql::statement::STATEMENT_BYTES_MAX;
-use pgweir_sql::{Condensed, Statement};
 use pgweir_wire::{BackendTag, HEADER_BYTES, ReadError, Reader};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -123,10 +120,10 @@ impl Channels {
 
     /// A text that concerns channels goes to a server that does not listen for the client. `runs`: it also runs.
     pub(crate) fn note_unlisten(&mut self, text: &[u8], runs: bool) {
-        let unlistens = has_word(text, b"unlisten");
-        self.listens_anew |= !unlistens || has_word(text, b"listen");
+        let unlistens = pgweir_sql::may_unlisten(text);
+        self.listens_anew |= !unlistens || pgweir_sql::may_listen(text);
         if runs && unlistens {
-            self.unlistened.extend(unlistened(text));
+            self.unlistened.extend(pgweir_sql::unlistened(text));
         }
     }
 
@@ -221,24 +218,6 @@ impl Channels {
     pub(super) fn join(&mut self) {
         self.unheard.append(&mut self.later);
     }
-}
-
-/// The channels that the UNLISTEN commands of a text name; `None` for all.
-fn unlistened(text: &[u8]) -> Vec<Option<Box<[u8]>>> {
-    // A statement with a long comment is not classified.
-    let condensed = (text.len() > STATEMENT_BYTES_MAX).then(|| {
-        let mut condensed = Condensed::default();
-        condensed.feed(text);
-        condensed.finish()
-    });
-    let text = condensed.as_ref().and_then(|c| c.as_deref()).unwrap_or(text);
-    let statements = pgweir_sql::statements(text).unwrap_or_default();
-    let channels = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
-        Statement::Unlisten(name) => Some(Some(name)),
-        Statement::UnlistenAll => Some(None),
-        _ => None,
-    });
-    channels.collect()
 }
 
 /// A NotificationResponse.

@@ -3,8 +3,8 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
 use crate::notify::channels::ChannelName;
-use crate::notify::commands::command;
 use foldhash::fast::RandomState;
+use pgweir_sql::channel_command;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,10 +141,10 @@ impl Listener {
 
     /// The text of LISTEN to all its channels and to the channel for marks.
     pub(crate) fn listen_to_everything(&self, mark_channel: &str) -> Vec<u8> {
-        let mut text = command("LISTEN", mark_channel.as_bytes());
+        let mut text = channel_command("LISTEN", mark_channel.as_bytes());
         for name in self.channels.keys() {
             text.extend_from_slice(b"; ");
-            text.extend_from_slice(&command("LISTEN", name));
+            text.extend_from_slice(&channel_command("LISTEN", name));
         }
         text
     }
@@ -156,7 +156,7 @@ impl Listener {
         self.note_channels(client, names);
         let mut text = Vec::new();
         for name in names {
-            text.extend_from_slice(&command("LISTEN", name));
+            text.extend_from_slice(&channel_command("LISTEN", name));
             text.extend_from_slice(b"; ");
             let hearers = self.channels.entry(name.clone()).or_default();
             if !hearers.iter().any(|h| h.client == client) {
@@ -185,7 +185,7 @@ impl Listener {
             hearers.retain(|h| h.client != client);
             if hearers.is_empty() {
                 self.channels.remove(name);
-                text.extend_from_slice(&command("UNLISTEN", name));
+                text.extend_from_slice(&channel_command("UNLISTEN", name));
                 text.extend_from_slice(b"; ");
             }
         }

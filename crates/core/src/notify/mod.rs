@@ -1,7 +1,6 @@
 //! LISTEN and NOTIFY: who listens to which channels.
 
 pub mod channels;
-pub(crate) mod commands;
 pub(crate) mod hub;
 pub(crate) mod listener;
 pub(crate) mod moving;

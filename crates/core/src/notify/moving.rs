@@ -1,7 +1,6 @@
 //! Moves of a client's channels between its server and a listener.
 
 use crate::notify::channels::{ChannelName, Channels, Notification};
-use crate::notify::commands::number;
 use crate::notify::hub::ListenerId;
 use std::collections::BTreeSet;
 
@@ -87,6 +86,11 @@ impl Progress {
             ..Progress::default()
         }
     }
+
+/// The mark in the payload of a notification.
+pub(crate) fn number(payload: &[u8]) -> Option<u64> {
+    std::str::from_utf8(payload).ok()?.parse().ok()
+}
 
     fn is_marked_by(&self, mark: &Notification<'_>) -> bool {
         number(mark.payload) == Some(self.mark) && self.process_id.is_none_or(|p| p == mark.process_id)

@@ -325,31 +325,3 @@ impl Reply<'_> {
         }
     }
 }
-
-/// Whether a text begins with DO or CALL, after spaces. Usually the code that they run is not in the text.
-pub(crate) fn begins_code(text: &[u8]) -> bool {
-    let text = text.trim_ascii_start();
-    if !matches!(text.first(), Some(b'D' | b'd' | b'C' | b'c')) {
-        return false;
-    }
-    let word = text.iter().position(|b| !b.is_ascii_alphabetic()).unwrap_or(text.len());
-    matches!(word, 2 | 4)
-        && [&b"do"[..], b"call"]
-            .iter()
-            .any(|w| text[..word].eq_ignore_ascii_case(w))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn do_and_call_are_code() {
-        for text in ["do $$begin end$$", " CALL p()", "Do'begin end'"] {
-            assert!(begins_code(text.as_bytes()), "{text}");
-        }
-        for text in ["", "select 1", "done", "callp()", "dont"] {
-            assert!(!begins_code(text.as_bytes()), "{text}");
-        }
-    }
-}

@@ -261,7 +261,7 @@ impl Exchange<'_> {
         let of_functions = self.settings_of_functions();
         if !of_functions.is_empty() {
             // The text may give the name of a setting to a function.
-            let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
+            let constants = pgweir_sql::between_quotes(text);
             names.extend(constants.filter_map(setting_name).take(NAMED_SETTINGS_MAX));
             names.extend(of_functions);
         }

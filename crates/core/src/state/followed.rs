@@ -21,11 +21,7 @@ impl Followed {
     pub(crate) fn of(parse: &Parse<'_>, verdict: &Statement, effects: Effects) -> Option<Followed> {
         let returns = Returns::of(verdict, parse.query);
         let ends_all = matches!(verdict, Statement::DiscardAll | Statement::DeallocateAll);
-        let commits = parse
-            .query
-            .get(..6)
-            .is_some_and(|word| word.eq_ignore_ascii_case(b"commit"));
-        let defines = effects.intersects(Effects::DEFINES) || commits && pgweir_sql::commits_prepared(parse.query);
+        let defines = effects.intersects(Effects::DEFINES) || pgweir_sql::is_commit_prepared(parse.query);
         let moves_names = effects.intersects(Effects::NAMES);
         (returns.is_some() || ends_all || defines || moves_names).then(|| Followed {
             name: parse.name.into(),

@@ -141,7 +141,7 @@ impl Shape {
         Shape {
             hides_ascii: parse.hides_ascii(),
             parse,
-            creates_temporary: value("search_path").is_some_and(|path| may_name(path, "pg_temp")),
+            creates_temporary: value("search_path").is_some_and(|path| pgweir_sql::may_name_schema(path, "pg_temp")),
             fixed: fixed_hash(&settings),
             idle_limit: value(IDLE_LIMIT).and_then(idle_limit::limit),
             idle_in_transaction_limit: value(IDLE_IN_TRANSACTION_LIMIT).and_then(idle_limit::limit),
@@ -323,13 +323,6 @@ impl Shape {
         }
         settings
     }
-}
-
-/// Whether a value of `search_path` may name this schema. PostgreSQL folds names without quotes when it splits the list.
-/// A quoted name with capital letters is another schema, which is not told apart here.
-pub(super) fn may_name(path: &str, schema: &str) -> bool {
-    let mut parts = path.as_bytes().windows(schema.len());
-    parts.any(|part| part.eq_ignore_ascii_case(schema.as_bytes()))
 }
 
 /// Hash of those of the settings that no client can set.

@@ -1,6 +1,6 @@
 //! All shapes in use. Equal settings are one shape.
 
-use crate::state::shape::{Setting, Shape, WHO, may_name};
+use crate::state::shape::{Setting, Shape, WHO};
 use crate::statements::parse_settings::ParseSettings;
 use foldhash::fast::RandomState;
 use std::hash::Hash;
@@ -103,7 +103,7 @@ impl ShapeTable {
         }
         // "$user" is the current role. If search_path is not known it is the default, which contains "$user".
         let path = settings.iter().find(|s| s.name.eq_ignore_ascii_case("search_path"));
-        let follows_role = path.is_none_or(|s| may_name(&s.value, "$user"));
+        let follows_role = path.is_none_or(|s| pgweir_sql::may_name_schema(&s.value, "$user"));
         let changes_parsing = |s: &&Setting| {
             let is_role = follows_role && s.name.eq_ignore_ascii_case(WHO[0]);
             is_role || CHANGE_PARSING.iter().any(|n| n.eq_ignore_ascii_case(&s.name))

@@ -115,8 +115,7 @@ impl Suspicion {
 
     /// One of the texts is this one.
     pub(super) fn add_limits_of(&mut self, text: &[u8]) {
-        let limit = TRANSACTION_LIMIT.as_bytes();
-        self.limits_transactions |= text.windows(limit.len()).any(|word| word.eq_ignore_ascii_case(limit));
+        self.limits_transactions |= pgweir_sql::contains(text, TRANSACTION_LIMIT.as_bytes());
     }
 
     /// Whether the last text that names the role sets it.

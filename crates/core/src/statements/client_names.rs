@@ -145,24 +145,15 @@ impl Names {
     /// for each of its words, however many names there are.
     pub(crate) fn mentioned_in(&self, text: &[u8]) -> Vec<Box<[u8]>> {
         let mut found: HashSet<&[u8], RandomState> = HashSet::default();
-        if text.windows(2).any(|w| w.eq_ignore_ascii_case(b"u&")) {
-            // Escapes are not decoded, so each name may be meant.
+        let Some(words) = pgweir_sql::possible_names(text) else {
             return self.names.keys().cloned().collect();
-        }
-        let mut look_up = |word: &[u8]| {
+        };
+        for word in words {
             let word = &word[..word.len().min(NAME_BYTES_MAX)];
             found.extend(self.names.get_key_value(word).map(|(name, _)| &**name));
             let folded = word.to_ascii_lowercase();
             found.extend(self.names.get_key_value(&*folded).map(|(name, _)| &**name));
-        };
-        let is_word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || !b.is_ascii();
-        text.split(|b| !is_word(b))
-            .filter(|w| !w.is_empty())
-            .for_each(&mut look_up);
-        // A quoted identifier is what stands between two successive quotes.
-        text.split(|&b| b == b'"')
-            .filter(|w| !w.is_empty())
-            .for_each(&mut look_up);
+        }
         if self.odd > 0 {
             let odd = self.names.keys().filter(|name| !is_spelled_plainly(name));
             found.extend(odd.map(|name| &**name));

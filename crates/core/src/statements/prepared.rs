@@ -14,9 +14,6 @@ pub(crate) const UNREAD: pgweir_sql::Effects = pgweir_sql::UNREAD
     .union(pgweir_sql::Effects::ENDS)
     .union(pgweir_sql::Effects::DEFINES);
 
-/// Statements that return rows only by a RETURNING clause.
-const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];
-
 /// The longest name that PostgreSQL keeps, bytes: NAMEDATALEN - 1.
 pub(crate) const NAME_BYTES_MAX: usize = 63;
 
@@ -85,7 +82,7 @@ impl Statement {
         settings: &ParseSettings,
         is_private: bool,
     ) -> Self {
-        let has_constants = has_constants(query);
+        let has_constants = pgweir_sql::has_constants(query);
         Statement {
             id,
             kind: Kind::Shared,
@@ -102,8 +99,8 @@ impl Statement {
             infers: parameter_types::are_inferred(query, types),
             has_constants,
             reads_clock: has_constants && pgweir_sql::reads_clock(query),
-            keeps: !parameter_types::may_name_types(query),
-            may_return_rows: may_return_rows(query),
+            keeps: !pgweir_sql::may_name_types(query),
+            may_return_rows: pgweir_sql::may_return_rows(query),
             only_reads: pgweir_sql::class_of_read(query).is_some(),
         }
     }
@@ -213,7 +210,7 @@ impl Statement {
 /// What a statement may do to the session. A statement with any effect is looked at in each Bind.
 fn effects(query: &[u8]) -> pgweir_sql::Effects {
     let clears = pgweir_sql::may_need_database_alone(query) && pgweir_sql::database_needed_alone(query).is_some();
-    let shows_custom = || setting_shown(query).is_some_and(|name| name.contains(&b'.'));
+    let shows_custom = || pgweir_sql::setting_shown(query).is_some_and(|name| name.contains(&b'.'));
     let looked_at = if clears || pgweir_sql::is_signal(query) || shows_custom() {
         pgweir_sql::Effects::CURRENT_SETTING
     } else {
@@ -222,44 +219,9 @@ fn effects(query: &[u8]) -> pgweir_sql::Effects {
     crate::base::secret_names::effects_of(query) | looked_at
 }
 
-/// The setting whose value a text asks for by SHOW.
-pub(crate) fn setting_shown(text: &[u8]) -> Option<&[u8]> {
-    let text = text.trim_ascii();
-    let (verb, name) = text.strip_suffix(b";").unwrap_or(text).split_at_checked(5)?;
-    verb.eq_ignore_ascii_case(b"show ").then_some(name.trim_ascii())
-}
-
-/// `false` only if no setting changes the meaning of the text, except search_path and role.
-fn has_constants(query: &[u8]) -> bool {
-    let quotes = query.contains(&b'\'') || query.windows(2).any(|w| w[0] == b'$' && !w[1].is_ascii_digit());
-    let word = |word: &[u8]| query.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
-    quotes || word(b"null") || word(b"xml")
-}
-
-/// `false` only if the text begins with the word of a write and does not contain the word RETURNING.
-fn may_return_rows(query: &[u8]) -> bool {
-    let text = query.trim_ascii_start();
-    let begins = |word: &&[u8]| text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
-    let returning = b"returning";
-    !WRITES.iter().any(begins) || text.windows(returning.len()).any(|w| w.eq_ignore_ascii_case(returning))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn constants_are_found() {
-        for text in [
-            "select 'x'",
-            "select $$x$$",
-            "select a = NULL",
-            "select xmlparse(document $1)",
-        ] {
-            assert!(has_constants(text.as_bytes()), "{text}");
-        }
-        assert!(!has_constants(b"select a, 1.5 from t where b = $1") && !has_constants(b"commit"));
-    }
 
     /// Guards against a Bind that takes the short way although a custom setting of other sessions would show.
     #[test]
@@ -269,22 +231,6 @@ mod tests {
         }
         for text in ["show datestyle", "show all", "select 1.5", "show"] {
             assert!(effects(text.as_bytes()).is_empty(), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_returns_no_rows_is_known_by_its_text() {
-        for text in [
-            "select 1",
-            "with x as (select 1) insert into t table x",
-            "Update t set a=1 Returning a",
-            "",
-            "fetch c",
-        ] {
-            assert!(may_return_rows(text.as_bytes()), "{text}");
-        }
-        for text in ["insert into t values (1)", "  UPDATE t SET a = 1", "delete from t"] {
-            assert!(!may_return_rows(text.as_bytes()), "{text}");
         }
     }
 }
