@@ -183,3 +183,7 @@ impl Listeners {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "hub_tests.rs"]
+mod tests;

@@ -33,14 +33,23 @@ struct Hearer {
     told: bool,
 }
 
+/// The connection of a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+enum Connection {
+    /// There is none.
+    No,
+    /// It is being opened, or does not listen to all channels yet.
+    Opens(ServerId),
+    /// It listens to all channels.
+    IsUp(ServerId),
+}
+
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listener {
     database: Arc<str>,
     user: Arc<str>,
     encoding: Arc<str>,
-    server: Option<ServerId>,
-    /// The listener listens to all its channels.
-    up: bool,
+    connection: Connection,
     /// The listener was lost: when it is up again, its clients get a NOTICE about the gap.
     gap: bool,
     channels: HashMap<ChannelName, Vec<Hearer>, RandomState>,
@@ -58,8 +67,7 @@ impl Listener {
             database,
             user,
             encoding,
-            server: None,
-            up: false,
+            connection: Connection::No,
             gap: false,
             channels: HashMap::default(),
             by_client: HashMap::default(),
@@ -83,12 +91,15 @@ impl Listener {
 
     /// Its connection, if there is one.
     pub(crate) fn server(&self) -> Option<ServerId> {
-        self.server
+        match self.connection {
+            Connection::No => None,
+            Connection::Opens(server) | Connection::IsUp(server) => Some(server),
+        }
     }
 
     /// Whether it listens to all its channels.
     pub(crate) fn is_up(&self) -> bool {
-        self.up
+        matches!(self.connection, Connection::IsUp(_))
     }
 
     /// Whether it has channels to listen to.
@@ -108,7 +119,7 @@ impl Listener {
 
     /// Its connection is being opened.
     pub(crate) fn is_opened(&mut self, server: ServerId) {
-        self.server = Some(server);
+        self.connection = Connection::Opens(server);
     }
 
     /// A request is sent to it.
@@ -129,7 +140,9 @@ impl Listener {
 
     /// It listens to all its channels. Returns whether notifications may have been lost before.
     pub(crate) fn is_up_now(&mut self) -> bool {
-        self.up = true;
+        if let Connection::Opens(server) = self.connection {
+            self.connection = Connection::IsUp(server);
+        }
         std::mem::take(&mut self.gap)
     }
 
@@ -208,9 +221,9 @@ impl Listener {
 
     /// The listener's connection is gone. Returns whether it listened, and the requests that it has not answered.
     pub(crate) fn is_lost(&mut self) -> (bool, VecDeque<Asked>) {
-        self.server = None;
+        let was_up = self.is_up();
+        self.connection = Connection::No;
         self.refused = false;
-        let was_up = std::mem::replace(&mut self.up, false);
         self.gap |= was_up && !self.channels.is_empty();
         (was_up, std::mem::take(&mut self.asked))
     }
@@ -279,13 +292,23 @@ mod tests {
     #[test]
     fn a_gap_is_remembered_only_if_somebody_listened() {
         let mut listener = listener();
-        listener.up = true;
+        listener.is_opened(server);
+        listener.is_up_now();
         listener.asked.push_back(Asked::Barrier(client(1)));
         let (was_up, asked) = listener.is_lost();
         assert!(was_up && asked.len() == 1 && !listener.gap);
-        listener.up = true;
+        let server = ServerId(Slot {
+            index: 7,
+            generation: 0,
+        });
+        listener.is_opened(server);
+        assert!(!listener.is_up_now() && listener.is_up());
         listener.begin_hearing(client(1), &names(&["a"]));
         listener.is_lost();
-        assert!(listener.gap && !listener.up && listener.asked.is_empty());
+        assert!(listener.gap && listener.server().is_none() && listener.asked.is_empty());
+        listener.is_opened(server);
+        listener.is_lost();
+        listener.is_opened(server);
+        assert!(listener.is_up_now(), "the gap began before the latest connection");
     }
 }

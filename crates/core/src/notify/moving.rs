@@ -45,10 +45,19 @@ pub(crate) struct Progress {
     process_id: Option<u32>,
     server_passed: bool,
     listener_passed: bool,
-    /// The mark has been sent, and then UNLISTEN.
-    last_step: bool,
-    /// The server has answered everything.
-    done: bool,
+    step: Step,
+}
+
+/// How far the server has come with its part of a move.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
+enum Step {
+    /// It has been sent the mark, and LISTEN if the channels move to it.
+    #[default]
+    Mark,
+    /// It has answered that, and has been sent UNLISTEN.
+    Unlisten,
+    /// It has answered everything.
+    Done,
 }
 
 /// What follows when a server has answered a step of a move.
@@ -78,6 +87,11 @@ pub(crate) enum Advanced {
     Over { mark: u64, away: bool },
 }
 
+/// The mark in the payload of a notification.
+pub(crate) fn number(payload: &[u8]) -> Option<u64> {
+    std::str::from_utf8(payload).ok()?.parse().ok()
+}
+
 impl Progress {
     fn new(mark: u64, process_id: Option<u32>) -> Self {
         Progress {
@@ -86,11 +100,6 @@ impl Progress {
             ..Progress::default()
         }
     }
-
-/// The mark in the payload of a notification.
-pub(crate) fn number(payload: &[u8]) -> Option<u64> {
-    std::str::from_utf8(payload).ok()?.parse().ok()
-}
 
     fn is_marked_by(&self, mark: &Notification<'_>) -> bool {
         number(mark.payload) == Some(self.mark) && self.process_id.is_none_or(|p| p == mark.process_id)
@@ -248,8 +257,8 @@ impl Channels {
                     false => Answered::Listed(names),
                 }
             }
-            Moving::Away { at, .. } | Moving::Back(at) if at.last_step => {
-                at.done = true;
+            Moving::Away { at, .. } | Moving::Back(at) if at.step != Step::Mark => {
+                at.step = Step::Done;
                 Answered::Done
             }
             Moving::Away { at, .. } | Moving::Back(at) if failed => {
@@ -258,7 +267,7 @@ impl Channels {
                 Answered::Refused(mark)
             }
             Moving::Away { at, .. } | Moving::Back(at) => {
-                at.last_step = true;
+                at.step = Step::Unlisten;
                 Answered::Marked { away }
             }
             _ => Answered::Nothing,
@@ -317,7 +326,7 @@ impl Channels {
         let Some(at) = self.moving.progress() else {
             return Advanced::NoMove;
         };
-        let (mark, done) = (at.mark, at.done);
+        let (mark, done) = (at.mark, at.step == Step::Done);
         if !(at.server_passed && at.listener_passed) {
             return Advanced::UnderWay;
         }
