@@ -41,6 +41,12 @@ impl Arrivals {
         std::iter::from_fn(|| self.queue.pop_front()).find(|id| is_arriving(*id))
     }
 
+    /// How many are logging in.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// A connection has been authenticated, or is about to be closed without authentication.
     pub(crate) fn has_arrived(&mut self) {
         self.count -= 1;

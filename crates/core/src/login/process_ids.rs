@@ -63,6 +63,12 @@ fn hash(process_id: u32) -> u64 {
 const PEERED_TRIES_MAX: u32 = 64;
 
 impl ProcessIds {
+    /// How many clients have one.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
     /// The places of the clients with this process id. `told` returns the process id of the client at a place.
     pub(crate) fn places_of(&self, process_id: u32, told: impl Fn(u32) -> u32) -> impl Iterator<Item = u32> {
         let found = self.places.iter_hash(hash(process_id)).copied();

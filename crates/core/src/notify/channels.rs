@@ -214,6 +214,16 @@ impl Channels {
         self.unheard_bytes -= bytes;
     }
 
+    /// Compares the counter of bytes with the notifications.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let bytes: usize = self.unheard.iter().chain(&self.later).map(|told| told.len()).sum();
+        match bytes == self.unheard_bytes {
+            true => Ok(()),
+            false => Err(format!("{bytes} bytes wait, {} counted", self.unheard_bytes)),
+        }
+    }
+
     /// Both places have passed the mark: the notifications from the new place come next.
     pub(super) fn join(&mut self) {
         self.unheard.append(&mut self.later);

@@ -248,6 +248,31 @@ impl Listener {
         self.channels.len()
     }
 
+    /// Compares the hearers of each channel with the channels of each client.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (name, hearers) in &self.channels {
+            let knows = |hearer: &Hearer| self.by_client.get(&hearer.client).is_some_and(|its| its.contains(name));
+            if hearers.is_empty() || !hearers.iter().all(knows) {
+                return Err(format!(
+                    "{name:?} is heard for {hearers:?}, of whom some do not listen to it"
+                ));
+            }
+        }
+        for (client, its) in &self.by_client {
+            let hears = |name: &ChannelName| {
+                let hearers = self.channels.get(name).into_iter().flatten();
+                hearers.filter(|hearer| hearer.client == *client).count() == 1
+            };
+            if its.is_empty() || !its.iter().all(hears) {
+                return Err(format!(
+                    "{client} listens to {its:?}, of which some are not heard for it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// All clients of the listener, each once.
     pub(crate) fn clients(&self) -> Vec<ClientId> {
         let mut clients: Vec<ClientId> = self.by_client.keys().copied().collect();
@@ -292,17 +317,17 @@ mod tests {
     #[test]
     fn a_gap_is_remembered_only_if_somebody_listened() {
         let mut listener = listener();
-        listener.is_opened(server);
-        listener.is_up_now();
-        listener.asked.push_back(Asked::Barrier(client(1)));
-        let (was_up, asked) = listener.is_lost();
-        assert!(was_up && asked.len() == 1 && !listener.gap);
         let server = ServerId(Slot {
             index: 7,
             generation: 0,
         });
         listener.is_opened(server);
         assert!(!listener.is_up_now() && listener.is_up());
+        listener.asked.push_back(Asked::Barrier(client(1)));
+        let (was_up, asked) = listener.is_lost();
+        assert!(was_up && asked.len() == 1 && !listener.gap);
+        listener.is_opened(server);
+        listener.is_up_now();
         listener.begin_hearing(client(1), &names(&["a"]));
         listener.is_lost();
         assert!(listener.gap && listener.server().is_none() && listener.asked.is_empty());

@@ -168,6 +168,12 @@ impl Pool {
         self.roomy.pop_front()
     }
 
+    /// Servers that had room for another flight when they were last looked at.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn with_room(&self) -> impl Iterator<Item = &ServerId> {
+        self.roomy.iter()
+    }
+
     /// Whether a server had room when it was last looked at.
     pub(crate) fn may_have_room(&self) -> bool {
         !self.roomy.is_empty()
@@ -193,6 +199,12 @@ impl Pool {
     /// Its servers that are connecting or logging in.
     pub(crate) fn connecting(&self) -> u32 {
         self.connecting
+    }
+
+    /// The servers that are being opened in doubt.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn in_doubt(&self) -> u32 {
+        self.in_doubt
     }
 
     /// The servers among these that are not in doubt: waiting clients may count on them.

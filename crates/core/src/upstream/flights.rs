@@ -165,6 +165,12 @@ impl Flights {
         !std::mem::replace(&mut self.is_listed, true)
     }
 
+    /// Whether the server is in its pool's list of servers with room.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
     /// The server is taken out of that list.
     pub(crate) fn leave_list(&mut self) {
         self.is_listed = false;

@@ -145,6 +145,9 @@ impl ReplyQueue {
             (self.changes_in_ended, changes(0..ended)),
             (self.changes_in_open, changes(ended..self.entries.len())),
         ];
+        if self.segment_executes && !self.segment_sent || self.segment_sent && !self.segment_open {
+            return Err("reply queue: a segment is sent or executes, and none is open".into());
+        }
         match counts.iter().find(|(counted, there)| *counted as usize != *there) {
             Some(_) => Err(format!("reply queue: counted and there: {counts:?}")),
             None => Ok(()),

@@ -3,6 +3,10 @@
 //! State that is kept twice, for speed, is compared here: links with links, phases with lists, tickets with the queue,
 //! counters with a recount. The simulation and the fuzzer call this after their steps.
 
+mod counts;
+mod listeners;
+mod lists;
+
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::Waiting;
@@ -12,8 +16,6 @@ use crate::pooler::Pooler;
 use crate::pools::pool;
 use crate::server::Server;
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
-use std::collections::HashMap;
-use std::sync::Arc;
 
 impl Pooler {
     /// The first violation found, if any. All requests must have been polled.
@@ -34,7 +36,9 @@ impl Pooler {
                 .map_err(|wrong| format!("pool {database}/{user}: {wrong}"))?;
         }
         self.check_sizings()?;
-        self.check_counts()
+        self.check_counts()?;
+        self.check_lists()?;
+        self.check_listeners()
     }
 
     fn check_server(&self, id: ServerId, server: &Server) -> Result<(), String> {
@@ -62,6 +66,7 @@ impl Pooler {
         must(trusts || !server.flies() || !server.link.is_some_and(left), || {
             "a flight may leave something in the session".into()
         })?;
+        check_own_questions(server)?;
         let flights = server.flights.as_ref().map_or(0, |flights| flights.len());
         must(
             flights == 0 || server.conversation.queue().ends_owed() >= flights,
@@ -197,6 +202,15 @@ impl Pooler {
         };
         is_count("servers", pool.servers(), own().count())?;
         is_count("connecting", pool.connecting(), own().filter(|(_, s)| opens(s)).count())?;
+        is_count("in doubt", pool.in_doubt(), own().filter(|(_, s)| s.in_doubt).count())?;
+        for (slot, server) in own() {
+            let id = ServerId(slot);
+            let listed = server.flights.as_ref().is_some_and(|flights| flights.is_listed());
+            let places = pool.with_room().filter(|other| **other == id).count();
+            must(places == usize::from(listed), || {
+                format!("{id} is {places} times among the servers with room, and listed: {listed}")
+            })?;
+        }
         let soon_free = own().filter(|(_, s)| s.is_soon_free()).count();
         is_count(
             "soon free",
@@ -210,63 +224,25 @@ impl Pooler {
             self.clients.iter().filter(|(_, c)| counted(c)).count(),
         )
     }
+}
 
-    /// Which servers count for the limits on servers at work.
-    fn check_sizings(&self) -> Result<(), String> {
-        for (_, server) in self.servers.iter() {
-            let shares = self.pool(server.pool).share().is_some();
-            must(shares || server.work.is_none(), || "works without a limit".into())?;
-            let may_work = server.link.is_some() || !server.is_idle();
-            must(server.work.is_none() || may_work, || {
-                "idle, and counts as working".into()
-            })?;
-        }
-        for (id, sizing) in self.shared.sizings.iter() {
-            let shares = |s: &Server| self.pool(s.pool).shares(id);
-            let working = self.servers.iter().filter(|(_, s)| s.work.is_some() && shares(s));
-            is_count("servers at work", sizing.working(), working.count())?;
-            let long = self
-                .servers
-                .iter()
-                .filter(|(_, s)| s.work.is_some_and(|w| w.is_long()) && shares(s));
-            is_count("servers with long work", sizing.long(), long.count())?;
-            let pools = pool::live(&self.pools).filter(|(_, p)| p.shares(id));
-            is_count("pools of a limit", sizing.pools().len() as u32, pools.count())?;
-        }
-        Ok(())
-    }
-
-    /// Counts over several pools.
-    fn check_counts(&self) -> Result<(), String> {
-        let counted = self.clients.iter().filter(|(_, c)| c.counted).count();
-        is_count("clients", self.client_count, counted)?;
-        let mut databases: HashMap<&Arc<str>, (usize, usize)> = HashMap::new();
-        for (_, pool) in pool::live(&self.pools) {
-            let (servers, clients) = databases.entry(&pool.key().database).or_default();
-            *servers += pool.servers() as usize;
-            *clients += pool.clients() as usize;
-        }
-        for (name, (servers, clients)) in databases {
-            let counts = self.databases.of_database(name);
-            is_count("servers of a database", counts.servers(), servers)?;
-            is_count("clients of a database", counts.clients(), clients)?;
-        }
-        let mut users: HashMap<&str, (usize, usize)> = HashMap::new();
-        for (_, pool) in pool::live(&self.pools) {
-            users.entry(&*pool.key().user).or_default().0 += pool.servers() as usize;
-        }
-        for (_, client) in self.clients.iter().filter(|(_, c)| c.counted) {
-            let of_pool = client.pool.map(|id| &*self.pool(id).key().user);
-            let user = client.login_user.as_deref().or(of_pool);
-            users.entry(user.ok_or("counted, and of no pool")?).or_default().1 += 1;
-        }
-        for (name, (servers, clients)) in users {
-            let counts = self.databases.of_user(name);
-            is_count("servers of a user", counts.servers(), servers)?;
-            is_count("clients of a user", counts.clients(), clients)?;
-        }
-        Ok(())
-    }
+/// What the pooler has asked the server for itself.
+fn check_own_questions(server: &Server) -> Result<(), String> {
+    let owes = !server.conversation.queue().is_empty();
+    must(owes || server.session.probe().is_none(), || {
+        "a probe is under way, and nothing is owed".into()
+    })?;
+    must(owes || server.session.restoration().is_none(), || {
+        "settings are being restored, and nothing is owed".into()
+    })?;
+    let reads = matches!(server.phase, ServerPhase::Reading);
+    must(reads == server.reading.is_some(), || {
+        format!(
+            "{:?}, and reads the catalog: {}",
+            server.phase,
+            server.reading.is_some()
+        )
+    })
 }
 
 fn must(holds: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {

@@ -1,0 +1,62 @@
+//! Channels of clients, listeners and their servers, compared with each other.
+
+use super::must;
+use crate::base::ids::{ClientId, ServerId};
+use crate::notify::channels::Channels;
+use crate::pooler::Pooler;
+
+impl Pooler {
+    pub(super) fn check_listeners(&self) -> Result<(), String> {
+        for (slot, server) in self.servers.iter().filter(|(_, s)| s.is_listening()) {
+            let id = ServerId(slot);
+            must(self.listeners.of_server(id).is_some(), || {
+                format!("{id} listens for no listener, in pool {}", server.pool)
+            })?;
+        }
+        for at in self.listeners.places() {
+            self.check_listener(at)
+                .map_err(|wrong| format!("listener {at}: {wrong}"))?;
+        }
+        for (slot, client) in self.clients.iter() {
+            if let Some(channels) = &client.channels {
+                let id = ClientId(slot);
+                self.check_channels(id, channels)
+                    .map_err(|wrong| format!("{id}: {wrong}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_listener(&self, at: usize) -> Result<(), String> {
+        let Some(listener) = self.listeners.get(at) else {
+            return Ok(());
+        };
+        listener.check()?;
+        if let Some(id) = listener.server() {
+            let server = self.servers.get(id.0);
+            let serves = server.is_some_and(|s| s.is_listening() || s.is_opening() || s.is_examined());
+            must(serves, || {
+                format!("its server {id} does not listen: {:?}", server.map(|s| &s.phase))
+            })?;
+        }
+        let gone = listener
+            .clients()
+            .into_iter()
+            .find(|id| self.clients.get(id.0).is_none());
+        must(gone.is_none(), || format!("{gone:?} has gone"))
+    }
+
+    /// What a listener hears for a client, according to the client and to the listener.
+    fn check_channels(&self, id: ClientId, channels: &Channels) -> Result<(), String> {
+        channels.check()?;
+        if !channels.relies_on_listener() {
+            return Ok(());
+        }
+        let listener = channels.listener().and_then(|at| self.listeners.get(at));
+        let listener = listener.ok_or("has channels on a listener, and no listener")?;
+        let heard = listener.channels_of(id);
+        must(channels.heard().is_subset(&heard), || {
+            format!("has {:?}, of which its listener hears {heard:?}", channels.heard())
+        })
+    }
+}

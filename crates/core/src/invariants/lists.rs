@@ -1,0 +1,70 @@
+//! Lists and tables of connections and pools, compared with the connections and pools themselves.
+
+use super::{is_count, must};
+use crate::base::ids::ClientId;
+use crate::base::reasons::Waiting;
+use crate::pooler::Pooler;
+use crate::pools::pool;
+
+impl Pooler {
+    pub(super) fn check_lists(&self) -> Result<(), String> {
+        let arriving = self.clients.iter().filter(|(_, c)| c.is_arriving()).count();
+        is_count("connections that log in", self.arrivals.count(), arriving)?;
+        self.check_process_ids()?;
+        self.check_deferred()?;
+        self.check_pool_index()?;
+        self.check_catalogs()
+    }
+
+    /// Each client is found by its process id.
+    fn check_process_ids(&self) -> Result<(), String> {
+        let told: Vec<_> = self.clients.iter().filter(|(_, c)| c.process_id != 0).collect();
+        is_count("process ids", self.process_ids.len() as u32, told.len())?;
+        for (slot, client) in told {
+            let id_at = |place| self.clients.at_index(place).map_or(0, |(_, client)| client.process_id);
+            let mut places = self.process_ids.places_of(client.process_id, id_at);
+            must(places.any(|place| place == slot.index), || {
+                format!("{} is not found by its process id", ClientId(slot))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Each BEGIN that is deferred, and that no request has followed, is in the list that its timer reads.
+    fn check_deferred(&self) -> Result<(), String> {
+        for (slot, client) in self.clients.iter() {
+            let id = ClientId(slot);
+            let begin = client.session.deferred_begin();
+            let begin = begin.filter(|begin| !begin.has_failed() && !begin.has_expired());
+            let Some(begin) = begin.filter(|_| client.waiting == Waiting::No) else {
+                continue;
+            };
+            let listed = self.deferred.contains(&(id, begin.since()));
+            must(listed, || format!("{id}: its deferred BEGIN has no timer"))?;
+        }
+        Ok(())
+    }
+
+    fn check_pool_index(&self) -> Result<(), String> {
+        is_count("pools", self.pool_index.len() as u32, pool::live(&self.pools).count())?;
+        for (id, pool) in pool::live(&self.pools) {
+            let found = self.pool_index.get(pool.key());
+            must(found == Some(&id), || format!("pool {id} is found as {found:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// What is remembered of all pools' catalogs together.
+    fn check_catalogs(&self) -> Result<(), String> {
+        let catalogs = &self.shared.catalogs;
+        let mut pools = self.pools.iter().flatten();
+        must(catalogs.any_due || pools.all(|p| p.reading_due().is_none()), || {
+            "a reading of a catalog is due, and nobody knows".into()
+        })?;
+        let defines = |(_, s): (_, &crate::server::Server)| s.session.has_definitions();
+        let known = self.pools.iter().flatten().any(|p| p.catalog_matters()) || self.servers.iter().any(defines);
+        must(catalogs.any_known || !known, || {
+            "texts must be searched for names, and are not".into()
+        })
+    }
+}
