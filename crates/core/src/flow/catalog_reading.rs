@@ -2,7 +2,6 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
-use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::catalog::schedule::{Failure, Reading};
@@ -91,10 +90,8 @@ impl Pooler {
 
     /// The segment that reads the catalog has ended: the server is free.
     pub(crate) fn catalog_read(&mut self, now: Time, server_id: ServerId) {
-        let server = self.server_mut(server_id);
-        let pool_id = server.pool;
-        if let Some(reading) = server.reading.take() {
-            self.catalogs().reading_ended(now, pool_id, *reading);
+        if let Some(reading) = self.server_mut(server_id).reading.take() {
+            self.catalogs().reading_ended(now, server_id, *reading);
         }
         // If the reading failed in an internal transaction block, that is rolled back first.
         self.server_mut(server_id).phase = ServerPhase::Draining;
@@ -102,11 +99,11 @@ impl Pooler {
     }
 
     /// A server that was reading the catalog is gone.
-    pub(crate) fn catalog_lost(&mut self, now: Time, pool_id: PoolId, mut reading: Reading) {
+    pub(crate) fn catalog_lost(&mut self, now: Time, server_id: ServerId, mut reading: Reading) {
         if self.admin.is_ending() {
             return;
         }
         reading.fails(Failure::ServerLost);
-        self.catalogs().reading_ended(now, pool_id, reading);
+        self.catalogs().reading_ended(now, server_id, reading);
     }
 }

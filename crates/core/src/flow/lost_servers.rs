@@ -61,7 +61,7 @@ impl Pooler {
             self.names_have_moved(server.pool);
         }
         if let Some(reading) = server.reading.take() {
-            self.catalog_lost(now, server.pool, *reading);
+            self.catalog_lost(now, id, *reading);
         }
         self.flights_lost(now, &mut server, reason);
         if let Some(client) = server.link.take() {

@@ -1,7 +1,7 @@
 //! Lists and tables of connections and pools, compared with the connections and pools themselves.
 
 use super::{is_count, must};
-use crate::base::ids::ClientId;
+use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Waiting;
 use crate::pooler::Pooler;
 use crate::pools::pool;
@@ -57,6 +57,19 @@ impl Pooler {
     /// What is remembered of all pools' catalogs together.
     fn check_catalogs(&self) -> Result<(), String> {
         let catalogs = &self.shared.catalogs;
+        for (database, state) in &catalogs.by_database {
+            let reads = |id: &ServerId| self.servers.get(id.0).is_some_and(|s| s.reading.is_some());
+            // When the pooler ends, it is no longer noted that a reader is lost.
+            must(
+                state.reader.as_ref().is_none_or(reads) || self.admin.is_ending(),
+                || {
+                    format!(
+                        "the catalog of {database} is read by {:?}, which does not read",
+                        state.reader
+                    )
+                },
+            )?;
+        }
         let mut pools = self.pools.iter().flatten();
         must(catalogs.any_due || pools.all(|p| p.reading_due().is_none()), || {
             "a reading of a catalog is due, and nobody knows".into()

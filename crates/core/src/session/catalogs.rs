@@ -174,9 +174,15 @@ impl CatalogNews<'_> {
         Some(version)
     }
 
-    /// A reading has ended, or has failed.
-    pub(crate) fn reading_ended(&mut self, now: Time, pool_id: PoolId, reading: Reading) {
-        let database = &pool::of(self.pools, pool_id).catalog_key();
+    /// The reading of this server has ended, or has failed. A RELOAD may have given the server's pool another database
+    /// meanwhile.
+    pub(crate) fn reading_ended(&mut self, now: Time, reader: ServerId, reading: Reading) {
+        let mut states = self.shared.catalogs.by_database.iter();
+        let Some(database) = states.find_map(|(name, state)| (state.reader == Some(reader)).then(|| name.clone()))
+        else {
+            return;
+        };
+        let database = &database;
         let is_being_changed = self.is_being_changed(database);
         let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
             return;

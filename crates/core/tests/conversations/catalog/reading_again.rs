@@ -3,7 +3,7 @@
 use super::readings::{
     OBJECTS, PAUSE, SIZE_2, SOURCES, asks, catalog_is_empty, is_asked, is_probed, nothing_found, rig, settles, start,
 };
-use crate::rig::{Rig, error};
+use crate::rig::{Rig, configuration, error};
 use pgweir_core::{CancelEnd, ServerId};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 use std::time::Duration;
@@ -312,4 +312,21 @@ fn servers_are_replaced_if_the_error_is_not_of_the_transaction_that_changed_them
         w.command_complete("ALTER ROLE");
     });
     ends(&mut pipeline, client, server);
+}
+
+/// Guards against judging a database's statements by the catalog of the database that its entry led to before.
+#[test]
+fn a_reading_tells_of_the_database_that_was_read_whatever_a_reload_changes() {
+    let mut rig = rig(SIZE_2);
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let reader = rig.servers_log_in()[0];
+    rig.reloads(configuration("db = host=127.0.0.9 user=u", SIZE_2));
+    rig.tells_catalog(reader, &[], &[]);
+    assert!(rig.is_closed(reader));
+    rig.says(client, |w| w.query(b"select 1"));
+    let other = rig.servers_log_in()[0];
+    assert!(
+        is_asked(&mut rig, other),
+        "the catalog of the other database is not known"
+    );
 }
