@@ -158,7 +158,6 @@ impl Reply<'_> {
         if self.server.session.has_definitions() {
             self.note_definitions(is_idle, failed, more);
         }
-        self.server.session.changed_objects_are_noted();
     }
 
     fn note_definitions(&mut self, is_idle: bool, failed: bool, more: bool) {

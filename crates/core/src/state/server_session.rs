@@ -42,6 +42,18 @@ pub(crate) enum Report {
     TooMuch,
 }
 
+/// Settings that the present transaction may have set, and that no ReadyForQuery reports before the transaction ends: by
+/// SET LOCAL, by code, or a setting that is never reported.
+#[derive(Debug, pgweir_freeze::Freeze)]
+enum LocalSettings {
+    /// There are none.
+    No,
+    /// There may be some. Statements parsed meanwhile are not shared.
+    InDoubt,
+    /// The same, and some of them by SET LOCAL: the server's settings before the first one.
+    BehindSetLocal(Arc<Shape>),
+}
+
 /// A server's session: its settings as the server reports them, and what clients may have left there.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ServerSession {
@@ -55,11 +67,7 @@ pub(crate) struct ServerSession {
     reported_beyond_ascii: Vec<Box<str>>,
     /// Settings that the server has reported in another encoding than the database's: the next probe tells the values.
     unread: Vec<Box<str>>,
-    /// The present transaction may have set a setting that no ReadyForQuery reports before the transaction ends: by SET
-    /// LOCAL, by code, or a setting that is never reported. Statements parsed meanwhile are not shared.
-    local_in_doubt: bool,
-    /// The server's settings before the first SET LOCAL of the present transaction.
-    before_local: Option<Arc<Shape>>,
+    local: LocalSettings,
     /// The segment of restored settings at the front of the queue. ParameterStatus in its reply is not for the client.
     restoration: Option<Box<Restoration>>,
     /// A probe that has not been answered.
@@ -71,8 +79,6 @@ pub(crate) struct ServerSession {
     /// A request that was sent to the server may create, rename or move objects that statements name. Its transaction
     /// has not ended.
     moves_names: bool,
-    /// `defines` or `moves_names` is set: each ReadyForQuery must check what became of them.
-    changes_objects: bool,
     /// An unanswered request may have committed such a change.
     publishes: bool,
     /// While the transaction has definitions: the portal that was bound last, if its statement defines nothing and ends
@@ -110,14 +116,12 @@ impl ServerSession {
             settings_in_doubt: false,
             reported_beyond_ascii: Vec::new(),
             unread: Vec::new(),
-            local_in_doubt: false,
-            before_local: None,
+            local: LocalSettings::No,
             restoration: None,
             probe: None,
             move_failed: false,
             defines: false,
             moves_names: false,
-            changes_objects: false,
             publishes: false,
             harmless_portal: None,
             changed_defaults: None,
@@ -148,7 +152,10 @@ impl ServerSession {
     /// The server's settings before the first SET LOCAL of the present transaction.
     #[inline]
     pub(crate) fn before_local(&self) -> Option<&Arc<Shape>> {
-        self.before_local.as_ref()
+        match &self.local {
+            LocalSettings::BehindSetLocal(before) => Some(before),
+            LocalSettings::No | LocalSettings::InDoubt => None,
+        }
     }
 
     /// The login, or the examination that follows it, has ended: RESET returns to the settings that the server has now.
@@ -188,6 +195,13 @@ impl ServerSession {
     #[inline]
     pub(crate) fn settings_are_told(&mut self) {
         self.settings_in_doubt = false;
+        if !self.reported_beyond_ascii.is_empty() {
+            self.forget_reported();
+        }
+    }
+
+    #[cold]
+    fn forget_reported(&mut self) {
         self.reported_beyond_ascii.clear();
     }
 
@@ -236,13 +250,13 @@ impl ServerSession {
     /// The present transaction may have set a setting that no ReadyForQuery reports before the transaction ends.
     #[inline]
     pub(crate) fn local_in_doubt(&self) -> bool {
-        self.local_in_doubt
+        !matches!(self.local, LocalSettings::No)
     }
 
     /// Whether the settings under which a Parse would run now are not known.
     #[inline]
     pub(crate) fn parses_in_doubt(&self) -> bool {
-        self.settings_in_doubt || self.local_in_doubt
+        self.settings_in_doubt || self.local_in_doubt()
     }
 
     /// Whether a reply that is due reports settings.
@@ -254,7 +268,9 @@ impl ServerSession {
     #[inline]
     pub(crate) fn may_set(&mut self, effects: Effects) {
         self.settings_in_doubt |= effects.intersects(Effects::SETTINGS);
-        self.local_in_doubt |= effects.intersects(MAY_SET_LOCALLY);
+        if effects.intersects(MAY_SET_LOCALLY) && !self.local_in_doubt() {
+            self.local = LocalSettings::InDoubt;
+        }
         if effects.intersects(NOTED) {
             self.notes(effects);
         }
@@ -262,8 +278,8 @@ impl ServerSession {
 
     #[cold]
     fn notes(&mut self, effects: Effects) {
-        if effects.intersects(Effects::LOCAL) && self.before_local.is_none() {
-            self.before_local = Some(self.shape.clone());
+        if effects.intersects(Effects::LOCAL) && self.before_local().is_none() {
+            self.local = LocalSettings::BehindSetLocal(self.shape.clone());
         }
         if effects.intersects(LEAVES_PLANS) {
             self.keeps_foreign_plans();
@@ -273,10 +289,15 @@ impl ServerSession {
     /// The transaction has ended, and with it the settings of SET LOCAL. Returns whether there may have been some.
     #[inline]
     pub(crate) fn transaction_ends(&mut self) -> bool {
-        let had = std::mem::take(&mut self.local_in_doubt);
+        let had = self.local_in_doubt();
         if had {
-            self.before_local = None;
+            self.local_settings_end();
         }
         had
+    }
+
+    #[cold]
+    fn local_settings_end(&mut self) {
+        self.local = LocalSettings::No;
     }
 }

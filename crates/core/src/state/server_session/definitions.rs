@@ -30,7 +30,6 @@ impl ServerSession {
     /// sessions begin with.
     pub(crate) fn defines(&mut self, defaults: Option<ChangedDefaults>, segment: u64) {
         self.defines = true;
-        self.changes_objects = true;
         if let Some(ChangedDefaults { of, is_alone }) = defaults {
             self.changed_defaults = Some(match self.changed_defaults.take() {
                 Some(Changing { of: old, .. }) => Changing {
@@ -80,7 +79,6 @@ impl ServerSession {
     /// A request that may create, rename or move objects that statements name is about to be sent.
     pub(crate) fn moves_names(&mut self) {
         self.moves_names = true;
-        self.changes_objects = true;
     }
 
     /// A request that was sent may create, rename or move objects that statements name, and its transaction has not
@@ -100,12 +98,7 @@ impl ServerSession {
     /// At each ReadyForQuery it must be looked at what became of definitions and of names that may have moved.
     #[inline]
     pub(crate) fn changes_objects(&self) -> bool {
-        self.changes_objects
-    }
-
-    /// It has been looked at: what is left must be looked at again.
-    pub(crate) fn changed_objects_are_noted(&mut self) {
-        self.changes_objects = self.defines || self.moves_names;
+        self.defines | self.moves_names
     }
 
     /// A transaction has ended with this segment. Returns whose new sessions may begin with other settings because of it.
