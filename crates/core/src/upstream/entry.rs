@@ -66,7 +66,8 @@ impl Expect {
 /// Who gets the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) enum To {
-    /// The linked client.
+    /// The client of its segment: the one whose flight it is ([`crate::upstream::flights`]), or the linked one. At the
+    /// front of the queue the two are the same, because the link moves on with each flight.
     #[default]
     Forward,
     /// No client.
@@ -77,9 +78,9 @@ pub(crate) enum To {
     Check,
     /// No client; the request is meant to fail.
     Swallow,
-    /// The linked client; the pooler answers it without the server (see [`Expect::fake_tag`]).
+    /// The client of its segment; the pooler answers it without the server (see [`Expect::fake_tag`]).
     Fake,
-    /// The linked client, except for one error, whose text would speak of an internal statement: see
+    /// The client of its segment, except for one error, whose text would speak of an internal statement: see
     /// [`Entry::replacement`].
     Replace,
 }

@@ -1,9 +1,10 @@
 //! The replies that a server owes, in order.
 //!
 //! Every request that reaches a server leaves an [`Entry`]; replies are matched from the front. `Forward` replies go to
-//! the linked client; `Skip` replies answer internal requests and are swallowed; `Fake` replies never come from the
-//! server: the pooler sends them when the entry comes to the front. This one queue serves injected Parse, restored
-//! settings, deferred BEGIN, pipelining and recovery from errors. Nothing is repaired in the byte stream afterwards.
+//! the client of their segment, which is linked when they come; `Skip` replies answer internal requests and are
+//! swallowed; `Fake` replies never come from the server: the pooler sends them when the entry comes to the front. This
+//! one queue serves injected Parse, restored settings, deferred BEGIN, pipelining and recovery from errors. Nothing is
+//! repaired in the byte stream afterwards.
 //!
 //! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations";
 //! recordings E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no
