@@ -258,16 +258,7 @@ impl Pooler {
     /// gets notifications without a running request is closed. If flights of others stand behind its own, the client
     /// must read its reply within some time. For the others back-pressure is enough.
     pub fn handle_client_behind(&mut self, now: Time, client: ClientId) {
-        let Some(c) = self.clients.get(client.0) else { return };
-        let (link, hears) = (c.link, c.channels.as_ref().is_some_and(|c| c.relies_on_listener()));
-        let flights = link.and_then(|server| self.flights_of(server));
-        if let Some(flights) = flights.filter(|flights| !flights.is_empty()) {
-            return flights.is_unread(now);
-        }
-        let at_work = link.and_then(|s| self.servers.get(s.0)).is_some_and(|s| !s.is_clean());
-        if hears && !at_work {
-            self.listen(now, |listening| listening.too_far_behind(client));
-        }
+        self.client_is_behind(now, client);
     }
 
     /// The socket that [`Request::Connect`] asked for is open.
@@ -310,19 +301,7 @@ impl Pooler {
 
     /// The server closed its connection, or the connection broke. Its id is no longer valid.
     pub fn handle_server_closed(&mut self, now: Time, server: ServerId) {
-        if let Some(pool_id) = self
-            .servers
-            .get(server.0)
-            .filter(|s| s.reading.is_none())
-            .map(|s| s.pool)
-        {
-            self.catalogs().doubt(now, pool_id);
-        }
-        let pool = self.servers.get(server.0).map(|s| s.pool);
-        self.server_ended(now, server, "server conn crashed?");
-        if let Some(pool) = pool {
-            self.note_restart(now, pool);
-        }
+        self.server_closed(now, server);
     }
 
     /// A [`Request::Cancel`] for this server has ended.

@@ -4,11 +4,10 @@
 //! that is on the list of harmless ones ([`crate::harmless_names`]) or has known effects ([`crate::names`]); the name
 //! that a list of columns belongs to; something else. The catalog of the database judges the last kind.
 
-use crate::built_in::{Known, is_word_byte, last_word, look_up};
+use crate::built_in::{Known, look_up};
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names;
-use memchr::{memchr, memchr_iter, memmem, memrchr};
 
 /// The effects of code that is not read. No server can tell afterwards which seed and which custom settings it has
 /// made.
@@ -61,98 +60,6 @@ const QUERIES: [&str; 8] = [
     "select", "values", "insert", "update", "delete", "merge", "table", "with",
 ];
 
-/// Whether the word before each parenthesis of this text is surely harmless. This is a quick look backwards from each
-/// parenthesis. The text contains no `U&"`. `false` proves nothing.
-pub(crate) fn surely_harmless(text: &[u8]) -> bool {
-    let mut firsts = Firsts {
-        text,
-        dollar: None,
-        dashes: None,
-    };
-    memchr_iter(b'(', text).all(|at| {
-        let (before, mut lines) = without_space(&text[..at]);
-        let harmless = match before.last() {
-            Some(b'"') => firsts.are_without_dollar(before.len()) && behind_into(before),
-            // The end of a comment, or white space that only some versions know.
-            Some(b'/' | 0x0b) => false,
-            Some(b) if is_word_byte(*b) => {
-                let (rest, _, known) = last_word(before);
-                match rest.last() {
-                    _ if known.is_doubtful() => false,
-                    _ if known.is_foreign() => firsts.are_without_dollar(before.len()) && behind_into(before),
-                    Some(b'.' | b'/' | 0x0b) => false,
-                    Some(b' ' | b'\n' | b'\t' | b'\r' | 0x0c) => {
-                        let (rest, more_lines) = without_space(rest);
-                        lines |= more_lines;
-                        !matches!(rest.last(), Some(b'.' | b'/' | 0x0b))
-                    }
-                    _ => true,
-                }
-            }
-            _ => true,
-        };
-        // After a line break, the word may be the end of a comment.
-        harmless && (!lines || firsts.are_without_dashes(at))
-    })
-}
-
-/// The first places of what makes a quick look backwards doubtful. Each is searched for at most once: a text may have as
-/// many parentheses as bytes.
-struct Firsts<'a> {
-    text: &'a [u8],
-    dollar: Option<usize>,
-    dashes: Option<usize>,
-}
-
-impl Firsts<'_> {
-    /// Whether this many bytes of the text contain no dollar sign. It may end a string that contains an INTO.
-    fn are_without_dollar(&mut self, bytes: usize) -> bool {
-        let search = || memchr(b'$', self.text).unwrap_or(self.text.len());
-        *self.dollar.get_or_insert_with(search) >= bytes
-    }
-
-    /// Whether this many bytes of the text contain no `--`.
-    fn are_without_dashes(&mut self, bytes: usize) -> bool {
-        let search = || memmem::find(self.text, b"--").unwrap_or(self.text.len());
-        *self.dashes.get_or_insert_with(search) + 2 > bytes
-    }
-}
-
-/// Whether the name that ends here follows INTO.
-fn behind_into(mut before: &[u8]) -> bool {
-    loop {
-        let rest = if let Some(quoted) = before.strip_suffix(b"\"") {
-            match memrchr(b'"', quoted) {
-                Some(at) if !look_up(&quoted[at + 1..]).is_doubtful() => &quoted[..at],
-                _ => return false,
-            }
-        } else {
-            last_word(before).0
-        };
-        // No name is there, or a digit comes before it.
-        if before[rest.len()..].first().is_none_or(u8::is_ascii_digit) {
-            return false;
-        }
-        if let Some(schema) = rest.strip_suffix(b".") {
-            before = schema;
-            continue;
-        }
-        let (rest, lines) = without_space(rest);
-        return !lines && last_word(rest).1.eq_ignore_ascii_case(b"into");
-    }
-}
-
-/// A text without its trailing white space, and whether that contained line breaks.
-fn without_space(text: &[u8]) -> (&[u8], bool) {
-    let mut end = text.len();
-    let mut lines = false;
-    while end > 0 && matches!(text[end - 1], b' ' | b'\t' | b'\n' | b'\r' | 0x0c) {
-        lines |= matches!(text[end - 1], b'\n' | b'\r');
-        end -= 1;
-    }
-    (&text[..end], lines)
-}
-
 /// The effects of a built-in function on the session of its caller, for unknown arguments. [`Effects::DRAWS`],
 /// [`Effects::CURRENT_SETTING`] and [`Effects::TEMPORARY_SCHEMA`] are left out. Calls of currval() and lastval() are
 /// not: they must be known before they run.
@@ -198,6 +105,18 @@ pub(crate) struct Foreign<'a> {
     pub(crate) behind: Token<'a>,
 }
 
+impl<'a> Foreign<'a> {
+    /// A call whose opening parenthesis has just been read.
+    fn new(name: Option<Box<[u8]>>, lexer: &Lexer<'a>, is_call: bool, behind: Token<'a>) -> Self {
+        Foreign {
+            name,
+            arguments: lexer.clone(),
+            is_call,
+            behind,
+        }
+    }
+}
+
 /// The effects of the built-in functions that a text calls, except those named in [`crate::names`]; and
 /// [`Effects::ROUTINES`] if the text calls other functions.
 pub(crate) fn effects(text: &[u8], backslashes: bool) -> Effects {
@@ -241,15 +160,7 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
         match token {
             Token::Word(_) | Token::Quoted(_) | Token::UnicodeQuoted(_) => {
                 if last == Token::Byte(b'.') && runs_as_column(token) {
-                    look(
-                        true,
-                        Foreign {
-                            name: None,
-                            arguments: lexer.clone(),
-                            is_call: true,
-                            behind,
-                        },
-                    );
+                    look(true, Foreign::new(None, &lexer, true, behind));
                 }
                 if dotted {
                     schema = name;
@@ -274,16 +185,7 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
                         front == Front::Comma && is_query_s(ahead)
                     };
                     let is_call = front != Front::Naming && !names_query();
-                    let arguments = lexer.clone();
-                    look(
-                        doubtful,
-                        Foreign {
-                            name,
-                            arguments,
-                            is_call,
-                            behind,
-                        },
-                    );
+                    look(doubtful, Foreign::new(name, &lexer, is_call, behind));
                 }
                 open.push(is_before_expression(before_last, last));
                 (name, dotted) = (None, false);

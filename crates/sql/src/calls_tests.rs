@@ -1,5 +1,6 @@
 use super::*;
 use crate::called;
+use crate::harmless_calls::surely_harmless;
 
 /// Guards against functions that the catalog does not know, because their names contain known ones.
 #[test]

@@ -18,6 +18,7 @@ pub mod effects;
 mod encodings;
 mod facts;
 mod given;
+mod harmless_calls;
 mod harmless_names;
 mod known_names;
 mod lexer;
@@ -30,8 +31,8 @@ mod reading;
 mod refusals;
 mod returns;
 mod scan;
-mod search_path;
 mod search;
+mod search_path;
 mod session_reads;
 mod set_config;
 mod settings;
@@ -39,23 +40,23 @@ mod signals;
 mod split;
 pub mod statement;
 mod trapping;
-mod verbs;
 mod type_names;
+mod verbs;
 
 pub use bodies::{Body, Language, judge_body, may_create};
 pub use called::called;
 pub use calls::{UNREAD, effects_of_name, effects_of_own};
-pub use condensed::Condensed;
 pub use channels::{
     channel_command, may_concern_channels, may_end_or_list_channels, may_listen, may_notify, may_unlisten, unlistened,
 };
+pub use condensed::Condensed;
 pub use database_ddl::{database_needed_alone, may_need_database_alone};
 pub use defaults::{ChangedDefaults, NewSessions, changed_defaults};
 pub use definitions::{is_definition, may_change_tables};
 pub use effects::Effects;
 pub use encodings::{is_converted, may_lack_characters};
-pub use given::is_given_as_text;
 pub use facts::{begins_code, has_constants, may_return_rows, setting_shown};
+pub use given::is_given_as_text;
 pub use known_names::{KnownNames, Passed, word_of, words};
 pub use read_under::{READ_UNDER, is_read_under, reads_clock, reads_constants};
 pub use reading::{class_of_read, cost_class};
@@ -73,5 +74,5 @@ pub use split::{
     statements,
 };
 pub use statement::{Statement, classify};
-pub use verbs::{begins_without_snapshot, belongs_to_session, must_come_first};
 pub use type_names::{may_name_types, parameter_numbers};
+pub use verbs::{begins_without_snapshot, belongs_to_session, must_come_first};

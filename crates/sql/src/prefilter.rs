@@ -4,7 +4,7 @@
 //! three bytes as the key into a small table. Three bytes of a core can begin at four places, and one of these is
 //! always among the places that are read. If the key is in the table, the bytes around it are compared with the core.
 
-use crate::calls::surely_harmless;
+use crate::harmless_calls::surely_harmless;
 use memchr::{memchr, memmem};
 
 /// Six bytes of every name in [`crate::names::NAMES`].

@@ -1,13 +1,14 @@
 //! What the functions of a database do to sessions, and which tables and views run them: derived from its catalog.
 //!
-//! A [`Draft`] collects the rows of [`crate::statements::catalog_query`]: functions with their source, and which object
-//! runs which. The source is judged like any text ([`pgweir_sql::judge_body`]). An object has the effects of everything
+//! A [`Draft`] collects the rows of [`crate::statements::catalog_query`]: functions with their source
+//! ([`crate::catalog::sources`]), and which object runs which ([`crate::catalog::objects`]). An object has the effects of everything
 //! that it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
 
+use crate::catalog::objects::words_of;
 use crate::catalog::runs::{self, Kind, Node, Run};
 use crate::upstream::entry::AnswerRows;
 use foldhash::fast::RandomState;
-use pgweir_sql::{Effects, KnownNames, Language, SearchPath};
+use pgweir_sql::{Effects, KnownNames};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -20,7 +21,7 @@ pub(crate) const SOURCE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// A probe asks for at most this many settings that functions set and `pg_settings` does not show. One more is kept: it
 /// pins the client.
-const SETTINGS_MAX: usize = 256;
+pub(super) const SETTINGS_MAX: usize = 256;
 
 /// What a statement may do because of the names that it mentions.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
@@ -50,46 +51,21 @@ impl Catalog {
 /// What has been read of a catalog.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Draft {
-    nodes: Vec<Node>,
-    by_oid: HashMap<(Kind, u32), u32, RandomState>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) by_oid: HashMap<(Kind, u32), u32, RandomState>,
     /// Places of words in `nodes`. The empty word stands for all names without an ASCII word.
-    by_word: HashMap<Box<[u8]>, u32, RandomState>,
-    runs: Vec<Run>,
-    hidden: Vec<Box<str>>,
-    routines: HashSet<Box<[u8]>, RandomState>,
+    pub(super) by_word: HashMap<Box<[u8]>, u32, RandomState>,
+    pub(super) runs: Vec<Run>,
+    pub(super) hidden: Vec<Box<str>>,
+    pub(super) routines: HashSet<Box<[u8]>, RandomState>,
     /// Some routine keeps plans whose constants may depend on settings.
-    reads_constants: bool,
+    pub(super) reads_constants: bool,
     /// See [`KnownNames::fold_to_ascii`].
-    folds_to_ascii: bool,
-    identity: Option<Box<[u8]>>,
-    source_bytes: usize,
+    pub(super) folds_to_ascii: bool,
+    pub(super) identity: Option<Box<[u8]>>,
+    pub(super) source_bytes: usize,
     /// The database is larger than the limits: every statement counts as code that is not read.
     pub(crate) too_much: bool,
-}
-
-/// Added to what is known of a routine that is declared immutable.
-const IMMUTABLE: u32 = 8;
-
-/// First words of statements that cause event triggers to run.
-const DEFINING: [&str; 10] = [
-    "create", "alter", "drop", "grant", "revoke", "comment", "import", "refresh", "reindex", "security",
-];
-
-/// First words of statements that compute the expressions of indexes and statistics.
-const MAINTAINING: [&str; 5] = ["analyze", "analyse", "vacuum", "reindex", "cluster"];
-
-/// Words of statements that may make tables.
-const CREATING: [&str; 3] = ["create", "into", "import"];
-
-/// The words that stand for all statements of a kind.
-fn words_of(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Definition => &DEFINING,
-        Kind::Creation => &CREATING,
-        Kind::Maintenance => &MAINTAINING,
-        Kind::Truncation => &["truncate"],
-        Kind::Routine | Kind::Relation | Kind::Type | Kind::Word | Kind::Nameless => &[],
-    }
 }
 
 impl Draft {
@@ -113,90 +89,8 @@ impl Draft {
         }
     }
 
-    /// Adds a row about an object, or says that it is malformed. It is long because each kind of row has its own
-    /// columns, read in one place.
-    fn add_object(&mut self, kind: u8, oid: u32, name: &[u8], of: u32) -> bool {
-        if self.runs.len() >= RUNS_MAX || self.nodes.len() >= RUNS_MAX {
-            self.too_much = true;
-            return true;
-        }
-        let (who, what, on_write) = match kind {
-            // A routine; `of` says what is known of it.
-            b'r' => {
-                self.routines.insert(name.into());
-                let node = self.node(Kind::Routine, oid, name) as usize;
-                let known = of & !IMMUTABLE;
-                self.reads_constants |= known == 2;
-                self.nodes[node].in_c = matches!(known, 1 | 3);
-                self.nodes[node].immutable = of & IMMUTABLE != 0;
-                self.nodes[node].reads_session = known == 2;
-                self.nodes[node].read |= match known {
-                    1 => Effects::NATIVE,
-                    2 => pgweir_sql::UNREAD,
-                    3 => Effects::CODE,
-                    4 => pgweir_sql::effects_of_name(name),
-                    _ => Effects::NONE,
-                };
-                return true;
-            }
-            b'y' => {
-                let node = self.node(Kind::Routine, oid, b"") as usize;
-                self.nodes[node].read |= pgweir_sql::effects_of_name(name);
-                return true;
-            }
-            b'b' => {
-                let node = self.node(Kind::Routine, oid, b"") as usize;
-                self.nodes[node].read |= pgweir_sql::effects_of_own(name);
-                return true;
-            }
-            b'x' => {
-                let effects = pgweir_sql::effects_of_own(name);
-                if effects.intersects(Effects::CODE) {
-                    let node = self.node(Kind::Routine, oid, name) as usize;
-                    self.nodes[node].read |= effects;
-                }
-                return true;
-            }
-            b's' => {
-                let node = self.node(Kind::Routine, oid, b"") as usize;
-                self.nodes[node].read |= effects_of_setting(name);
-                return true;
-            }
-            b'p' => {
-                let node = self.statements(Kind::Creation) as usize;
-                self.nodes[node].read |= Effects::TEMPORARY;
-                return true;
-            }
-            b'l' => {
-                self.folds_to_ascii = true;
-                return true;
-            }
-            b'i' => {
-                self.identity = Some([name, b"/", oid.to_string().as_bytes()].concat().into());
-                return true;
-            }
-            b'f' => (self.node(Kind::Routine, oid, b""), Kind::Routine, false),
-            b't' => (self.node(Kind::Relation, oid, name), Kind::Routine, true),
-            b'v' => (self.node(Kind::Relation, oid, name), Kind::Routine, false),
-            b'u' => (self.node(Kind::Relation, oid, name), Kind::Relation, false),
-            b'c' => (self.node(Kind::Relation, oid, name), Kind::Type, false),
-            b'g' => (self.node(Kind::Routine, oid, b""), Kind::Type, false),
-            b'k' => (self.node(Kind::Type, oid, name), Kind::Type, false),
-            b'o' => (self.node(Kind::Relation, oid, name), Kind::Relation, true),
-            b'w' => (self.statements(Kind::Truncation), Kind::Routine, false),
-            b'm' => (self.statements(Kind::Maintenance), Kind::Relation, false),
-            b'd' => (self.node(Kind::Type, oid, name), Kind::Routine, false),
-            b'n' => (self.node(Kind::Nameless, 0, b""), Kind::Routine, false),
-            b'e' => (self.statements(Kind::Definition), Kind::Routine, false),
-            _ => return false,
-        };
-        let what = self.node(what, of, b"");
-        self.runs.push(Run { who, what, on_write });
-        true
-    }
-
     /// The place of an object. Its name may come later than the first row that refers to it.
-    fn node(&mut self, kind: Kind, oid: u32, name: &[u8]) -> u32 {
+    pub(super) fn node(&mut self, kind: Kind, oid: u32, name: &[u8]) -> u32 {
         let next = self.nodes.len() as u32;
         let place = *self.by_oid.entry((kind, oid)).or_insert(next);
         if place == next {
@@ -210,7 +104,7 @@ impl Draft {
     }
 
     /// Every text that contains `word` runs `what`.
-    fn runs_by_word(&mut self, word: Box<[u8]>, what: u32) {
+    pub(super) fn runs_by_word(&mut self, word: Box<[u8]>, what: u32) {
         let next = self.nodes.len() as u32;
         let who = *self.by_word.entry(word).or_insert(next);
         if who == next {
@@ -218,105 +112,6 @@ impl Draft {
         }
         let on_write = false;
         self.runs.push(Run { who, what, on_write });
-    }
-
-    /// The place that stands for all statements of a kind.
-    fn statements(&mut self, kind: Kind) -> u32 {
-        let known = self.by_oid.contains_key(&(kind, 0));
-        let place = self.node(kind, 0, b"");
-        for verb in words_of(kind).iter().filter(|_| !known) {
-            self.runs_by_word(verb.as_bytes().into(), place);
-        }
-        place
-    }
-
-    /// Adds the source of a routine, after all names have come. `None`: the source is too long. It is long because what
-    /// is read in each language is decided here alone.
-    fn add_source(&mut self, oid: u32, language: u8, source: Option<&[u8]>, parameters: &[u8]) -> bool {
-        let language = match language {
-            b's' => Language::Sql,
-            b'b' => Language::SqlStandard,
-            b'p' => Language::Plpgsql,
-            b'i' => Language::Internal,
-            _ => return false,
-        };
-        // The routine was created after the names had been read; the next reading finds it.
-        let Some(&who) = self.by_oid.get(&(Kind::Routine, oid)) else {
-            return true;
-        };
-        let Some(source) = source else {
-            self.nodes[who as usize].read |= pgweir_sql::UNREAD;
-            self.nodes[who as usize].reads_session = true;
-            self.reads_constants = true;
-            return true;
-        };
-        self.reads_constants |= language != Language::Internal && pgweir_sql::reads_constants(source);
-        self.nodes[who as usize].reads_session |= language != Language::Internal && pgweir_sql::reads_session(source);
-        self.source_bytes += source.len();
-        if self.source_bytes > SOURCE_BYTES_MAX || self.runs.len() >= RUNS_MAX {
-            self.too_much = true;
-            return true;
-        }
-        let parameters: Vec<&[u8]> = parameters.split(|b| *b == b',').collect();
-        let judged = pgweir_sql::judge_body(language, source, &parameters);
-        let mut effects = SearchPath::adds_to(judged.effects, source, None);
-        self.nodes[who as usize].passes |= judged.passes;
-        self.nodes[who as usize].changes_tables = pgweir_sql::may_change_tables(language, source);
-        if effects.intersects(Effects::SETTINGS | Effects::CODE) {
-            for name in pgweir_sql::body_settings(source) {
-                if self.hidden.len() <= SETTINGS_MAX && !self.hidden.contains(&name) {
-                    self.hidden.push(name);
-                }
-            }
-        }
-        let (mut selects, mut into) = (false, false);
-        let (mut draws, mut calls) = (false, self.by_oid.contains_key(&(Kind::Nameless, 0)));
-        for word in pgweir_sql::words(source) {
-            let mut folded = [0; 64];
-            let folded = &mut folded[..word.len()];
-            folded.copy_from_slice(word);
-            folded.make_ascii_lowercase();
-            draws |= matches!(&*folded, b"insert" | b"nextval");
-            selects |= &*folded == b"select";
-            into |= &*folded == b"into" && language != Language::Plpgsql;
-            if let Some(&word) = self.by_word.get(&*folded) {
-                calls = true;
-                self.mentions(who, word);
-            }
-        }
-        if let Some(&definition) = self.by_oid.get(&(Kind::Definition, 0)).filter(|_| selects && into) {
-            self.mentions(who, definition);
-        }
-        if source.iter().any(|b| !b.is_ascii() || *b == b'"')
-            && let Some(&unreadable) = self.by_word.get(&b""[..])
-        {
-            calls = true;
-            self.mentions(who, unreadable);
-        }
-        if !calls && !pgweir_sql::may_create(language, source) {
-            // It calls nothing and makes no table, so it does not matter whether its search_path contains pg_temp.
-            self.nodes[who as usize].read = self.nodes[who as usize].read.without(Effects::TEMPORARY);
-        }
-        if draws && effects.intersects(Effects::SEQUENCE) {
-            // A currval() in such a function usually asks for a value that the function itself has drawn. If it does
-            // not, the value must not be another client's.
-            effects = effects.without(Effects::SEQUENCE) | Effects::DRAWN;
-        }
-        if source.windows(2).any(|pair| pair == b"&\"") {
-            // U&"..": letters may be escapes, so any name may be meant.
-            effects |= pgweir_sql::UNREAD;
-        }
-        self.nodes[who as usize].read |= effects;
-        true
-    }
-
-    fn mentions(&mut self, who: u32, what: u32) {
-        let node = &mut self.nodes[what as usize];
-        if node.mentioned_by != who {
-            node.mentioned_by = who;
-            let on_write = false;
-            self.runs.push(Run { who, what, on_write });
-        }
     }
 
     /// Derives the catalog from everything that was read.
@@ -376,19 +171,6 @@ impl Draft {
             reads_no_constants: !self.reads_constants,
             identity: self.identity,
         }
-    }
-}
-
-/// What a routine may do because it runs under a setting of its definition (ALTER FUNCTION .. SET). With `pg_temp` in
-/// search_path, CREATE TABLE makes a temporary table. Under another role or in another encoding, its text may mean
-/// something else. What it calls keeps plans with constants that were read under its settings.
-fn effects_of_setting(name: &[u8]) -> Effects {
-    match name {
-        b"search_path" => Effects::TEMPORARY,
-        b"role" | b"session_authorization" => Effects::CODE.union(Effects::SETTINGS),
-        pgweir_sql::SEED => Effects::SEED,
-        _ if pgweir_sql::is_read_under(name) => Effects::READING,
-        _ => pgweir_sql::UNREAD,
     }
 }
 

@@ -3,5 +3,7 @@
 
 pub(crate) mod code;
 pub(crate) mod known;
+mod objects;
 mod runs;
 pub(crate) mod schedule;
+mod sources;

@@ -21,29 +21,39 @@ use pgweir_wire::{FrontendTag, HEADER_BYTES, TransactionStatus};
 const CALLED: Effects = pgweir_sql::UNREAD.union(Effects::SERVER_BOUND).union(Effects::SEQUENCE);
 
 impl Exchange<'_> {
-    /// A message for a linked server.
-    pub(crate) fn request(&mut self, message: &Message<'_>) -> Step {
+    /// What becomes of a message that the server would ignore, that ends its copy, or that must wait for replies; `None`:
+    /// it is none of these.
+    #[inline]
+    fn stops(&mut self, message: &Message<'_>, tracked: bool) -> Option<Step> {
         let client = &mut *self.client;
         let server = &mut *self.server;
         if server.conversation.intake() == Intake::ToSync && message.tag != FrontendTag::Sync {
-            return client.drop_message(message);
+            return Some(client.drop_message(message));
         }
         if server.conversation.intake() == Intake::CopyIn && is_request(message.tag) {
             let message = format!(
                 "unexpected message type 0x{:02X} during COPY from stdin",
                 message.tag as u8
             );
-            return self.fails(message, "expected CopyData, CopyDone or CopyFail".into());
+            return Some(self.fails(message, "expected CopyData, CopyDone or CopyFail".into()));
         }
         if server.conversation.queue_mut().is_full() && !server.conversation.is_copying() && self.is_far_ahead() {
-            return self.waits_for_replies();
+            return Some(self.waits_for_replies());
         }
-        let (client, server) = (&mut *self.client, &mut *self.server);
-        let pool = &mut *self.pool;
-        let tracked = self.shared.settings.tracks_statements_of(pool.settings());
+        let server = &*self.server;
         if tracked && server.conversation.queue().segment_outstanding() && waits_behind(server, message.tag) {
-            return self.waits_for_replies();
+            return Some(self.waits_for_replies());
         }
+        None
+    }
+
+    /// A message for a linked server.
+    pub(crate) fn request(&mut self, message: &Message<'_>) -> Step {
+        let tracked = self.shared.settings.tracks_statements_of(self.pool.settings());
+        if let Some(step) = self.stops(message, tracked) {
+            return step;
+        }
+        let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
         pool.stats_mut().bytes_received += message.bytes.len() as u64;
         let suspected = client.session.suspected_texts();
         let step = match message.tag {

@@ -1,174 +1,25 @@
-//! Parse, Bind, Describe and Close where prepared statements are tracked.
+//! Execute, Describe and Close where prepared statements are tracked.
 //!
 //! Servers do not know a client's statement names: each message that contains one is rewritten to the name under which
 //! servers hold the statement. If this server does not hold the statement yet, an internal Parse comes in front.
 
-use crate::base::ids::ServerId;
 use crate::base::message::{Message, Step};
-use crate::base::outbox::Outbox;
 use crate::base::pin_reason::PinReason;
 use crate::base::secret_names::could_be_internal;
-use crate::exchange::{Exchange, Wish};
+use crate::exchange::Exchange;
 use crate::preparing::replanning::Use;
 use crate::session::inspection::uses_names;
-use crate::statements::client_statements::Bound;
 use crate::statements::ends::Ends;
-use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect, Instead};
 use pgweir_sql::Effects;
-use pgweir_wire::frontend::{BindNames, Named, Target};
-use pgweir_wire::{HEADER_BYTES, Reader};
-use std::sync::Arc;
+use pgweir_wire::Reader;
+use pgweir_wire::frontend::{Named, Target};
 
 /// The longest portal and statement names of a Bind, together, bytes; PostgreSQL cuts names at 63.
-const NAMES_BYTES_MAX: usize = 64 * 1024;
-
-/// Writes the beginning of a Bind with the server's name of its statement; the part behind the names follows.
-#[inline(always)]
-pub(crate) fn write_bind(
-    outbox: &mut Outbox,
-    to: ServerId,
-    message: &Message<'_>,
-    names: &BindNames<'_>,
-    statement: &Statement,
-) {
-    let server_name = statement.server_name();
-    let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.len() + 2;
-    outbox.insert(to.into(), |bytes| {
-        let [a, b, c, d] = (length as u32).to_be_bytes();
-        if names.portal.is_empty() {
-            bytes.extend_from_slice(&[b'B', a, b, c, d, 0]);
-        } else {
-            bytes.extend_from_slice(&[b'B', a, b, c, d]);
-            bytes.extend_from_slice(names.portal);
-            bytes.push(0);
-        }
-        bytes.extend_from_slice(server_name);
-        bytes.push(0);
-    });
-}
+pub(super) const NAMES_BYTES_MAX: usize = 64 * 1024;
 
 impl Exchange<'_> {
-    pub(crate) fn bind(&mut self, message: &Message<'_>) -> Step {
-        let names = match BindNames::read(message.body()) {
-            Ok(names) => names,
-            Err(_) if message.is_whole() => return self.plain(message, Expect::Bind),
-            Err(_) if message.bytes.len() < NAMES_BYTES_MAX => return Step::NeedBytes,
-            Err(error) => return self.fails(error.to_string(), "in the names of a Bind message".into()),
-        };
-        let client = &mut *self.client;
-        client.statements.take_untold_portal();
-        let (mut statement, untold) = client.statements.of_bind(names.statement);
-        let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.session.shape().parse_settings());
-        if !names.statement.is_empty() && statement.as_ref().is_some_and(|s| !parsed_so(s)) {
-            statement = self.share_no_longer(names.statement);
-        }
-        let client = &mut *self.client;
-        let ends = statement.as_ref().and_then(|s| s.ends());
-        if ends.is_some() || client.statements.some_portal_ends() {
-            client.statements.binds(names.portal, ends);
-        }
-        client.session.portal_is_replaced(names.portal);
-        let knows_names = self.to().knows_names();
-        if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
-            let statement = statement.clone();
-            if let Some(step) = self.wishes_of_bound(&statement, &names, message) {
-                return step;
-            }
-        }
-        if names.statement.is_empty() {
-            if let Some(step) = self.prepare_unnamed() {
-                return step;
-            }
-            if statement.is_none() && self.client.session.pins().contains(PinReason::LongStatement) {
-                self.to().hide_statements(None);
-            }
-            self.to().may_change_settings(statement.as_ref());
-            return self.plain(message, Expect::Bind);
-        }
-        let describes_next = message.describes_next(names.portal);
-        let described = describes_next == Some(true);
-        match self.prepare_named(names.statement, Expect::Bind, described) {
-            Use::GoesOn => {}
-            Use::Becomes(other) => statement = Some(other),
-            Use::Waits => return Step::Wait,
-            Use::Refused => return self.refuse_rows(message),
-        }
-        let Some(statement) = statement else {
-            return self.unknown_name(message, names.statement, Expect::Bind);
-        };
-        if statement.settings.are_uncertain()
-            && self.server.held.may_be_replaced(statement.id)
-            && let Some(step) = self.runs_unread(message)
-        {
-            return step;
-        }
-        self.to().may_change_settings(Some(&statement));
-        if untold && describes_next != Some(false) && keeps_rows(&statement) {
-            self.client.statements.portal_is_untold(Bound {
-                portal: names.portal.into(),
-                name: names.statement.into(),
-                statement: statement.id,
-            });
-        }
-        let entry = Entry::forward(Expect::Bind).using(statement.id);
-        self.forward_bind(message, &names, &statement, entry)
-    }
-
-    /// What a statement needs from other connections before it is bound, or from the server.
-    fn wishes_of_bound(
-        &mut self,
-        statement: &Arc<Statement>,
-        names: &BindNames<'_>,
-        message: &Message<'_>,
-    ) -> Option<Step> {
-        if statement.effects.intersects(Effects::CURRENT_SETTING)
-            && let Some(step) = self.wants_database_alone(&statement.query)
-        {
-            return Some(step);
-        }
-        if !self.granted.signal && pgweir_sql::is_signal(&statement.query) {
-            return Some(self.wishes(Wish::Signal));
-        }
-        self.suspect_bound(statement, names, message)
-    }
-
-    /// Forwards a Bind with the server's name of its statement.
-    #[inline(always)]
-    fn forward_bind(
-        &mut self,
-        message: &Message<'_>,
-        names: &BindNames<'_>,
-        statement: &Statement,
-        entry: Entry,
-    ) -> Step {
-        write_bind(&mut self.shared.outbox, self.server_id, message, names, statement);
-        let server = &mut *self.server;
-        server.conversation.queue_mut().push(entry);
-        self.pool.stats_mut().bind_count += 1;
-        self.forward_rest(message, HEADER_BYTES + names.wire_bytes())
-    }
-
-    /// A client uses a statement under other settings than those it was parsed under. After DDL, PostgreSQL may read
-    /// the statement's constants again at any time, under the settings of the session that uses it next (recording
-    /// E12). If no other client uses the statement, this is the same as on a direct connection.
-    #[cold]
-    fn share_no_longer(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
-        let client = &mut *self.client;
-        let meaning = client.statements.named_mut(name)?;
-        let of = meaning.statement();
-        if !of.is_client_named() && !of.is_private && !of.settings.reads_alike(client.session.shape().parse_settings())
-        {
-            let statement = self
-                .shared
-                .statements
-                .intern_for_one(&of.query, meaning.types(), &of.settings);
-            meaning.becomes(statement);
-        }
-        Some(meaning.statement().clone())
-    }
-
     /// Execute, which may run a DEALLOCATE or DISCARD ALL.
     pub(crate) fn execute(&mut self, message: &Message<'_>) -> Step {
         if self.server.session.has_definitions() {
@@ -297,7 +148,7 @@ impl Exchange<'_> {
     /// Bind or Describe of a name that the client has not prepared by Parse, as far as is known: it may come from an
     /// SQL-level PREPARE. A name that looks like an internal one is unknown to a client.
     #[cold]
-    fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
+    pub(super) fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
         if !could_be_internal(name) {
             // The server may know a statement by this name: one that code has prepared, or one whose name beyond ASCII
             // had other bytes under another client_encoding.
@@ -399,9 +250,4 @@ impl Exchange<'_> {
         let detail = format!("expected at most {NAMES_BYTES_MAX} bytes, got {}", message.total);
         Err(self.fails("name is too long".into(), detail))
     }
-}
-
-/// Whether a client that knows the rows of a statement may rely on them.
-fn keeps_rows(statement: &Statement) -> bool {
-    statement.may_return_rows && !pgweir_sql::belongs_to_session(&statement.query)
 }

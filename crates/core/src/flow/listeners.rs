@@ -1,6 +1,6 @@
 //! Opening and closing the connections of listeners, and what LISTEN and NOTIFY need of the pooler.
 
-use crate::base::ids::ServerId;
+use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::time::Time;
 use crate::listening::{Deed, Listening, UNUSED_TIME_MAX};
@@ -9,6 +9,23 @@ use crate::pooler::Pooler;
 use crate::pools::pool;
 
 impl Pooler {
+    /// More bytes wait for a client to read them than the driver should keep.
+    pub(crate) fn client_is_behind(&mut self, now: Time, id: ClientId) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        let (link, hears) = (
+            client.link,
+            client.channels.as_ref().is_some_and(|c| c.relies_on_listener()),
+        );
+        let flights = link.and_then(|server| self.flights_of(server));
+        if let Some(flights) = flights.filter(|flights| !flights.is_empty()) {
+            return flights.is_unread(now);
+        }
+        let at_work = link.and_then(|s| self.servers.get(s.0)).is_some_and(|s| !s.is_clean());
+        if hears && !at_work {
+            self.listen(now, |listening| listening.too_far_behind(id));
+        }
+    }
+
     /// Takes a step of LISTEN and NOTIFY, and carries out what it needs.
     pub(crate) fn listen<R>(&mut self, now: Time, step: impl FnOnce(&mut Listening<'_>) -> R) -> R {
         let mut listening = Listening {

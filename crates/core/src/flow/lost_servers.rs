@@ -23,6 +23,18 @@ const SERVER_CRASHED: &str = "server conn crashed?";
 const EARLY: Duration = RETRY_PAUSE_MAX;
 
 impl Pooler {
+    /// The connection of a server is closed, and not by the pooler.
+    pub(crate) fn server_closed(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        let pool_id = server.pool;
+        // The reading of a catalog that ends with the connection has failed: that is noted for itself.
+        if server.reading.is_none() {
+            self.catalogs().doubt(now, pool_id);
+        }
+        self.server_ended(now, id, SERVER_CRASHED);
+        self.note_restart(now, pool_id);
+    }
+
     /// A server has ended its connection, has said that it will, or broke the protocol. If the server was never of use,
     /// this counts as a failed attempt to open it; otherwise the pooler would open the next one at once, in an endless
     /// loop.

@@ -1,5 +1,7 @@
 //! What happens to messages from either side, and to the connections that they concern.
 
+mod behind_set;
+pub(crate) mod binding;
 pub(crate) mod cancel;
 pub(crate) mod catalog_reading;
 pub(crate) mod client_messages;
@@ -29,6 +31,7 @@ pub(crate) mod refusals;
 pub(crate) mod releasing;
 pub(crate) mod renaming;
 pub(crate) mod replies;
+mod reply_kinds;
 pub(crate) mod requests;
 pub(crate) mod restoring;
 pub(crate) mod server_messages;

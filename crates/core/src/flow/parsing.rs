@@ -208,36 +208,6 @@ impl Exchange<'_> {
         }
     }
 
-    /// A SET stands in front of a statement, and the server has not told what it has set, or it ends with the
-    /// transaction. The answers to earlier segments tell; without them only this server has the statement as the client
-    /// has prepared it.
-    #[cold]
-    pub(crate) fn reads_behind_set(&mut self, statement: &mut Arc<Statement>) -> Option<Step> {
-        if !statement.has_constants || !self.keeps_session() {
-            return None;
-        }
-        if self.will_know_what_is_set() {
-            return Some(self.waits_for_replies());
-        }
-        self.settings_are_uncertain(statement);
-        None
-    }
-
-    /// Only the client's server has this statement as the client has prepared it.
-    pub(crate) fn settings_are_uncertain(&mut self, statement: &mut Arc<Statement>) {
-        self.pin_by(PinReason::ReadBehindSet, &statement.query);
-        *statement = self.shared.statements.intern_behind_set(statement);
-    }
-
-    /// Whether the answers to the client's earlier segments, or to a probe, will show the settings that constants are
-    /// read under. Other internal segments tell nothing of them, and one may follow whenever a message is looked at
-    /// again.
-    pub(crate) fn will_know_what_is_set(&self) -> bool {
-        let (queue, session) = (self.server.conversation.queue(), &self.server.session);
-        let will_tell = queue.client_segment_outstanding() || session.probe().is_some();
-        self.server.held.may_read_behind_set() && !queue.segment_open() && will_tell
-    }
-
     /// The statement of a Parse, which the server gets under the client's name.
     fn intern_client_named(&mut self, parse: &Parse<'_>, settings: &ParseSettings) -> Arc<Statement> {
         self.shared.statements.intern_client_named(

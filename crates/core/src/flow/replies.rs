@@ -1,16 +1,12 @@
 //! The messages of a logged-in server, one by one: which of them go to the client.
 
-use crate::base::close_reason::CloseReason;
-use crate::base::deeds::Question;
 use crate::base::reasons::{Passed, Passing};
 use crate::flow::piece::Piece;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
-use crate::statements::rows::Rows;
-use crate::upstream::entry::{Entry, Expect, To};
-use crate::upstream::phase::ServerPhase;
-use pgweir_wire::{BackendTag, HEADER_BYTES, Header, Writer};
+use crate::upstream::entry::To;
+use pgweir_wire::{HEADER_BYTES, Header, HeaderError, Writer};
 
 /// The longest message that must be complete before it is handled: ParameterStatus, CommandComplete and the like,
 /// bytes.
@@ -62,11 +58,10 @@ impl Reply<'_> {
                 let piece = Piece::whole(*at, READY_BYTES);
                 *at = piece.end;
                 let passed = self.ready(&[status]);
-                let passed = self.settle(passed, &piece);
-                if !matches!(passed, Passed::Forward | Passed::Skip) || !self.deeds.is_empty() {
-                    return Some((passed, piece));
+                match self.settle_here(passed, piece) {
+                    None => continue,
+                    further => return further,
                 }
-                continue;
             }
             if self.server.conversation.passing() != Passing::None {
                 self.pass_rest(input.len(), at);
@@ -75,11 +70,7 @@ impl Reply<'_> {
             let header = match Header::read(&input[*at..]) {
                 Ok(Some(header)) => header,
                 Ok(None) => break,
-                Err(error) => {
-                    self.run.end = *at;
-                    let (at, end) = (*at, input.len());
-                    return Some((self.misbehaves(error.to_string()), Piece { at, end, left: 0 }));
-                }
+                Err(error) => return Some(self.header_is_wrong(&error, *at, input.len())),
             };
             let total = header.message_bytes as usize;
             let end = input.len().min(*at + total);
@@ -119,20 +110,39 @@ impl Reply<'_> {
                 break;
             }
             *at = end;
-            let passed = self.settle(passed, &piece);
-            let goes_on = matches!(passed, Passed::Forward | Passed::Skip);
-            if !goes_on || !self.deeds.is_empty() {
-                return Some((passed, piece));
+            if let Some(further) = self.settle_here(passed, piece) {
+                return Some(further);
             }
         }
-        self.run.end = *at;
+        self.input_ends(*at);
+        None
+    }
+
+    /// Carries out what becomes of a message. Returns it if it concerns other connections, too.
+    #[inline(always)]
+    fn settle_here(&mut self, passed: Passed, piece: Piece) -> Option<(Passed, Piece)> {
+        let passed = self.settle(passed, &piece);
+        let goes_on = matches!(passed, Passed::Forward | Passed::Skip) && self.deeds.is_empty();
+        (!goes_on).then_some((passed, piece))
+    }
+
+    /// All of the input is handled, up to `at`.
+    #[inline(always)]
+    fn input_ends(&mut self, at: usize) {
+        self.run.end = at;
         if self.server.flies() {
             self.note_part_of_flight();
         }
         self.flush();
         // The reply may have waited in front of a Flush.
         self.give_fakes();
-        None
+    }
+
+    /// The header of a message that no PostgreSQL sends.
+    #[cold]
+    fn header_is_wrong(&mut self, error: &HeaderError, at: usize, end: usize) -> (Passed, Piece) {
+        self.run.end = at;
+        (self.misbehaves(error.to_string()), Piece { at, end, left: 0 })
     }
 
     /// Gives the client the replies that come from the pooler. It may have waited until all before them had come.
@@ -256,141 +266,11 @@ impl Reply<'_> {
             login.handle_lookup_message(message);
         }
     }
-
-    /// Handles one message that [`Server::passes_plainly`] has not handled and that is no complete ReadyForQuery.
-    fn message(&mut self, header: Header, bytes: &[u8], whole: bool) -> Passed {
-        let Some(tag) = BackendTag::from_byte(header.tag) else {
-            return self.misbehaves(format!("unknown message type {}", header.tag));
-        };
-        if !whole && self.must_be_whole(tag) {
-            if header.message_bytes as usize <= SEEN_WHOLE_BYTES_MAX {
-                return Passed::NeedBytes;
-            }
-            // The beginning of a description is useful, too.
-            if !describes(tag) {
-                return self.misbehaves(format!("message {tag:?} of {} bytes", header.message_bytes));
-            }
-        }
-        let body = &bytes[HEADER_BYTES.min(bytes.len())..];
-        match tag {
-            BackendTag::ErrorResponse => self.error(header.message_bytes as usize, bytes, whole),
-            BackendTag::ParameterStatus => self.parameter_status(body),
-            BackendTag::NotificationResponse => self.notification(),
-            // Notices about the client's Parse were already sent; a client that is logging in gets none.
-            BackendTag::NoticeResponse if self.is_of_session() => self.forward(),
-            BackendTag::NoticeResponse => Passed::Skip,
-            BackendTag::CopyInResponse | BackendTag::CopyBothResponse => self.copy_begins(tag),
-            _ => self.part_of_reply(tag, body, whole),
-        }
-    }
-
-    /// Forwards to the client, if the reply that is due is for it.
-    fn forward(&self) -> Passed {
-        if self.is_linked() && forwards(self.server) {
-            Passed::Forward
-        } else {
-            Passed::Skip
-        }
-    }
-
-    fn must_be_whole(&self, tag: BackendTag) -> bool {
-        match tag {
-            BackendTag::CommandComplete
-            | BackendTag::ReadyForQuery
-            | BackendTag::ParameterStatus
-            | BackendTag::NotificationResponse => true,
-            BackendTag::NoticeResponse => !self.is_linked(),
-            tag => describes(tag) && self.server.conversation.queue().front().is_some_and(|e| e.uses() > 0),
-        }
-    }
-
-    /// A message that belongs to the reply at the front of the queue.
-    fn part_of_reply(&mut self, tag: BackendTag, body: &[u8], whole: bool) -> Passed {
-        let forward = self.forward();
-        let Some(expect) = self.server.conversation.queue().front().map(|e| e.expect()) else {
-            return self.misbehaves(format!("unexpected message {tag:?}"));
-        };
-        match (tag, expect) {
-            (BackendTag::BindComplete, Expect::Bind)
-            | (BackendTag::ParseComplete, Expect::Parse | Expect::ParseUnnamed)
-            | (BackendTag::CloseComplete, Expect::Close)
-            | (BackendTag::RowDescription | BackendTag::NoData, Expect::Describe)
-            | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Expect::Execute) => {
-                let entry = self.server.conversation.queue_mut().pop().expect("looked at above");
-                if tag == BackendTag::ParseComplete
-                    && entry.replacement().is_some_and(|r| r.instead_of(b"42P05").is_some())
-                {
-                    // It should have failed: the pooler's record of the server's statements is wrong.
-                    self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
-                }
-                if expect == Expect::Execute {
-                    self.ends_nothing(entry);
-                } else if expect == Expect::Describe && entry.uses() > 0 {
-                    let rows = match tag {
-                        BackendTag::NoData => Rows::NONE,
-                        _ if whole => Rows::read(body).unwrap_or(Rows::UNREAD),
-                        _ => Rows::UNREAD,
-                    };
-                    self.described(entry, rows);
-                }
-            }
-            (BackendTag::ParameterDescription, Expect::Describe)
-                if whole && self.server.conversation.queue().front().is_some_and(|e| e.uses() > 0) =>
-            {
-                self.types_described(body);
-            }
-            (BackendTag::CommandComplete, Expect::Execute | Expect::Query) => self.command_completes(body),
-            // Parts of a reply: RowDescription of a Query, ParameterDescription, CopyOutResponse, CopyDone, ...
-            _ => {}
-        }
-        forward
-    }
-
-    fn notification(&mut self) -> Passed {
-        if matches!(self.server.phase, ServerPhase::Listening) {
-            return Passed::Asks(Question::ListenerHears);
-        }
-        // No client listens on a server without a client.
-        if !self.is_linked() {
-            return Passed::Skip;
-        }
-        match self.is_of_session() {
-            true => self.asks(Question::OwnNotification),
-            false => {
-                self.flush();
-                Passed::Skip
-            }
-        }
-    }
-
-    fn copy_begins(&mut self, tag: BackendTag) -> Passed {
-        if !self.server.conversation.queue().front().is_some_and(Entry::may_copy) {
-            return self.misbehaves("unexpected copy response".into());
-        }
-        let forward = self.forward();
-        if tag == BackendTag::CopyBothResponse {
-            self.server.conversation.copy_both_begins();
-            return forward;
-        }
-        self.replies_came();
-        if self.server.conversation.copy_in_begins() {
-            return self.asks(Question::CopyInterrupted);
-        }
-        if matches!(self.server.phase, ServerPhase::Draining) {
-            self.to().end_what_client_began();
-        }
-        forward
-    }
-}
-
-/// Whether a message describes rows or parameters.
-fn describes(tag: BackendTag) -> bool {
-    matches!(tag, BackendTag::RowDescription | BackendTag::ParameterDescription)
 }
 
 /// Whether the reply that is due goes to the client.
 #[inline]
-fn forwards(server: &Server) -> bool {
+pub(super) fn forwards(server: &Server) -> bool {
     match server.conversation.queue().front() {
         Some(entry) => !matches!(entry.to(), To::Skip | To::Probe(_) | To::Check | To::Swallow),
         // Asynchronous messages between requests.

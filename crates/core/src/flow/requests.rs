@@ -3,7 +3,7 @@
 use crate::base::message::{INSPECT_BYTES_MAX, Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::exchange::{Exchange, Wish};
-use crate::flow::extended_query::write_bind;
+use crate::flow::binding::write_bind;
 use crate::preparing::replanning::{Need, expected_rows, need_of};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::Expect;

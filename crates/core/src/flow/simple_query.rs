@@ -7,8 +7,16 @@ use crate::session::long_query::LongQuery;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect};
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
-use pgweir_sql::{Effects, Returns, begins_code};
+use pgweir_sql::{Condensed, Effects, Returns, begins_code};
 use pgweir_wire::{HEADER_BYTES, Reader};
+
+/// What is read of a Query.
+struct Read<'m> {
+    /// Its text, if it is read.
+    text: Option<&'m [u8]>,
+    /// What has come of a long one that passes while it arrives.
+    long: Option<Box<Condensed>>,
+}
 
 impl Exchange<'_> {
     pub(crate) fn query(&mut self, message: &Message<'_>, tracked: bool) -> Step {
@@ -23,21 +31,9 @@ impl Exchange<'_> {
         } else {
             return self.plain(message, Expect::Query);
         };
-        if message.total <= read_bytes_max && !message.is_whole() {
-            return Step::NeedBytes;
-        }
-        let mut long = None;
-        if looks && message.total > INSPECT_BYTES_MAX {
-            match self.begins_long(message) {
-                LongQuery::IsKept if !message.is_whole() => return Step::NeedBytes,
-                LongQuery::IsKept => {}
-                LongQuery::Passes(condensed) => long = Some(condensed),
-            }
-        }
-        let is_read = message.is_whole() && (message.total <= read_bytes_max || looks && long.is_none());
-        let text = match message.body() {
-            [text @ .., 0] if is_read => Some(text),
-            _ => None,
+        let Read { text, long } = match self.text_of_query(message, looks, read_bytes_max) {
+            Ok(read) => read,
+            Err(step) => return step,
         };
         if let Some(text) = text.filter(|text| tracked && looks && self.is_plain(text)) {
             return self.plain_query(message, text);
@@ -76,6 +72,32 @@ impl Exchange<'_> {
             entry = entry.with(effect);
         }
         self.send_query(message, entry, returns)
+    }
+
+    /// Reads the text of a Query. `looks`: texts are looked at, also those longer than `read_bytes_max` if they are kept.
+    fn text_of_query<'m>(
+        &mut self,
+        message: &Message<'m>,
+        looks: bool,
+        read_bytes_max: usize,
+    ) -> Result<Read<'m>, Step> {
+        if message.total <= read_bytes_max && !message.is_whole() {
+            return Err(Step::NeedBytes);
+        }
+        let mut long = None;
+        if looks && message.total > INSPECT_BYTES_MAX {
+            match self.begins_long(message) {
+                LongQuery::IsKept if !message.is_whole() => return Err(Step::NeedBytes),
+                LongQuery::IsKept => {}
+                LongQuery::Passes(condensed) => long = Some(condensed),
+            }
+        }
+        let is_read = message.is_whole() && (message.total <= read_bytes_max || looks && long.is_none());
+        let text = match message.body() {
+            [text @ .., 0] if is_read => Some(text),
+            _ => None,
+        };
+        Ok(Read { text, long })
     }
 
     /// Whether a text surely changes nothing in any session.

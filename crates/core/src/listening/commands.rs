@@ -44,15 +44,7 @@ impl Listening<'_> {
         }
         let text = self.text_of(id, message)?;
         if !message.is_whole() && message.tag != FrontendTag::Bind {
-            let is_kept = match message.tag {
-                FrontendTag::Query if message.total > INSPECT_BYTES_MAX => {
-                    let mut condensed = Condensed::default();
-                    condensed.feed(&text);
-                    message.total <= STATEMENT_BYTES_MAX && self.long_text_concerns(server_id, &condensed)
-                }
-                _ => message.total <= INSPECT_BYTES_MAX,
-            };
-            return is_kept.then_some(Step::NeedBytes);
+            return self.is_kept(server_id, message, &text).then_some(Step::NeedBytes);
         }
         let concerns = self.concerns(server_id, &text);
         let notifies = pgweir_sql::may_notify(&text);
@@ -70,20 +62,38 @@ impl Listening<'_> {
             return None;
         }
         self.channels_may_have_changed(id);
+        self.move_back_for(id, server_id, message, &text)
+    }
+
+    /// Whether the rest of a message must come before it is sent; `text` is the part of its text that has come.
+    fn is_kept(&mut self, server_id: ServerId, message: &Message<'_>, text: &[u8]) -> bool {
+        match message.tag {
+            FrontendTag::Query if message.total > INSPECT_BYTES_MAX => {
+                let mut condensed = Condensed::default();
+                condensed.feed(text);
+                message.total <= STATEMENT_BYTES_MAX && self.long_text_concerns(server_id, &condensed)
+            }
+            _ => message.total <= INSPECT_BYTES_MAX,
+        }
+    }
+
+    /// A text that asks for or changes the client's channels is about to be sent: if the listener hears some, they move
+    /// to the server first. In a transaction they cannot; then it is only noted which ones the text ends.
+    fn move_back_for(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, text: &[u8]) -> Option<Step> {
         let channels = self.clients.get(id.0)?.channels.as_ref()?;
         if !channels.relies_on_listener() {
             return None;
         }
         let (listener, may_move) = (channels.listener(), *channels.moving() == Moving::No);
         if may_move && self.servers.get(server_id.0)?.is_clean() {
-            self.move_back(id, server_id, &text);
+            self.move_back(id, server_id, text);
             if !self.listeners.is_up(listener) {
                 self.move_without_listener(id);
             }
             return Some(Step::Wait);
         }
         let runs = message.tag != FrontendTag::Parse || self.shared.settings.max_prepared_statements == 0;
-        self.channels_mut(id)?.note_unlisten(&text, runs);
+        self.channels_mut(id)?.note_unlisten(text, runs);
         None
     }
 

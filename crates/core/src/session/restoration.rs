@@ -117,36 +117,43 @@ impl Exchange<'_> {
 impl Reply<'_> {
     /// ParameterStatus: the server reports one of its settings. Returns whether the client gets the message.
     pub(crate) fn parameter_status(&mut self, body: &[u8]) -> Passed {
-        let Ok((name, value)) = backend::parameter_status(body) else {
+        let Ok((name, bytes)) = backend::parameter_status(body) else {
             return self.misbehaves("a ParameterStatus that cannot be read".into());
         };
         let Ok(name) = std::str::from_utf8(name) else {
             return Passed::Forward;
         };
-        if !value.is_ascii() && self.is_of_restoration(name) {
+        if !bytes.is_ascii() && self.is_of_restoration(name) {
             return Passed::Skip;
         }
         if name == CLIENT_ENCODING && self.is_of_probe() {
             return Passed::Skip;
         }
-        if self.server.session.may_be_converted(name, value) {
+        if self.server.session.may_be_converted(name, bytes) {
             self.reported_in_another_encoding();
         }
-        let bytes = value;
-        let kept = text_of(value).filter(|_| !self.server.session.is_unread(name));
+        let kept = text_of(bytes).filter(|_| !self.server.session.is_unread(name));
         let Some(value) = kept.as_deref() else {
             // The client reads it in its own encoding.
             let is_told = self.server.session.restoration().is_none() && self.client().is_some_and(|c| c.is_session());
             return if is_told { Passed::Forward } else { Passed::Skip };
         };
         self.note_promotion(name, value);
-        let (server, shapes) = (&mut *self.server, &mut self.shared.shapes);
-        let report = server.session.reports(name, value, shapes);
-        if report == Report::TooMuch {
+        if self.note_report(name, value) == Report::TooMuch {
             return self.misbehaves(format!(
                 "ParameterStatus of more than {REPORTED_MAX} settings or {REPORTED_BYTES_MAX} bytes"
             ));
         }
+        match self.has_turned(name) {
+            true => Passed::Skip,
+            false => self.tell_report(name, value, bytes),
+        }
+    }
+
+    /// The server has this setting now, and perhaps others, because its configuration was changed.
+    fn note_report(&mut self, name: &str, value: &str) -> Report {
+        let (server, shapes) = (&mut *self.server, &mut self.shared.shapes);
+        let report = server.session.reports(name, value, shapes);
         if report == Report::Configured && server.has_served {
             server.session.keeps_foreign_plans();
             if !server.held.may_read_otherwise() {
@@ -155,9 +162,11 @@ impl Reply<'_> {
                 server.held.unnamed_becomes(Unnamed::Foreign);
             }
         }
-        if self.has_turned(name) {
-            return Passed::Skip;
-        }
+        report
+    }
+
+    /// Decides whether the client gets a report, whose value is `value` and was sent as `bytes`.
+    fn tell_report(&mut self, name: &str, value: &str, bytes: &[u8]) -> Passed {
         let (server, Some((_, client))) = (&mut *self.server, &mut self.client) else {
             return Passed::Skip;
         };

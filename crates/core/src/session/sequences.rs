@@ -145,29 +145,7 @@ impl Exchange<'_> {
             && server.conversation.queue().is_empty()
             && !in_segment
         {
-            // A failed transaction refuses DISCARD SEQUENCES. Only a Query of several statements can both end the
-            // transaction and call currval(). A Query that does not end it would get the same error from the server.
-            if !effects.intersects(ASKS) || !may_be_several(message) {
-                return None;
-            }
-            let hint = "End the transaction by a Query of its own.";
-            self.tell(|w| {
-                w.error(&ErrorText {
-                    hint,
-                    ..TRANSACTION_FAILED
-                })
-            });
-            // A Query destroys the unnamed statement, even if it fails.
-            self.server.held.unnamed_becomes(Unnamed::Foreign);
-            let client = &mut *self.client;
-            client.dropping = Dropping::Request;
-            let dropped = client.drop_answered(message);
-            if dropped.ends {
-                let status = self.server.conversation.status();
-                self.tell(|w| w.ready_for_query(status));
-                self.pool.stats_mut().query_count += 1;
-            }
-            return Some(dropped.step);
+            return self.asks_in_failed_transaction(effects, message);
         }
         // A deferred BEGIN has been sent without a Sync.
         let of_begin = server.conversation.only_begins();
@@ -189,6 +167,32 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
+    /// A failed transaction refuses DISCARD SEQUENCES. Only a Query of several statements can both end the transaction and
+    /// call currval(): it is refused. A Query that does not end it would get the same error from the server.
+    fn asks_in_failed_transaction(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
+        if !effects.intersects(ASKS) || !may_be_several(message) {
+            return None;
+        }
+        let hint = "End the transaction by a Query of its own.";
+        self.tell(|w| {
+            w.error(&ErrorText {
+                hint,
+                ..TRANSACTION_FAILED
+            })
+        });
+        // A Query destroys the unnamed statement, even if it fails.
+        self.server.held.unnamed_becomes(Unnamed::Foreign);
+        let client = &mut *self.client;
+        client.dropping = Dropping::Request;
+        let dropped = client.drop_answered(message);
+        if dropped.ends {
+            let status = self.server.conversation.status();
+            self.tell(|w| w.ready_for_query(status));
+            self.pool.stats_mut().query_count += 1;
+        }
+        Some(dropped.step)
+    }
+
     /// A Query or FunctionCall comes in the midst of a segment that has executed nothing. Behind an internal Execute it
     /// would be a part of a pipeline: PostgreSQL 18 commits it only at the Sync, and reports an open transaction. So the
     /// segment is ended first, once the server has answered all of it. If something of it has failed, the server

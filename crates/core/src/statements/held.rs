@@ -8,6 +8,7 @@
 mod copies;
 mod doubt;
 mod held_statement;
+mod transaction;
 
 use crate::base::ids::ClientId;
 use crate::statements::held::copies::Copies;
@@ -316,60 +317,6 @@ impl Held {
     /// The server may hold statements under this client's names from now on, or under nobody's.
     pub(crate) fn lends_names_to(&mut self, client: Option<ClientId>) {
         self.lends_to = client;
-    }
-
-    /// The server has sent a command tag that shows neither an end nor a partial rollback of a transaction.
-    #[inline(always)]
-    pub(crate) fn command_completes(&mut self) {
-        self.committed = false;
-    }
-
-    /// The server has sent a command tag: COMMIT, or one that may have undone a part of the transaction, or another.
-    pub(crate) fn command_may_end_transaction(&mut self, commits: bool, rolls_back: bool) {
-        self.committed = commits;
-        self.rolled_back |= rolls_back;
-    }
-
-    /// The server has sent an error.
-    pub(crate) fn note_error(&mut self, now: Moment) {
-        self.erred = now;
-        self.failed = true;
-        self.segment_failed = true;
-    }
-
-    /// The server has sent ReadyForQuery. Returns whether it has sent an error since the ReadyForQuery before.
-    #[inline]
-    pub(crate) fn take_segment_failed(&mut self) -> bool {
-        std::mem::take(&mut self.segment_failed)
-    }
-
-    /// The server has sent ReadyForQuery and owes nothing. `between`: no transaction is open. `in_block`: a transaction
-    /// block was open before.
-    #[inline]
-    pub(crate) fn note_ready(&mut self, now: Moment, between: bool, in_block: bool) {
-        self.answered = now;
-        self.unproven.clear();
-        if !between {
-            return;
-        }
-        let lasts = !self.rolled_back && if in_block { self.committed } else { !self.failed };
-        if lasts {
-            self.provisional.clear();
-        } else {
-            self.note_rollback(now);
-        }
-        (self.failed, self.rolled_back, self.committed) = (false, false, false);
-    }
-
-    /// A plan that was good in the transaction may not be good after its rollback.
-    #[cold]
-    fn note_rollback(&mut self, now: Moment) {
-        for id in self.provisional.drain(..) {
-            if let Some(copy) = self.copies.get_mut(id) {
-                copy.good = Moment::default();
-            }
-        }
-        self.erred = now;
     }
 
     /// The server has told the parameter types of a statement. The Describe was sent at the moment `asked`; the

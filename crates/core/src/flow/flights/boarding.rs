@@ -9,7 +9,7 @@ use crate::base::settings::Settings;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
-use crate::flow::extended_query::write_bind;
+use crate::flow::binding::write_bind;
 use crate::flow::flights::recognizing::{first_message, may_fly};
 use crate::flow::requests::Stopped;
 use crate::pooler::Pooler;

@@ -1,0 +1,39 @@
+//! Statements that are prepared behind a SET whose effect is not known yet.
+
+use crate::base::message::Step;
+use crate::base::pin_reason::PinReason;
+use crate::exchange::Exchange;
+use crate::statements::prepared::Statement;
+use std::sync::Arc;
+
+impl Exchange<'_> {
+    /// A SET stands in front of a statement, and the server has not told what it has set, or it ends with the
+    /// transaction. The answers to earlier segments tell; without them only this server has the statement as the client
+    /// has prepared it.
+    #[cold]
+    pub(crate) fn reads_behind_set(&mut self, statement: &mut Arc<Statement>) -> Option<Step> {
+        if !statement.has_constants || !self.keeps_session() {
+            return None;
+        }
+        if self.will_know_what_is_set() {
+            return Some(self.waits_for_replies());
+        }
+        self.settings_are_uncertain(statement);
+        None
+    }
+
+    /// Only the client's server has this statement as the client has prepared it.
+    pub(crate) fn settings_are_uncertain(&mut self, statement: &mut Arc<Statement>) {
+        self.pin_by(PinReason::ReadBehindSet, &statement.query);
+        *statement = self.shared.statements.intern_behind_set(statement);
+    }
+
+    /// Whether the answers to the client's earlier segments, or to a probe, will show the settings that constants are
+    /// read under. Other internal segments tell nothing of them, and one may follow whenever a message is looked at
+    /// again.
+    pub(crate) fn will_know_what_is_set(&self) -> bool {
+        let (queue, session) = (self.server.conversation.queue(), &self.server.session);
+        let will_tell = queue.client_segment_outstanding() || session.probe().is_some();
+        self.server.held.may_read_behind_set() && !queue.segment_open() && will_tell
+    }
+}
