@@ -18,7 +18,7 @@ pub const UNREAD: Effects = Effects::CODE
     .union(Effects::NAMES);
 
 /// Words before a name that is not a function's, although a parenthesis with columns, arguments or options follows.
-const NAMING: [&str; 27] = [
+const NAMING: [&str; 28] = [
     "into",
     "as",
     "table",
@@ -46,6 +46,7 @@ const NAMING: [&str; 27] = [
     "template",
     "execute",
     "prepare",
+    "of",
 ];
 
 /// Further such words in CREATE INDEX: its table and its access method. In other statements a condition may follow ON.
@@ -168,6 +169,8 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
                     schema = None;
                     front = match last {
                         Token::Byte(b')') if closed => Front::Other,
+                        // The strategy of a partitioned table. In a window, it would stand in parentheses.
+                        _ if open.is_empty() && before_last.is("partition") && last.is("by") => Front::Naming,
                         _ => front_of(last, before_last, place),
                     };
                     behind = last;

@@ -29,6 +29,7 @@ fn a_key_word_that_the_grammar_has_before_no_parenthesis_is_a_routine() {
         "select validate('a', 'b')",
         "select a from t where Search (a)",
         "select 1 + last(a), is(1)",
+        "select sum(a) over (partition by list (a)) from t",
     ] {
         assert!(!surely_harmless(text.as_bytes()), "{text}");
         assert!(crate::effects(text.as_bytes()).contains(Effects::ROUTINES), "{text}");
@@ -38,6 +39,9 @@ fn a_key_word_that_the_grammar_has_before_no_parenthesis_is_a_routine() {
         "with last (a) as (select 1), data (a) as (select 2) select * from last, data",
         "merge into target using source on (a = b) when not matched then insert (a) values (1)",
         "select a from t group by rollup (a), cube (b), grouping sets ((a)) fetch first (1) rows only",
+        "create table t (a int) partition by list (a)",
+        "create table t partition of p for values in (1) partition by hash (a, b)",
+        "create table t of row_type (primary key (a), b with options default 1)",
         "select sum(a) filter (where b) over (partition by c range between (1) preceding and (2) following) from t",
         "select a like (b) escape (c), a at time zone (b), row(1) overlaps (1, 2), interval '1' second (3)",
         "create table t (a int generated always as identity (start 1), primary key (a) include (b)) inherits (u)",

@@ -132,7 +132,8 @@ pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unrea
             let seen = look(statement);
             match () {
                 () if is("type") => hides || !(verb.is("alter") || is_enum_or_row(lexer)),
-                // ALTER TABLE .. ENABLE TRIGGER, CREATE SCHEMA .. CREATE VIEW
+                () if verb.is("alter") && is("table") => hides || attaches_code(lexer),
+                // CREATE SCHEMA .. CREATE VIEW
                 () if verb.is("alter") || is("schema") => {
                     !PLAIN_KINDS.iter().any(|word| is(word)) || seen.code || hides
                 }
@@ -172,6 +173,23 @@ fn verb<'a>(lexer: &mut Lexer<'a>) -> Option<Token<'a>> {
         }
         false
     })
+}
+
+/// Whether the text after ALTER TABLE may change what statements run that name the table: ENABLE or DISABLE TRIGGER or
+/// RULE, or a foreign key with an action: it fires triggers of the table that has it, or computes defaults there.
+/// Anything that follows these words counts, because a column may have the name of any of them.
+fn attaches_code(lexer: Lexer<'_>) -> bool {
+    let (mut switches, mut foreign, mut refers) = (false, false, false);
+    for token in lexer {
+        let is = |words: &[&str]| words.iter().any(|word| token.is(word));
+        if switches && is(&["trigger", "rule"]) || refers && is(&["cascade", "set"]) {
+            return true;
+        }
+        switches |= is(&["enable", "disable"]);
+        refers |= is(&["references"]) || foreign && is(&["key"]);
+        foreign = is(&["foreign"]);
+    }
+    false
 }
 
 /// Whether the text after CREATE TABLE goes on with AS EXECUTE. The columns of the prepared statement may have domains
@@ -254,6 +272,9 @@ mod tests {
             "create unlogged table t (a text default 'create view')",
             "create temp table t (a int, view text, rule text)",
             "alter table t set (fillfactor = 10)",
+            "alter table t add column \"language\" text, add column domain int",
+            "alter table t add constraint c foreign key (a) references p (b) deferrable initially deferred",
+            "alter table t add constraint rule check (a > 0), disable row level security",
             "create unique index on t (a)",
             "create type e as enum ('a')",
             "create type r as (a int)",
@@ -286,6 +307,12 @@ mod tests {
             "create type b (input = f, output = g)",
             "create schema s create view v as select 1",
             "alter table t enable trigger x",
+            "alter table t add column a int, disable rule r",
+            "alter table t enable replica trigger x",
+            "alter table t add foreign key (a) references p (b) on delete cascade",
+            "alter table t add foreign key (a) references p on update set default",
+            "alter table t add column a int references p on delete set null",
+            "alter foreign table t add column a int",
             "alter function f() rename to g",
             "alter domain d add check (value > 1)",
             "import foreign schema s from server x into y",

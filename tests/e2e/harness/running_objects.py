@@ -275,6 +275,9 @@ MADE = {
     "foreign key made later": Case(
         PARENT + "create table child (a int); insert into child values (1);" + ON_DELETE.format("child"),
         "delete from parent", before="alter table child add foreign key (a) references parent on delete cascade"),
+    "column with a foreign key made later": Case(
+        PARENT + "create table child (b int);" + ON_DELETE.format("child"), "delete from parent",
+        before="alter table child add column a int default 1 references parent on delete cascade; insert into child (b) values (1)"),
     "table renamed later": Case("create table t (a int);" + ON_INSERT.format("t"), "insert into renamed values (1)",
                                 before="alter table t rename to renamed"),
     "view made later": Case("create table t (a int);" + ON_INSERT.format("t"), "insert into v values (1)",
