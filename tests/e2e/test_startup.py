@@ -27,6 +27,10 @@ OPTIONS = [
     ("-c work_mem=nonsense", "work_mem"),
     ("-c no_such_setting=1", "work_mem"),
     ("", "work_mem"),
+    ("-e", "datestyle"),
+    ("-fs -S 3000", "enable_seqscan"),
+    ("-e -f m -S3000", "work_mem"),
+    ("-c application_name=" + "a" * 70, "application_name"),
 ]
 
 
@@ -43,6 +47,38 @@ def shown(port, setting, **options) -> str:
 def test_options_in_every_spelling(pg, make_pooler, options, setting):
     pooler = make_pooler(pg, settings={"ignore_startup_parameters": None})
     assert shown(pooler.port, setting, options=options) == shown(pg.port, setting, options=options)
+
+
+def test_an_application_name_is_cut_in_what_the_login_reports(pg, make_pooler):
+    pooler = make_pooler(pg)
+    name = "a" * 70
+    with pooler.connect(options={"application_name": name}) as pooled, wire.Connection(
+        port=pg.port, options={"application_name": name}
+    ) as c:
+        assert pooled.parameters["application_name"] == c.parameters["application_name"] == "a" * 63
+
+
+# What is made, a login that needs it, and what removes it.
+MADE = {
+    "database": ("create database st_made", {"database": "st_made"}, "drop database st_made with (force)"),
+    "role": ("create role st_made login", {"user": "st_made"}, "drop role st_made"),
+}
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_what_is_made_through_the_pooler_can_be_used_at_once(pg, make_pooler, what):
+    """Guards against a refused login that is remembered although its reason is gone."""
+    makes, named, removes = MADE[what]
+    pooler = make_pooler(pg, databases={"*": f"host={pg.host} port={pg.port}"}, userlist={"st_made": "", "postgres": ""})
+    named = {"database": "postgres", **named}
+    with pooler.connect(database="postgres") as maker:
+        with pytest.raises(wire.ServerError):
+            pooler.connect(**named)
+        assert not wire.first_error(maker.query(makes))
+        try:
+            pooler.connect(**named).close()
+        finally:
+            pg.psql(removes)
 
 
 # Values of settings that only a new connection can have, that mean the same.

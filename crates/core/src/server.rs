@@ -139,10 +139,10 @@ impl Server {
     }
 
     /// A CommandComplete whose command tag begins with this letter. DELETE is looked at closely, because DEALLOCATE and
-    /// DISCARD begin with the same letter; PREPARE may be a surprise, too.
+    /// DISCARD begin with the same letter; PREPARE may be a surprise, too, and ALTER and GRANT may admit logins.
     #[inline(always)]
     fn completes_plainly(&mut self, letter: Option<u8>) -> bool {
-        if matches!(letter, None | Some(b'B' | b'C' | b'D' | b'P' | b'R'))
+        if matches!(letter, None | Some(b'A' | b'B' | b'C' | b'D' | b'G' | b'P' | b'R'))
             || !self.conversation.queue_mut().completes_command()
         {
             return false;

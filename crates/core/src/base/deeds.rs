@@ -18,6 +18,8 @@ pub(crate) enum Deed {
     MoveNames,
     /// These new sessions may begin with other settings than the open servers have.
     ReplaceServers(NewSessions),
+    /// The server may now admit logins that it has refused.
+    TryLoginsAgain,
     /// The UNLISTEN of the linked client has been committed.
     Unlisten,
     /// A cancel that had to wait has ended: the connections that asked for it are closed.

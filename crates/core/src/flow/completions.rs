@@ -7,6 +7,16 @@ use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::Begin;
 use pgweir_wire::backend;
 
+/// Command tags of statements after which a server may admit logins that it has refused.
+const ADMITS_LOGINS: [&[u8]; 6] = [
+    b"CREATE DATABASE",
+    b"ALTER DATABASE",
+    b"CREATE ROLE",
+    b"ALTER ROLE",
+    b"GRANT",
+    b"GRANT ROLE",
+];
+
 impl Reply<'_> {
     /// A CommandComplete of the request at the front that
     /// [`Server::passes_plainly`](crate::server::Server::passes_plainly) has not handled.
@@ -15,6 +25,7 @@ impl Reply<'_> {
         match body.first() {
             Some(b'D') => self.ends_statements(body),
             Some(b'C') if body.starts_with(b"COMMIT") => self.committed(),
+            Some(b'A' | b'C' | b'G') => self.logins_may_be_admitted(body),
             Some(b'P') if body.starts_with(b"PREPARE\0") => self.prepared(),
             Some(b'R') if rolls_back => self.rolled_back(),
             Some(b'B') if self.server.conversation.begin() == Begin::Owed => self.begun(),
@@ -42,6 +53,15 @@ impl Reply<'_> {
         let effect = entry.take_effect();
         if effect.is_some() {
             self.undo_refused(Expect::Execute, effect);
+        }
+    }
+
+    /// A database or a role was made or changed, or a right was granted: the server may now admit logins that it has
+    /// refused.
+    #[cold]
+    fn logins_may_be_admitted(&mut self, body: &[u8]) {
+        if backend::command_tag(body).is_ok_and(|tag| ADMITS_LOGINS.contains(&tag)) {
+            self.deeds.push(Deed::TryLoginsAgain);
         }
     }
 

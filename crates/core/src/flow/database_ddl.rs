@@ -84,6 +84,23 @@ impl Pooler {
         }
     }
 
+    /// A statement on server `id` may have made a database or a role, or given a role a right: what this PostgreSQL has
+    /// refused to log in is tried again by the next client that asks for it, without the pause of `server_login_retry`.
+    #[cold]
+    pub(crate) fn try_logins_again(&mut self, id: ServerId) {
+        let Some(pool_id) = self.servers.get(id.0).map(|server| server.pool) else {
+            return;
+        };
+        self.lookups.forget_absent();
+        let there = self.pool(pool_id).settings().endpoints.clone();
+        for pool in self.pools.iter_mut().flatten() {
+            let was_refused = pool.failure().is_some_and(|failure| !failure.temporary);
+            if was_refused && pool.settings().endpoints == there {
+                pool.forget_failures();
+            }
+        }
+    }
+
     fn clear_pool(&mut self, now: Time, pool_id: PoolId) {
         self.catalogs().doubt(now, pool_id);
         let pool = self.pool_mut(pool_id);

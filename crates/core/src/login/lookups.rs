@@ -132,6 +132,11 @@ impl Lookups {
         self.absent.contains_key(database)
     }
 
+    /// Databases may have been made since they were found to be absent.
+    pub(crate) fn forget_absent(&mut self) {
+        self.absent.clear();
+    }
+
     /// A server for auth_query could not be opened. If the database does not exist, this is assumed until `until`.
     pub(crate) fn note_failure(&mut self, pool: &Pool, failure: &LoginFailure, until: Time) {
         if pool.is_unproven() && failure.sqlstate.as_deref() == Some(NO_SUCH_DATABASE) {

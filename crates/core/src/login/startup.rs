@@ -4,6 +4,7 @@ use crate::base::errors::Trouble;
 use crate::base::pool_id::PoolKind;
 use crate::base::request::Address;
 use crate::base::settings::Settings;
+use crate::login::options::options;
 use crate::login::rejection::Rejection;
 use crate::login::spelling::boolean;
 use crate::state::beyond_ascii::text_of;
@@ -209,7 +210,7 @@ fn text(bytes: &[u8]) -> Result<String, Rejection> {
     }
 }
 
-fn bad_parameter(message: String) -> Rejection {
+pub(super) fn bad_parameter(message: String) -> Rejection {
     Rejection::new(Trouble::BadStartupParameter, message, "")
 }
 
@@ -223,44 +224,6 @@ fn replication(value: &str) -> Result<PoolKind, Rejection> {
             "invalid value for parameter \"replication\": \"{value}\""
         ))),
     }
-}
-
-/// Settings in `options`, as postgres(1) reads them: `-c name=value`, `-cname=value`, `--name=value`; a backslash keeps
-/// the character behind it.
-fn options(text: &str) -> Result<Vec<(String, String)>, Rejection> {
-    let mut words: Vec<String> = Vec::new();
-    let mut word: Option<String> = None;
-    let mut characters = text.chars();
-    while let Some(c) = characters.next() {
-        match c {
-            '\\' => word.get_or_insert_default().extend(characters.next()),
-            c if c.is_ascii_whitespace() => words.extend(word.take()),
-            c => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    let mut settings = Vec::new();
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        let assignment = match word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
-            Some("") => words.next().unwrap_or_default(),
-            Some(assignment) => assignment.to_string(),
-            None => {
-                let message =
-                    "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed";
-                let text = format!("{message}, got \"{word}\"");
-                return Err(bad_parameter(text));
-            }
-        };
-        match assignment.split_once('=') {
-            Some((name, value)) if !name.is_empty() => settings.push((name.replace('-', "_"), value.to_string())),
-            _ => {
-                let message = format!("invalid option: expected name=value, got \"{assignment}\"");
-                return Err(bad_parameter(message));
-            }
-        }
-    }
-    Ok(settings)
 }
 
 #[cfg(test)]

@@ -63,24 +63,6 @@ fn a_newer_version_or_option_is_negotiated() {
     assert_eq!(negotiation(ProtocolVersion::V3_0, &option), expected);
 }
 
-#[test]
-fn options_are_read_as_postgres_reads_them() {
-    let read = |text: &str| {
-        let pairs = options(text).unwrap();
-        pairs.into_iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        read("-c work_mem=1MB -cjit=off --search-path=a,b"),
-        ["work_mem=1MB", "jit=off", "search_path=a,b"]
-    );
-    assert_eq!(
-        read(r"-c search_path=a\ b -c x.y=a\\b"),
-        ["search_path=a b", r"x.y=a\b"]
-    );
-    assert!(read("  ").is_empty());
-    assert!(options("-d 5").is_err() && options("-c work_mem").is_err() && options("-c").is_err());
-}
-
 fn wishes(parameters: &[(&str, &str)]) -> Result<Wishes, Rejection> {
     let parameters: Vec<(&[u8], &[u8])> = parameters.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())).collect();
     let ini =

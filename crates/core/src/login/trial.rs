@@ -155,9 +155,14 @@ fn is_role(name: &str) -> bool {
     name.eq_ignore_ascii_case("role") || name.eq_ignore_ascii_case("session_authorization")
 }
 
+/// PostgreSQL cuts identifiers, and application_name, to this many bytes.
+const IDENTIFIER_BYTES_MAX: usize = 63;
+
 /// Settings that accept any text of printable ASCII and report it unchanged, so that no server has to be asked.
 fn is_free_text(name: &str, value: &str) -> bool {
-    name.eq_ignore_ascii_case("application_name") && value.bytes().all(|b| (32..127).contains(&b))
+    name.eq_ignore_ascii_case("application_name")
+        && value.len() <= IDENTIFIER_BYTES_MAX
+        && value.bytes().all(|b| (32..127).contains(&b))
 }
 
 #[cfg(test)]
@@ -229,6 +234,8 @@ mod tests {
             !is_free_text("application_name", "caf\u{e9}"),
             "the server makes it caf??"
         );
+        assert!(is_free_text("application_name", &"a".repeat(63)));
+        assert!(!is_free_text("application_name", &"a".repeat(64)), "the server cuts it");
         assert!(!is_free_text("search_path", "a"));
     }
 }

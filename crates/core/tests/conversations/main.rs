@@ -24,6 +24,7 @@ mod peers;
 mod pipelines;
 mod plans;
 mod prepared_statements;
+mod refused_logins;
 mod replication;
 mod sequences;
 mod server_keys;
