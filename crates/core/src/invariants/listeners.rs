@@ -3,6 +3,7 @@
 use super::must;
 use crate::base::ids::{ClientId, ServerId};
 use crate::notify::channels::Channels;
+use crate::notify::moving::Moving;
 use crate::pooler::Pooler;
 
 impl Pooler {
@@ -46,10 +47,11 @@ impl Pooler {
         must(gone.is_none(), || format!("{gone:?} has gone"))
     }
 
-    /// What a listener hears for a client, according to the client and to the listener.
+    /// What a listener hears for a client, according to the client and to the listener. When channels move back to a
+    /// server, the listener forgets them when it has passed the mark, and the client when the server has, too.
     fn check_channels(&self, id: ClientId, channels: &Channels) -> Result<(), String> {
         channels.check()?;
-        if !channels.relies_on_listener() {
+        if !channels.relies_on_listener() || matches!(channels.moving(), Moving::Back(_)) {
             return Ok(());
         }
         let listener = channels.listener().and_then(|at| self.listeners.get(at));

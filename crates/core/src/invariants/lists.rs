@@ -30,13 +30,15 @@ impl Pooler {
         Ok(())
     }
 
-    /// Each BEGIN that is deferred, and that no request has followed, is in the list that its timer reads.
+    /// Each BEGIN that is deferred, and that no request has followed, is in the list that its timer reads. Once a request
+    /// has followed, its client waits, has a server, or has lost one and goes to another.
     fn check_deferred(&self) -> Result<(), String> {
         for (slot, client) in self.clients.iter() {
             let id = ClientId(slot);
             let begin = client.session.deferred_begin();
             let begin = begin.filter(|begin| !begin.has_failed() && !begin.has_expired());
-            let Some(begin) = begin.filter(|_| client.waiting == Waiting::No) else {
+            let goes_on = client.waiting != Waiting::No || client.link.is_some() || client.session.went_elsewhere();
+            let Some(begin) = begin.filter(|_| !goes_on) else {
                 continue;
             };
             let listed = self.deferred.contains(&(id, begin.since()));
