@@ -3,7 +3,7 @@
 from harness import wire
 
 # Of query_wait_timeout: after this time it is certain that another client keeps the only server.
-KEPT_SECONDS = 0.5
+KEPT_SECONDS = 0.75
 
 
 def one_server(make_pooler, cluster, **settings):
