@@ -44,4 +44,4 @@ pub use sizing::{
 };
 pub use statistics::{Spread, mean, median};
 pub use usl::{FitError, Point, Usl, fit};
-pub use words::number_words;
+pub use words::{number_words, with_commas};

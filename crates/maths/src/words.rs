@@ -5,6 +5,11 @@ pub fn number_words(number: f64) -> String {
     if number.abs() < 10.0 && number.fract() != 0.0 {
         return format!("{number:.1}");
     }
+    with_commas(number)
+}
+
+/// `12,345`: the nearest whole number.
+pub fn with_commas(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -13,7 +18,10 @@ pub fn number_words(number: f64) -> String {
         }
         text.push(digit);
     }
-    if number < 0.0 { format!("-{text}") } else { text }
+    match number < 0.0 && text != "0" {
+        true => format!("-{text}"),
+        false => text,
+    }
 }
 
 #[cfg(test)]
@@ -28,6 +36,7 @@ mod tests {
             (999.6, "1,000"),
             (1_234_567.0, "1,234,567"),
             (-1500.0, "-1,500"),
+            (-12.0, "-12"),
         ] {
             assert_eq!(number_words(number), words);
         }

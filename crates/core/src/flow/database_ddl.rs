@@ -11,7 +11,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
-use crate::pools::pool;
+use crate::pools::pool::{self, Pool};
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::NewSessions;
 use std::time::Duration;
@@ -40,9 +40,9 @@ impl Pooler {
         let Some(pool_id) = self.clients.get(id.0).and_then(|c| c.pool) else {
             return;
         };
-        let there = &self.pool(pool_id).settings().endpoints;
-        let pools: Vec<PoolId> = pool::live(&self.pools)
-            .filter(|(_, p)| p.settings().server_database.as_bytes() == database && p.settings().endpoints == *there)
+        let pools: Vec<PoolId> = self
+            .pools_at_endpoints_of(pool_id)
+            .filter(|(_, p)| p.settings().server_database.as_bytes() == database)
             .map(|(id, _)| id)
             .collect();
         let others = pools.iter().map(|&of| self.pool(of).clients_beside(of == pool_id));
@@ -62,10 +62,10 @@ impl Pooler {
         let Some(pool_id) = self.servers.get(id.0).map(|server| server.pool) else {
             return;
         };
-        let there = &self.pool(pool_id).settings().endpoints;
-        let pools: Vec<PoolId> = pool::live(&self.pools)
+        let pools: Vec<PoolId> = self
+            .pools_at_endpoints_of(pool_id)
             .map(|(id, p)| (id, p.settings()))
-            .filter(|(_, s)| s.endpoints == *there && of.include(&s.server_user, &s.server_database))
+            .filter(|(_, s)| of.include(&s.server_user, &s.server_database))
             .map(|(id, _)| id)
             .collect();
         for &pool_id in &pools {
@@ -92,13 +92,20 @@ impl Pooler {
             return;
         };
         self.lookups.forget_absent();
-        let there = self.pool(pool_id).settings().endpoints.clone();
-        for pool in self.pools.iter_mut().flatten() {
-            let was_refused = pool.failure().is_some_and(|failure| !failure.temporary);
-            if was_refused && pool.settings().endpoints == there {
-                pool.forget_failures();
-            }
+        let refused: Vec<PoolId> = self
+            .pools_at_endpoints_of(pool_id)
+            .filter(|(_, p)| p.failure().is_some_and(|failure| !failure.temporary))
+            .map(|(id, _)| id)
+            .collect();
+        for pool_id in refused {
+            self.pool_mut(pool_id).forget_failures();
         }
+    }
+
+    /// The pools whose servers belong to the same PostgreSQL as those of this one.
+    fn pools_at_endpoints_of(&self, pool_id: PoolId) -> impl Iterator<Item = (PoolId, &Pool)> {
+        let there = &self.pool(pool_id).settings().endpoints;
+        pool::live(&self.pools).filter(move |(_, p)| p.settings().endpoints == *there)
     }
 
     fn clear_pool(&mut self, now: Time, pool_id: PoolId) {

@@ -1,5 +1,7 @@
 //! Numbers with their units, as people read them.
 
+use pgweir_maths::with_commas;
+
 /// What a number counts. Decides how it is written and where an axis has its ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -66,21 +68,6 @@ fn digits(value: f64) -> String {
     let exponent = magnitude.log10().floor();
     let decimals = (2.0 - exponent).clamp(0.0, 6.0) as usize;
     format!("{value:.decimals$}")
-}
-
-fn with_commas(value: f64) -> String {
-    let text = format!("{:.0}", value.abs());
-    let mut out = String::new();
-    for (i, digit) in text.chars().enumerate() {
-        if i > 0 && (text.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    match value < 0.0 && out != "0" {
-        true => format!("-{out}"),
-        false => out,
-    }
 }
 
 #[cfg(test)]
