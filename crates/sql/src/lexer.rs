@@ -10,7 +10,7 @@
 use memchr::{memchr, memchr2, memmem};
 
 /// Identifiers are cut to this many bytes (`NAMEDATALEN - 1`).
-pub(crate) const IDENTIFIER_BYTES_MAX: usize = 63;
+pub const IDENTIFIER_BYTES_MAX: usize = 63;
 
 /// One token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -58,6 +58,7 @@ pub use encodings::{is_converted, may_lack_characters};
 pub use facts::{begins_code, has_constants, may_return_rows, setting_shown};
 pub use given::is_given_as_text;
 pub use known_names::{KnownNames, Passed, word_of, words};
+pub use lexer::IDENTIFIER_BYTES_MAX;
 pub use read_under::{READ_UNDER, is_read_under, reads_clock, reads_constants};
 pub use reading::{class_of_read, cost_class};
 pub use refusals::{Proof, proof};

@@ -155,13 +155,11 @@ fn is_role(name: &str) -> bool {
     name.eq_ignore_ascii_case("role") || name.eq_ignore_ascii_case("session_authorization")
 }
 
-/// PostgreSQL cuts identifiers, and application_name, to this many bytes.
-const IDENTIFIER_BYTES_MAX: usize = 63;
-
 /// Settings that accept any text of printable ASCII and report it unchanged, so that no server has to be asked.
+/// PostgreSQL cuts application_name like an identifier.
 fn is_free_text(name: &str, value: &str) -> bool {
     name.eq_ignore_ascii_case("application_name")
-        && value.len() <= IDENTIFIER_BYTES_MAX
+        && value.len() <= pgweir_sql::IDENTIFIER_BYTES_MAX
         && value.bytes().all(|b| (32..127).contains(&b))
 }
 

@@ -19,7 +19,7 @@ pub const UNHEARD_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(crate) const PROCESS_ID: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 4;
 
 /// The longest name of a channel (NAMEDATALEN - 1), bytes.
-pub(crate) const NAME_BYTES_MAX: usize = 63;
+pub(crate) const NAME_BYTES_MAX: usize = pgweir_sql::IDENTIFIER_BYTES_MAX;
 
 /// A channel's name, in the encoding of the clients that use it.
 pub(crate) type ChannelName = Arc<[u8]>;

@@ -15,7 +15,7 @@ pub(crate) const UNREAD: pgweir_sql::Effects = pgweir_sql::UNREAD
     .union(pgweir_sql::Effects::DEFINES);
 
 /// The longest name that PostgreSQL keeps, bytes: NAMEDATALEN - 1.
-pub(crate) const NAME_BYTES_MAX: usize = 63;
+pub(crate) const NAME_BYTES_MAX: usize = pgweir_sql::IDENTIFIER_BYTES_MAX;
 
 /// What PostgreSQL keeps of a statement's name in a message: its first bytes, even if they end within a character.
 pub(crate) fn kept(name: &[u8]) -> &[u8] {

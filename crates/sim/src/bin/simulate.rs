@@ -6,8 +6,8 @@
 //!
 //! `--commit` takes the first seed from the first 48 bits of a commit's hash: each commit has its own seeds, and they
 //! can be run again from the commit. `--new` takes it from the clock. `--again` runs the seeds that failed once.
-//! `--take-over` sets, for every seed, after N of 1,000 steps another process takes over; the traces stay
-//! the same. `--crowds` runs only seeds whose clients share servers by flights.
+//! `--take-over`: in every seed another process takes over after N of 1,000 steps; the traces stay the same.
+//! `--crowds` runs only seeds whose clients share servers by flights.
 #![allow(clippy::disallowed_methods, reason = "a program with arguments and an exit status")]
 
 use pgweir_sim::simulation::canary::Canary;
