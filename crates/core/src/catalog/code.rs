@@ -6,7 +6,7 @@
 
 use crate::catalog::objects::words_of;
 use crate::catalog::runs::{self, Kind, Node, Run};
-use crate::upstream::entry::AnswerRows;
+use crate::upstream::job::CatalogRows;
 use foldhash::fast::RandomState;
 use pgweir_sql::{Effects, KnownNames};
 use std::borrow::Cow;
@@ -70,15 +70,13 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Adds a row of one of the two statements of [`crate::statements::catalog_query`]; `false` if it is not valid.
-    pub(crate) fn add_row(&mut self, rows: AnswerRows, row: &[Option<&[u8]>]) -> bool {
+    pub(crate) fn add_row(&mut self, rows: CatalogRows, row: &[Option<&[u8]>]) -> bool {
         match (rows, row) {
-            (AnswerRows::CatalogObject, &[Some([kind]), Some(oid), name, Some(of)]) => {
-                match (oid_of(oid), oid_of(of)) {
-                    (Some(oid), Some(of)) => self.add_object(*kind, oid, &unescaped(name.unwrap_or_default()), of),
-                    _ => false,
-                }
-            }
-            (AnswerRows::CatalogSource, &[Some(oid), Some([language]), source, names]) => match oid_of(oid) {
+            (CatalogRows::Object, &[Some([kind]), Some(oid), name, Some(of)]) => match (oid_of(oid), oid_of(of)) {
+                (Some(oid), Some(of)) => self.add_object(*kind, oid, &unescaped(name.unwrap_or_default()), of),
+                _ => false,
+            },
+            (CatalogRows::Source, &[Some(oid), Some([language]), source, names]) => match oid_of(oid) {
                 Some(oid) => {
                     let names = unescaped(names.unwrap_or_default());
                     self.add_source(oid, *language, source.map(unescaped).as_deref(), &names)

@@ -1,7 +1,7 @@
 use super::*;
 
-const OBJECT: AnswerRows = AnswerRows::CatalogObject;
-const SOURCE: AnswerRows = AnswerRows::CatalogSource;
+const OBJECT: CatalogRows = CatalogRows::Object;
+const SOURCE: CatalogRows = CatalogRows::Source;
 
 pub(super) fn catalog(rows: &[&[&str]]) -> Catalog {
     let mut draft = Draft::default();

@@ -3,7 +3,7 @@
 use crate::base::ids::ServerId;
 use crate::base::time::Time;
 use crate::catalog::code::{Catalog, Draft};
-use crate::upstream::entry::AnswerRows;
+use crate::upstream::job::CatalogRows;
 use foldhash::fast::RandomState;
 use pgweir_wire::{HEADER_BYTES, backend};
 use std::collections::HashMap;
@@ -152,7 +152,7 @@ impl Catalogs {
 
 impl Reading {
     /// A complete row of the catalog.
-    pub(crate) fn row(&mut self, rows: AnswerRows, message: &[u8]) {
+    pub(crate) fn row(&mut self, rows: CatalogRows, message: &[u8]) {
         self.rows += 1;
         let understood = backend::data_row(&message[HEADER_BYTES..]).is_ok_and(|row| self.draft.add_row(rows, &row));
         if !understood {

@@ -8,7 +8,8 @@ use crate::client::Client;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::upstream::ended::Ended;
-use crate::upstream::entry::{Expect, Ready, To, is_for_nothing};
+use crate::upstream::entry::{Expect, Ready, To};
+use crate::upstream::job::Job;
 use crate::upstream::phase::{Begin, ServerPhase};
 use pgweir_wire::TransactionStatus;
 
@@ -182,8 +183,8 @@ impl Reply<'_> {
                 None => Passed::skip_and_release_if(self.server.conversation.queue().is_empty()),
             });
         }
-        if let To::Probe(_) = entry.to() {
-            return Some(self.probe_answered(is_for_nothing(entry.expect(), entry.to())));
+        if let To::Job(job) = entry.to() {
+            return Some(self.job_ends(job));
         }
         match entry.ready() {
             Ready::Passes => None,
@@ -237,17 +238,17 @@ impl Reply<'_> {
         }
     }
 
-    /// The server has answered an internal request about the session.
-    fn probe_answered(&mut self, means_nothing: bool) -> Passed {
-        if self.server.session.probe().is_some() && !means_nothing {
-            self.flush();
-            self.probed();
-            return Passed::Asks(Question::Probed);
+    /// The server has answered a job completely.
+    fn job_ends(&mut self, job: Job) -> Passed {
+        self.flush();
+        match job {
+            Job::Probe(_) => {
+                self.probed();
+                Passed::Asks(Question::Probed)
+            }
+            Job::MoveChannels(_) => Passed::Asks(Question::MoveAnswered),
+            Job::Nothing | Job::Restore | Job::ReadCatalog(_) | Job::CheckPlan => Passed::Asks(Question::Probed),
         }
-        self.asks(match means_nothing {
-            true => Question::Probed,
-            false => Question::MoveAnswered,
-        })
     }
 
     /// Sends a cancel that had to wait for its request.

@@ -9,7 +9,8 @@ use crate::flow::error_text::{Refusal, mentions_ours, renamed};
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::INTERNAL_ID_MAX;
-use crate::upstream::entry::{Entry, Expect, Instead, Ready, Replacement, To, is_for_nothing};
+use crate::upstream::entry::{Entry, Expect, Instead, Ready, Replacement, To};
+use crate::upstream::job::Job;
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus};
 
@@ -160,8 +161,8 @@ impl Reply<'_> {
         if refused.uses > 0 {
             self.to().note_refusal(sqlstate);
         }
-        if refused.to == To::Check {
-            self.to().check_failed(sqlstate);
+        if let To::Job(job @ Job::CheckPlan) = refused.to {
+            self.to().job_refused(job, &error.fields);
             return None;
         }
         let front = self.server.conversation.queue().front()?;
@@ -278,13 +279,8 @@ impl Reply<'_> {
             self.server.session.restoration_refused(sqlstate, error.fields.message);
             return Passed::Skip;
         }
-        if let To::Probe(_) = refused.to {
-            if is_for_nothing(refused.expect, refused.to) {
-                // It may have been DISCARD PLANS.
-                self.server.session.keeps_foreign_plans();
-            } else {
-                self.to().probe_failed(&error.fields);
-            }
+        if let To::Job(job) = refused.to {
+            self.to().job_refused(job, &error.fields);
             return Passed::Skip;
         }
         self.tell_client(error, refused)

@@ -239,11 +239,11 @@ impl Reply<'_> {
     fn row(&mut self, bytes: &[u8], piece: &Piece) -> bool {
         let forward = self.is_linked() && forwards(self.server);
         if !forward {
-            if let Some(rows) = self.server.conversation.queue().answer_rows() {
+            if let Some(job) = self.server.conversation.queue().job() {
                 if !piece.is_whole() && bytes.len() + piece.left as usize <= SEEN_WHOLE_BYTES_MAX {
                     return false;
                 }
-                self.answer_row(rows, bytes);
+                self.answer_row(job, bytes);
             } else {
                 self.captured_row(bytes, piece.is_whole());
             }
@@ -272,7 +272,7 @@ impl Reply<'_> {
 #[inline]
 pub(super) fn forwards(server: &Server) -> bool {
     match server.conversation.queue().front() {
-        Some(entry) => !matches!(entry.to(), To::Skip | To::Probe(_) | To::Check | To::Swallow),
+        Some(entry) => !matches!(entry.to(), To::Skip | To::Job(_) | To::Swallow),
         // Asynchronous messages between requests.
         None => true,
     }

@@ -26,7 +26,8 @@ use crate::server_side::ServerSide;
 use crate::session::inspection::setting_name;
 use crate::state::probe::Probe;
 use crate::state::shape::{Shape, TEMP_BUFFERS};
-use crate::upstream::entry::{AnswerRows, To};
+use crate::upstream::entry::To;
+use crate::upstream::job::{Job, ProbeRows};
 use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Parse};
@@ -219,7 +220,8 @@ impl ServerSide<'_> {
         let seed = f64::from(seed) / f64::from(u32::MAX);
         let question = format!("SELECT pg_catalog.setseed({seed:.10}); {remains}");
         self.server.session.probe_begins(Probe::default());
-        self.asks(To::Probe(AnswerRows::TemporarySchema), |r| r.query(question.as_bytes()));
+        let job = Job::Probe(ProbeRows::TemporarySchema);
+        self.asks(To::Job(job), |r| r.query(question.as_bytes()));
     }
 
     /// Why a server that was reset must not serve another client.

@@ -25,7 +25,7 @@ use crate::listening::Listening;
 use crate::notify::channels::Notification;
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::{Advanced, Answered, Moving, number};
-use crate::upstream::entry::AnswerRows;
+use crate::upstream::job::{ChannelRows, Job};
 use pgweir_sql::channel_command;
 
 impl Listening<'_> {
@@ -69,12 +69,13 @@ impl Listening<'_> {
         self.channels_mut(id).expect("made by the caller").asks_server();
         let statement = self.shared.internal.listening_channels.clone();
         let deferrable = self.server_mut(server_id).session.shape().is_deferrable();
+        let asks = Job::MoveChannels(ChannelRows::Channel);
         if deferrable {
-            self.at(server_id).begin_internal();
+            self.at(server_id).begin_internal(asks);
         }
-        self.at(server_id).probe_with(AnswerRows::Channel, &statement, &[]);
+        self.at(server_id).runs_for(asks, &statement, &[]);
         if deferrable {
-            self.at(server_id).commit_internal();
+            self.at(server_id).commit_internal(asks);
         }
         self.at(server_id).end_internal_segment();
         if deferrable {

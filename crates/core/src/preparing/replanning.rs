@@ -27,6 +27,7 @@ use crate::statements::prepared::Statement;
 use crate::statements::rows::Rows;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Entry, Expect, Instead, To};
+use crate::upstream::job::Job;
 use crate::upstream::phase::Intake;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{TransactionStatus, Writer};
@@ -77,7 +78,7 @@ impl ServerSide<'_> {
     /// Asks, in an internal segment, whether a plan can still be used.
     fn check_plan(&mut self, statement: &Arc<Statement>) {
         self.shared.state_stats.plan_checks += 1;
-        self.describe_internally(statement, To::Check);
+        self.describe_internally(statement, To::Job(Job::CheckPlan));
         self.asks(To::Skip, |r| r.sync());
         self.server.conversation.queue_mut().segment_goes_on();
     }

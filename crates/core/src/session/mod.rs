@@ -8,6 +8,7 @@ pub(crate) mod channels;
 pub(crate) mod definitions;
 pub(crate) mod function_plans;
 pub(crate) mod inspection;
+pub(crate) mod jobs;
 pub(crate) mod known_code;
 pub(crate) mod long_query;
 pub(crate) mod misread;

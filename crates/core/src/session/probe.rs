@@ -22,8 +22,7 @@ use crate::state::probe::Probe;
 use crate::state::suspicion::{HIDDEN_SETTINGS_MAX, ROLE, Suspicion};
 use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::statements::prepared::Statement;
-use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{AnswerRows, To};
+use crate::upstream::job::{Job, ProbeRows};
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
 use std::sync::Arc;
@@ -31,6 +30,9 @@ use std::sync::Arc;
 /// Time limits that are lifted while a probe runs, with the major version of PostgreSQL that brought them. The first one
 /// would end the connection.
 const LIMITS: [(&str, u32); 3] = [(TRANSACTION_LIMIT, 17), ("statement_timeout", 0), ("lock_timeout", 0)];
+
+/// A request of a probe without rows.
+const PROBE: Job = Job::Probe(ProbeRows::Ignored);
 
 impl ServerSide<'_> {
     /// `locks`: whether to read pg_locks, which visits every backend; `None` asks for no pins. `hidden` are names of
@@ -47,66 +49,57 @@ impl ServerSide<'_> {
         if hidden.is_some() && self.server.link.is_some() && self.server.session.cleanup() >= Cleanup::Plans {
             self.settings_are_asked_for();
         }
-        let limits = self.time_limits(&about);
+        let mut lifted: Vec<(&str, Box<[u8]>)> = Vec::new();
+        if hidden.is_some() {
+            lifted.extend(self.encoding_of_database());
+        }
+        lifted.extend(self.time_limits(&about).into_iter().map(|name| (name, b"0"[..].into())));
         let followed = self.names_by_sql();
-        let server = &mut *self.server;
-        // So that no value is converted: see `state/beyond_ascii`.
-        let encodings = server
-            .session
-            .shape()
-            .encodings()
-            .filter(|_| server.session.shape().converts());
-        let encoding = encodings
-            .map(|[database, _]| database.clone())
-            .filter(|_| hidden.is_some());
-        server.session.probe_begins(Probe::about(about, hidden.is_some()));
-        let deferrable = server.session.shape().is_deferrable();
+        self.server.session.probe_begins(Probe::about(about, hidden.is_some()));
+        let deferrable = self.server.session.shape().is_deferrable();
         if plans == Plans::MayGo {
             self.discard_plans_before_probe();
         }
         if deferrable {
-            self.begin_internal();
+            self.begin_internal(PROBE);
         }
-        if let Some(encoding) = encoding {
-            self.probe_with(
-                AnswerRows::LiftedLimit,
-                &set_config,
-                &[Some(CLIENT_ENCODING.as_bytes()), Some(encoding.as_bytes())],
-            );
-        }
-        for name in limits {
-            self.probe_with(
-                AnswerRows::LiftedLimit,
-                &set_config,
-                &[Some(name.as_bytes()), Some(b"0")],
-            );
+        for (name, value) in &lifted {
+            let values = [Some(name.as_bytes()), Some(&**value)];
+            self.runs_for(Job::Probe(ProbeRows::LiftedLimit), &set_config, &values);
         }
         if hidden.is_some() && locks.is_some() {
             // If a client has prepared a statement under this name, that one ends before the question for pins.
             self.prepare(&settings);
-            self.server.conversation.queue_mut().preparing_is_probing();
+            self.server.conversation.queue_mut().preparing_is_for(PROBE);
         }
         if let Some(locks) = locks {
-            let followed = array_literal(&followed);
+            let followed = pgweir_sql::array_literal(&followed);
             let values = [Some(if locks { &b"t"[..] } else { b"f" }), Some(&followed[..])];
-            self.probe_with(AnswerRows::Pins, &pins, &values);
+            self.runs_for(Job::Probe(ProbeRows::Pins), &pins, &values);
         }
         if let Some(hidden) = hidden {
             let hidden: Vec<_> = hidden.iter().map(|name| bytes_of(name)).collect();
-            let array = array_literal(&hidden);
-            self.probe_with(AnswerRows::Setting, &settings, &[Some(&array)]);
+            let array = pgweir_sql::array_literal(&hidden);
+            self.runs_for(Job::Probe(ProbeRows::Setting), &settings, &[Some(&array)]);
         }
         if deferrable {
-            self.commit_internal();
+            self.commit_internal(PROBE);
         }
         if matches!(self.server.phase, ServerPhase::ConnectQuery) {
             // The statement is closed because many servers are never asked again.
             self.close_held(&settings);
         }
-        self.asks(To::Probe(AnswerRows::Ignored), |r| r.sync());
+        self.sync_for(PROBE);
         if deferrable {
             self.rollback_internal();
         }
+    }
+
+    /// client_encoding as the database has it, where values would be converted otherwise: see `state/beyond_ascii`.
+    fn encoding_of_database(&self) -> Option<(&'static str, Box<[u8]>)> {
+        let shape = self.server.session.shape();
+        let [database, _] = shape.encodings().filter(|_| shape.converts())?;
+        Some((CLIENT_ENCODING, database.as_bytes().into()))
     }
 
     /// The internal statement that asks for settings.
@@ -166,45 +159,9 @@ impl ServerSide<'_> {
         for statement in self.server.held.all_internal() {
             self.close_held(&statement);
             if let Some(close) = self.server.conversation.queue_mut().back_mut() {
-                close.is_of_probe();
+                close.belongs_to(PROBE);
             }
         }
-    }
-
-    /// Runs an internal statement as part of a probe; `rows` says what its rows are.
-    pub(crate) fn probe_with(&mut self, rows: AnswerRows, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
-        self.prepare(statement);
-        self.server.conversation.queue_mut().preparing_is_probing();
-        self.asks(To::Probe(rows), |r| {
-            r.bind(b"", statement.server_name(), values);
-            r.execute(b"");
-        });
-    }
-
-    /// Begins a transaction for internal statements. The client's defaults cannot delay it.
-    pub(crate) fn begin_internal(&mut self) {
-        let begin = self.shared.internal.begin_plain.clone();
-        self.probe_with(AnswerRows::Ignored, &begin, &[]);
-    }
-
-    /// Ends the transaction that [`ServerSide::begin_internal`] began.
-    pub(crate) fn commit_internal(&mut self) {
-        let commit = self.shared.internal.commit.clone();
-        self.probe_with(AnswerRows::Ignored, &commit, &[]);
-    }
-
-    /// Sends ROLLBACK after the Sync of a transaction that [`ServerSide::begin_internal`] began on a client's server.
-    /// The client may have sent its next request, which must not meet a failed internal transaction.
-    pub(crate) fn rollback_internal(&mut self) {
-        if matches!(self.server.phase, ServerPhase::Linked) {
-            self.query_for_nothing(b"ROLLBACK");
-        }
-    }
-
-    /// Sends a client's server a Query whose reply is ignored, even if it is an error.
-    pub(crate) fn query_for_nothing(&mut self, text: &[u8]) {
-        self.server.held.unnamed_becomes(Unnamed::Nothing);
-        self.asks(To::Probe(AnswerRows::Ignored), |r| r.query(text));
     }
 }
 
@@ -254,26 +211,6 @@ impl Exchange<'_> {
         self.to().send_probe(locks, hidden.as_deref(), about, plans);
         true
     }
-}
-
-/// Writes an array of text as PostgreSQL reads it: `{"a","b"}`.
-fn array_literal(names: &[impl AsRef<[u8]>]) -> Vec<u8> {
-    let mut array = vec![b'{'];
-    for name in names {
-        if array.len() > 1 {
-            array.push(b',');
-        }
-        array.push(b'"');
-        for &byte in name.as_ref() {
-            if matches!(byte, b'"' | b'\\') {
-                array.push(b'\\');
-            }
-            array.push(byte);
-        }
-        array.push(b'"');
-    }
-    array.push(b'}');
-    array
 }
 
 #[cfg(test)]

@@ -14,48 +14,12 @@ use crate::session::suspicion::NO_ROLE;
 use crate::state::pins::PROBED;
 use crate::state::probe::Probe;
 use crate::state::suspicion::{ROLE, Suspicion};
-use crate::upstream::entry::AnswerRows;
 use crate::upstream::phase::{Introduction, ServerPhase};
 use pgweir_sql::Effects;
-use pgweir_wire::ErrorFields;
 
 /// After this many failed probes in a row the client keeps its server until it leaves, because the state of the session
 /// is not known. After each new text that may change the state, the server is asked once more.
 pub(super) const PROBES_FAILED_MAX: u8 = 3;
-
-impl ServerSide<'_> {
-    /// The server has refused a statement of a probe, of a catalog reading or of a move of channels.
-    pub(crate) fn probe_failed(&mut self, fields: &ErrorFields<'_>) {
-        let server = &mut *self.server;
-        if let Some(probe) = server.session.probe_mut() {
-            probe.is_refused(fields);
-        } else if let Some(reading) = &mut server.reading {
-            reading.is_refused(fields.sqlstate, fields.message);
-        } else {
-            server.session.move_fails();
-        }
-    }
-}
-
-impl Reply<'_> {
-    /// A row of the answer to a probe, to a catalog reading or to the question for the server's channels.
-    pub(crate) fn answer_row(&mut self, rows: AnswerRows, message: &[u8]) {
-        match rows {
-            AnswerRows::Ignored => {}
-            AnswerRows::CatalogObject | AnswerRows::CatalogSource => {
-                if let Some(reading) = &mut self.server.reading {
-                    reading.row(rows, message);
-                }
-            }
-            AnswerRows::Channel => self.channel_row(message),
-            _ => {
-                if let Some(probe) = self.server.session.probe_mut() {
-                    probe.row(rows, message);
-                }
-            }
-        }
-    }
-}
 
 impl Reply<'_> {
     /// The server has answered a probe completely.

@@ -5,6 +5,7 @@ use crate::alone::{Alone, CLIENT, SERVER};
 use crate::base::pin_reason::PinReason;
 use crate::session::probe_answer::PROBES_FAILED_MAX;
 use crate::state::pins::PROBED;
+use crate::upstream::entry::To;
 use pgweir_wire::Writer;
 
 fn suspected(effects: Effects) -> Alone {
@@ -14,10 +15,10 @@ fn suspected(effects: Effects) -> Alone {
 }
 
 /// The server answers with this row.
-fn tells(alone: &mut Alone, rows: AnswerRows, values: &[Option<&[u8]>]) {
+fn tells(alone: &mut Alone, rows: ProbeRows, values: &[Option<&[u8]>]) {
     let mut message = Vec::new();
     Writer::new(&mut message).data_row(values.len(), values.iter().copied());
-    alone.reply().answer_row(rows, &message);
+    alone.reply().answer_row(Job::Probe(rows), &message);
 }
 
 /// The names of the statements that were bound.
@@ -54,7 +55,7 @@ fn only_what_is_suspected_is_asked_for() {
         assert!(alone.client.session.suspicion().is_none(), "it is with the probe");
         let queue = alone.server.conversation.queue_mut();
         while let Some(entry) = queue.pop() {
-            assert!(matches!(entry.to(), To::Probe(_)));
+            assert!(matches!(entry.to(), To::Job(Job::Probe(_))));
         }
     }
 }
@@ -124,13 +125,13 @@ fn the_answer_sets_and_ends_pins() {
     alone.exchange().probe();
     let mut row = vec![Some(&b"f"[..]); PROBED.len() + 1];
     row[1] = Some(b"t");
-    tells(&mut alone, AnswerRows::Pins, &row);
+    tells(&mut alone, ProbeRows::Pins, &row);
     alone.reply().probed();
     assert!(alone.client.session.pins().contains(PinReason::AdvisoryLocks));
     alone.exchange().suspect(Effects::ENDS, b"select g()", Vec::new());
     alone.exchange().probe();
     row[1] = Some(b"f");
-    tells(&mut alone, AnswerRows::Pins, &row);
+    tells(&mut alone, ProbeRows::Pins, &row);
     alone.reply().probed();
     assert!(alone.client.session.pins().is_empty());
 }
@@ -141,7 +142,7 @@ fn the_answer_gives_client_and_server_their_settings() {
     alone.exchange().probe();
     tells(
         &mut alone,
-        AnswerRows::Setting,
+        ProbeRows::Setting,
         &[Some(b"work_mem"), Some(b"1MB"), Some(b"f")],
     );
     alone.reply().probed();

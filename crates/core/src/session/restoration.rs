@@ -21,7 +21,8 @@ use crate::state::server_session::Report;
 use crate::state::shape::{REPORTED_BYTES_MAX, REPORTED_MAX, SESSION_AUTHORIZATION, Shape};
 use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{AnswerRows, Ready, To};
+use crate::upstream::entry::{Ready, To};
+use crate::upstream::job::{Job, ProbeRows};
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
 use pgweir_wire::{Writer, backend};
@@ -33,7 +34,7 @@ impl ServerSide<'_> {
     pub(crate) fn begin_restoring(&mut self) {
         let server = &mut *self.server;
         if server.session.shape().is_deferrable() && !server.conversation.queue().segment_open() {
-            self.begin_internal();
+            self.begin_internal(Job::Restore);
         }
     }
 
@@ -73,7 +74,7 @@ impl ServerSide<'_> {
         }
         self.discard_plans_behind(set);
         if deferrable {
-            self.commit_internal();
+            self.commit_internal(Job::Restore);
         }
         self.asks(To::Skip, |r| r.sync());
     }
@@ -202,7 +203,7 @@ impl Reply<'_> {
     /// Whether the server reports what a probe sets for itself. Servers before PostgreSQL 14 report that at once.
     fn is_of_probe(&self) -> bool {
         let front = self.server.conversation.queue().front();
-        front.is_some_and(|entry| entry.to() == To::Probe(AnswerRows::LiftedLimit))
+        front.is_some_and(|entry| entry.to() == To::Job(Job::Probe(ProbeRows::LiftedLimit)))
     }
 
     /// The server has reported a value beyond ASCII whose bytes need not be those of the database. They are asked for;

@@ -7,10 +7,19 @@ pub(crate) struct DeferredBegin {
     /// When the client sent it.
     since: Time,
     by: By,
-    /// The transaction has failed: a statement in it was cancelled while it waited for a server.
-    failed: bool,
-    /// The BEGIN is sent because `deferred_begin` has passed, not because the client has sent another message.
-    expired: bool,
+    stage: Stage,
+}
+
+/// What has become of a BEGIN that no server has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+enum Stage {
+    /// It waits for the client's next message, or goes to a server because of that message.
+    Deferred,
+    /// It is sent because `deferred_begin` has passed, not because the client has sent another message.
+    Expired,
+    /// The transaction has failed: a statement in it was cancelled while it waited for a server, or the server has
+    /// refused the BEGIN.
+    Failed,
 }
 
 impl DeferredBegin {
@@ -18,32 +27,36 @@ impl DeferredBegin {
         DeferredBegin {
             since,
             by,
-            failed: false,
-            expired: false,
+            stage: Stage::Deferred,
         }
     }
 
     /// The server has refused the BEGIN. The client, which believes that it is in a transaction, is told that the
     /// transaction has failed.
     pub(crate) fn of_failed(since: Time) -> Self {
-        let mut begin = DeferredBegin::new(since, By::Query);
-        begin.fails();
-        begin
+        DeferredBegin {
+            stage: Stage::Failed,
+            ..DeferredBegin::new(since, By::Query)
+        }
     }
 
     /// A statement of the transaction was cancelled.
     pub(super) fn fails(&mut self) {
-        self.failed = true;
+        self.stage = Stage::Failed;
     }
 
     /// The deferral is over.
     pub(super) fn expires(&mut self) {
-        self.expired = true;
+        if self.stage == Stage::Deferred {
+            self.stage = Stage::Expired;
+        }
     }
 
     /// The client has sent another message.
     pub(super) fn has_company(&mut self) {
-        self.expired = false;
+        if self.stage == Stage::Expired {
+            self.stage = Stage::Deferred;
+        }
     }
 
     /// When the client sent it.
@@ -58,12 +71,12 @@ impl DeferredBegin {
 
     /// Whether the transaction has failed.
     pub(crate) fn has_failed(self) -> bool {
-        self.failed
+        self.stage == Stage::Failed
     }
 
     /// Whether the BEGIN is sent because `deferred_begin` has passed.
     pub(crate) fn has_expired(self) -> bool {
-        self.expired
+        self.stage == Stage::Expired
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::state::beyond_ascii::text_of;
 use crate::state::pins::PROBED;
 use crate::state::suspicion::Suspicion;
-use crate::upstream::entry::AnswerRows;
+use crate::upstream::job::ProbeRows;
 use crate::upstream::nature;
 use pgweir_sql::Effects;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, backend};
@@ -115,7 +115,7 @@ impl Probe {
     }
 
     /// A row has come; `message` is the DataRow, or its beginning.
-    pub(crate) fn row(&mut self, rows: AnswerRows, message: &[u8]) {
+    pub(crate) fn row(&mut self, rows: ProbeRows, message: &[u8]) {
         if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
             // The value is too long to be kept.
             self.unreadable = true;
@@ -127,12 +127,12 @@ impl Probe {
         }
     }
 
-    fn values(&mut self, rows: AnswerRows, row: &[Option<&[u8]>]) {
+    fn values(&mut self, rows: ProbeRows, row: &[Option<&[u8]>]) {
         let text = |value: &[u8]| text_of(value).map(|text| Box::<str>::from(&*text));
         match (rows, row) {
-            (AnswerRows::Value, &[value]) => self.value = value.and_then(text),
-            (AnswerRows::TemporarySchema, &[value]) => self.temporary_schema = value == Some(b"t"),
-            (AnswerRows::Pins, [pins @ .., temporary_schema]) if pins.len() == PROBED.len() => {
+            (ProbeRows::Value, &[value]) => self.value = value.and_then(text),
+            (ProbeRows::TemporarySchema, &[value]) => self.temporary_schema = value == Some(b"t"),
+            (ProbeRows::Pins, [pins @ .., temporary_schema]) if pins.len() == PROBED.len() => {
                 self.temporary_schema = *temporary_schema == Some(b"t");
                 let mut held = [false; PROBED.len()];
                 for (held, value) in held.iter_mut().zip(pins) {
@@ -140,7 +140,7 @@ impl Probe {
                 }
                 self.pins = Some(held);
             }
-            (AnswerRows::Setting, &[Some(name), value, guarded]) => {
+            (ProbeRows::Setting, &[Some(name), value, guarded]) => {
                 self.guarded |= guarded == Some(b"t");
                 match (text(name), value.map(text)) {
                     (Some(name), None) => self.keep(name, None),
@@ -148,7 +148,7 @@ impl Probe {
                     _ => self.unreadable = true,
                 }
             }
-            (AnswerRows::LiftedLimit, &[Some(name), Some(before), _]) => match (text(name), text(before)) {
+            (ProbeRows::LiftedLimit, &[Some(name), Some(before), _]) => match (text(name), text(before)) {
                 (Some(name), Some(before)) => self.lifted.push((name, Some(before))),
                 _ => self.unreadable = true,
             },

@@ -5,6 +5,7 @@ use crate::statements::held::Moment;
 use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
 use crate::statements::rows::Rows;
+use crate::upstream::job::Job;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -72,10 +73,8 @@ pub(crate) enum To {
     Forward,
     /// No client.
     Skip,
-    /// The pooler, which has asked the server something (see [`crate::session::probe`]).
-    Probe(AnswerRows),
-    /// No client; it shows whether a statement's plan is still valid (see [`crate::preparing::replanning`]).
-    Check,
+    /// The pooler, which has asked the server something.
+    Job(Job),
     /// No client; the request is meant to fail.
     Swallow,
     /// The client of its segment; the pooler answers it without the server (see [`Expect::fake_tag`]).
@@ -83,29 +82,6 @@ pub(crate) enum To {
     /// The client of its segment, except for one error, whose text would speak of an internal statement: see
     /// [`Entry::replacement`].
     Replace,
-}
-
-/// What the rows say that answer a request of a probe, of a catalog reading or of a move of channels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
-pub(crate) enum AnswerRows {
-    /// The request has no rows, or they do not matter.
-    Ignored,
-    /// The name and the earlier value of a time limit that the probe lifts for itself, or of client_encoding.
-    LiftedLimit,
-    /// The reasons for pins, and whether the session has a schema for temporary objects.
-    Pins,
-    /// The name and the value of a setting.
-    Setting,
-    /// One value.
-    Value,
-    /// The last row: whether the session has a schema for temporary objects.
-    TemporarySchema,
-    /// An object of a catalog.
-    CatalogObject,
-    /// The source of a routine of a catalog.
-    CatalogSource,
-    /// A channel that the session listens to.
-    Channel,
 }
 
 /// An error that does not go to the client unchanged, and what the client gets instead.
@@ -203,16 +179,15 @@ pub(crate) enum Ready {
     Told,
 }
 
-/// Whether a request is a Query of the pooler whose reply does not matter: see
-/// [`crate::server_side::ServerSide::query_for_nothing`].
-pub(crate) fn is_for_nothing(expect: Expect, to: To) -> bool {
-    expect == Expect::Query && to == To::Probe(AnswerRows::Ignored)
-}
-
 /// See [`Entry::is_internal`].
 #[inline]
 pub(super) fn is_internal(to: To, ready: Ready) -> bool {
-    matches!(to, To::Skip | To::Probe(_)) || ready == Ready::Told
+    match to {
+        // It goes before a message of the client, and its Sync is internal.
+        To::Job(Job::CheckPlan) => false,
+        To::Skip | To::Job(_) => true,
+        _ => ready == Ready::Told,
+    }
 }
 
 /// See [`Entry::may_copy`].
@@ -302,9 +277,9 @@ impl Entry {
         self.ready = Ready::Makes;
     }
 
-    /// It belongs to a probe, which does not look at its reply.
-    pub(crate) fn is_of_probe(&mut self) {
-        self.to = To::Probe(AnswerRows::Ignored);
+    /// It belongs to this job, which does not look at its reply.
+    pub(crate) fn belongs_to(&mut self, job: Job) {
+        self.to = To::Job(job.without_rows());
     }
 
     pub(crate) fn using(mut self, statement: u64) -> Self {

@@ -9,6 +9,7 @@ pub(crate) mod fifo;
 pub(crate) mod flight;
 pub(crate) mod flights;
 pub(crate) mod given_up;
+pub(crate) mod job;
 pub(crate) mod nature;
 pub(crate) mod outstanding;
 pub(crate) mod parsed;

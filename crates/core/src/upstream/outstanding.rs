@@ -1,6 +1,7 @@
 //! Questions about the requests that a server has not answered.
 
-use crate::upstream::entry::{AnswerRows, Entry, Expect, To};
+use crate::upstream::entry::{Entry, Expect, To};
+use crate::upstream::job::Job;
 use crate::upstream::reply_queue::ReplyQueue;
 
 impl ReplyQueue {
@@ -108,10 +109,10 @@ impl ReplyQueue {
             .is_some_and(|e| e.expect == Expect::Sync && e.to == To::Skip)
     }
 
-    /// What the rows of the reply that is due say, if it answers the pooler.
-    pub(crate) fn answer_rows(&self) -> Option<AnswerRows> {
+    /// The pooler's own job that the reply that is due answers.
+    pub(crate) fn job(&self) -> Option<Job> {
         match self.entries.front()?.to {
-            To::Probe(rows) => Some(rows),
+            To::Job(job) => Some(job),
             _ => None,
         }
     }

@@ -13,8 +13,9 @@
 use crate::statements::client_names::StatementName;
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
 use crate::upstream::ended::{Ended, GainedLater};
-use crate::upstream::entry::{AnswerRows, Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
+use crate::upstream::entry::{Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
 use crate::upstream::fifo::Fifo;
+use crate::upstream::job::Job;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -169,11 +170,11 @@ impl ReplyQueue {
         self.entries.last_mut()
     }
 
-    /// The latest internal Close and Parse belong to a probe.
-    pub(crate) fn preparing_is_probing(&mut self) {
+    /// The latest internal Close and Parse belong to this job.
+    pub(crate) fn preparing_is_for(&mut self, job: Job) {
         let ours = |e: &&mut Entry| e.to == To::Skip && matches!(e.expect, Expect::Parse | Expect::Close);
         for entry in self.entries.iter_mut().rev().take(2).take_while(ours) {
-            entry.to = To::Probe(AnswerRows::Ignored);
+            entry.belongs_to(job);
         }
     }
 
@@ -342,7 +343,7 @@ impl ReplyQueue {
         let last = behind.map_or(0, |(sync, _)| sync);
         // Internal Close messages may come between it and the client's message.
         let describes = |e: &Entry| e.expect == Expect::Describe && matches!(e.to, To::Skip);
-        let of_client = |e: &&mut Entry| describes(e) || !matches!(e.to, To::Skip | To::Probe(_) | To::Fake);
+        let of_client = |e: &&mut Entry| describes(e) || !matches!(e.to, To::Skip | To::Job(_) | To::Fake);
         let Some(next) = self.entries.iter_mut().skip(last + 1).find(of_client) else {
             return true;
         };

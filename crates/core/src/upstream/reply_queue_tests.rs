@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::upstream::fifo::work;
+use crate::upstream::job::ProbeRows;
 
 /// Guards against work for each message that grows with the number of unanswered requests.
 #[test]
@@ -187,7 +188,7 @@ fn only_what_nobody_else_must_know_passes_plainly() {
     assert_eq!(passes(Entry::skip(Expect::Bind), b'2'), not);
     assert_eq!(
         passes(
-            Entry::skip(Expect::Query).answered_to(To::Probe(AnswerRows::Pins)),
+            Entry::skip(Expect::Query).answered_to(To::Job(Job::Probe(ProbeRows::Pins))),
             b'D'
         ),
         not

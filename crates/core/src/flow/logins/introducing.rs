@@ -15,7 +15,8 @@ use crate::server;
 use crate::server_side::ServerSide;
 use crate::state::probe::Probe;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{AnswerRows, To};
+use crate::upstream::entry::To;
+use crate::upstream::job::{Job, ProbeRows};
 use crate::upstream::nature::{CONNECTIONS_ALLOWED, Nature, QUESTION, could_be_postgresql};
 use crate::upstream::phase::{Introduction, ServerPhase};
 use pgweir_wire::TransactionStatus;
@@ -180,7 +181,7 @@ impl ServerSide<'_> {
         server.conversation.query_begins(now);
         server.held.unnamed_becomes(Unnamed::Nothing);
         server.session.probe_begins(Probe::default());
-        self.asks(To::Probe(AnswerRows::Value), |r| r.query(question.as_bytes()));
+        self.asks(To::Job(Job::Probe(ProbeRows::Value)), |r| r.query(question.as_bytes()));
     }
 
     /// A server has answered [`CONNECTIONS_ALLOWED`].

@@ -1,0 +1,103 @@
+//! The pooler's own requests to a server: how they are sent, and who reads their answers. What each [`Job`] asks is told
+//! where it is sent from.
+
+use crate::reply::Reply;
+use crate::server_side::ServerSide;
+use crate::statements::prepared::Statement;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::entry::To;
+use crate::upstream::job::{CatalogRows, ChannelRows, Job, ProbeRows};
+use crate::upstream::phase::ServerPhase;
+use pgweir_wire::ErrorFields;
+use std::sync::Arc;
+
+impl ServerSide<'_> {
+    /// Runs an internal statement as a part of this job.
+    pub(crate) fn runs_for(&mut self, job: Job, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+        self.prepare(statement);
+        self.server.conversation.queue_mut().preparing_is_for(job);
+        self.asks(To::Job(job), |r| {
+            r.bind(b"", statement.server_name(), values);
+            r.execute(b"");
+        });
+    }
+
+    /// Begins a transaction for a job's statements. The client's defaults cannot delay it.
+    pub(crate) fn begin_internal(&mut self, job: Job) {
+        let begin = self.shared.internal.begin_plain.clone();
+        self.runs_for(job.without_rows(), &begin, &[]);
+    }
+
+    /// Ends the transaction that [`ServerSide::begin_internal`] began.
+    pub(crate) fn commit_internal(&mut self, job: Job) {
+        let commit = self.shared.internal.commit.clone();
+        self.runs_for(job.without_rows(), &commit, &[]);
+    }
+
+    /// Ends the segment of a job.
+    pub(crate) fn sync_for(&mut self, job: Job) {
+        self.asks(To::Job(job.without_rows()), |r| r.sync());
+    }
+
+    /// Sends ROLLBACK after the Sync of a transaction that [`ServerSide::begin_internal`] began on a client's server.
+    /// The client may have sent its next request, which must not meet a failed internal transaction.
+    pub(crate) fn rollback_internal(&mut self) {
+        if matches!(self.server.phase, ServerPhase::Linked) {
+            self.query_for_nothing(b"ROLLBACK");
+        }
+    }
+
+    /// Sends a client's server a Query whose reply is ignored, even if it is an error.
+    pub(crate) fn query_for_nothing(&mut self, text: &[u8]) {
+        self.server.held.unnamed_becomes(Unnamed::Nothing);
+        self.asks(To::Job(Job::Nothing), |r| r.query(text));
+    }
+
+    /// The server has refused a request of this job.
+    pub(crate) fn job_refused(&mut self, job: Job, fields: &ErrorFields<'_>) {
+        let server = &mut *self.server;
+        match job {
+            // It may have been DISCARD PLANS.
+            Job::Nothing => server.session.keeps_foreign_plans(),
+            Job::Probe(_) => {
+                if let Some(probe) = server.session.probe_mut() {
+                    probe.is_refused(fields);
+                }
+            }
+            Job::ReadCatalog(_) => {
+                if let Some(reading) = &mut server.reading {
+                    reading.is_refused(fields.sqlstate, fields.message);
+                }
+            }
+            Job::MoveChannels(_) => server.session.move_fails(),
+            Job::CheckPlan => self.check_failed(fields.sqlstate),
+            // The restoration has the error already.
+            Job::Restore => {}
+        }
+    }
+}
+
+impl Reply<'_> {
+    /// A row of the answer to a job.
+    pub(crate) fn answer_row(&mut self, job: Job, message: &[u8]) {
+        match job {
+            Job::Probe(ProbeRows::Ignored)
+            | Job::ReadCatalog(CatalogRows::Ignored)
+            | Job::MoveChannels(ChannelRows::Ignored)
+            | Job::Nothing
+            | Job::Restore
+            | Job::CheckPlan => {}
+            Job::Probe(rows) => {
+                if let Some(probe) = self.server.session.probe_mut() {
+                    probe.row(rows, message);
+                }
+            }
+            Job::ReadCatalog(rows) => {
+                if let Some(reading) = &mut self.server.reading {
+                    reading.row(rows, message);
+                }
+            }
+            Job::MoveChannels(ChannelRows::Channel) => self.channel_row(message),
+        }
+    }
+}
