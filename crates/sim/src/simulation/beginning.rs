@@ -3,6 +3,7 @@
 use super::canary::Canary;
 use super::client::Client;
 use super::faults::Fault;
+use super::hosts::Hosts;
 use super::postgres::Postgres;
 use super::takeover::{Successors, TakeOvers};
 use super::topology::Topology;
@@ -33,6 +34,11 @@ impl World {
         }
         let postgres =
             Postgres::new(topology.version, &topology.role_defaults).with_code_that_sets(topology.code_sets_at_first);
+        let hosts = Hosts::new(
+            topology.hosts,
+            topology.hosts_differ,
+            Random::new(topology.seed ^ 0x4057_5000),
+        );
         let mut world = World {
             now_us: 0,
             events: BinaryHeap::new(),
@@ -52,6 +58,7 @@ impl World {
             drained: Vec::new(),
             holds_back: false,
             connecting: BTreeSet::new(),
+            hosts,
             cancels: BTreeMap::new(),
             doing_requests: false,
             turn_ends: false,
@@ -66,6 +73,7 @@ impl World {
         };
         world.add_clients();
         world.add_faults();
+        world.add_host_faults();
         world
     }
 

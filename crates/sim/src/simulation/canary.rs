@@ -33,13 +33,15 @@ pub enum Canary {
     SkipCleanup,
     /// A server begins without the default settings of its role and database.
     ForgetDefaults,
+    /// A standby says that it is the primary.
+    HideStandby,
     /// A repaired defect of the core is brought back.
     Weak(Weakness),
 }
 
 impl Canary {
     /// Defects of the driver.
-    pub const OF_DRIVER: [Canary; 13] = [
+    pub const OF_DRIVER: [Canary; 14] = [
         Canary::Misroute,
         Canary::FalseIdle,
         Canary::ForgetKept,
@@ -53,6 +55,7 @@ impl Canary {
         Canary::DropPin,
         Canary::SkipCleanup,
         Canary::ForgetDefaults,
+        Canary::HideStandby,
     ];
 
     /// All of them.
@@ -90,6 +93,7 @@ impl Canary {
             Canary::ForgetSetting => 1,
             Canary::DropPin | Canary::SkipCleanup => 4,
             Canary::MisdirectCancel | Canary::EarlyCancelEnd | Canary::LeaveOpen | Canary::ForgetDefaults => 2,
+            Canary::HideStandby => 2,
             Canary::ForgetResume => 10,
             _ => 40,
         }

@@ -254,9 +254,10 @@ impl World {
             // The simulation's configurations have no TLS.
             Request::SecureClient { .. } | Request::SecureServer { .. } => {}
             Request::PassOn { .. } => unreachable!("the simulation's configurations have no peers"),
-            Request::Connect { server, .. } => {
+            Request::Connect { server, endpoint } => {
                 self.trace.line(self.now_us, || format!("connect {server}"));
                 self.connecting.insert(server);
+                self.hosts.is_asked(server, &endpoint);
                 self.soon(Event::ConnectEnds(server));
             }
             Request::Cancel { server, key } => {

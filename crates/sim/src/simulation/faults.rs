@@ -1,5 +1,6 @@
 //! The faults.
 
+use super::hosts::Away;
 use super::world::{Event, World};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +13,19 @@ pub(super) enum Fault {
     TerminateOne,
     /// One connection breaks without a message.
     BreakOne,
+    /// One of several hosts fails, and is back after this many microseconds.
+    HostFails {
+        /// Its place in the list.
+        host: usize,
+        /// The way in which it is away.
+        away: Away,
+        /// For how long.
+        away_us: u64,
+    },
+    /// It is back.
+    HostReturns(usize),
+    /// A standby becomes the primary, if there is none.
+    Promotion,
 }
 
 impl World {
@@ -28,6 +42,9 @@ impl World {
                 self.schedule(at, Event::Fault(Fault::Recover));
             }
             Fault::Recover => self.postgres.down = false,
+            Fault::HostFails { host, away, away_us } => self.host_fails(host, away, away_us),
+            Fault::HostReturns(host) => self.host_returns(host),
+            Fault::Promotion => self.promotion(),
             Fault::TerminateOne | Fault::BreakOne => {
                 let all: Vec<u32> = self.postgres.sessions().map(|(id, _)| id).collect();
                 if all.is_empty() {

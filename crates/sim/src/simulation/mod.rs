@@ -13,6 +13,7 @@
 //! - nothing happens on a connection after its end;
 //! - a client finds nothing of another session on its server (temporary tables, locks, held cursors, LISTEN, PREPARE),
 //!   and keeps its server only while something pins it;
+//! - where hosts differ, no client gets a session on a standby;
 //! - a client draws nothing from random() that another client has seeded, and no function gives it constants that another
 //!   client has read under other settings.
 //!
@@ -39,6 +40,7 @@ pub mod crowd;
 mod driver;
 mod faults;
 pub mod flight;
+mod hosts;
 mod network;
 pub mod oracle;
 pub mod postgres;

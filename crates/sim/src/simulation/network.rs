@@ -1,6 +1,7 @@
 //! Sockets and the network between them: pieces of any size, with any delay.
 
 use super::canary::{Canary, without_pins};
+use super::hosts::Answer;
 use super::world::{CancelKeyBytes, Event, World};
 use crate::model::{CatalogLocks, Pace, Session};
 use pgweir_core::{Address, ClientId, Connected, ConnectionId, ServerId};
@@ -196,6 +197,16 @@ impl World {
         if !self.connecting.remove(&server) {
             return;
         }
+        let answer = self.hosts.answers(server);
+        if answer == Answer::Silent {
+            self.connecting.insert(server);
+            return;
+        }
+        let Answer::Accepts { host, is_standby } = answer else {
+            self.pooler
+                .handle_server_connect_failed(self.now(), server, "connection refused");
+            return self.settle();
+        };
         if self.postgres.down {
             self.pooler
                 .handle_server_connect_failed(self.now(), server, "connection refused");
@@ -217,7 +228,9 @@ impl World {
             until_us: self.topology.calm_at_us + LOCKED_FOR_US,
         });
         let forgets = self.sings(Canary::ForgetDefaults);
-        let process_id = self.postgres.accept(pace, locks, forgets);
+        let tells_standby = self.tells_standby(is_standby);
+        let process_id = self.postgres.accept(pace, locks, forgets, tells_standby);
+        self.hosts.has_session(process_id, host, is_standby);
         self.open(server.into(), Peer::Server(process_id));
         let connected = Connected {
             remote: address(5432),

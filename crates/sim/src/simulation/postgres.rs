@@ -54,8 +54,8 @@ impl Postgres {
     }
 
     /// Accepts a connection; returns its process id. `forgets` omits the default settings of its role and
-    /// database.
-    pub fn accept(&mut self, pace: Pace, locks: Option<CatalogLocks>, forgets: bool) -> u32 {
+    /// database. `is_standby`: it is on a standby.
+    pub fn accept(&mut self, pace: Pace, locks: Option<CatalogLocks>, forgets: bool, is_standby: bool) -> u32 {
         let process_id = self.next_process_id;
         self.next_process_id += 1;
         let key = CancelKey {
@@ -67,6 +67,7 @@ impl Postgres {
             .at_pace(pace)
             .with_defaults(defaults)
             .with_catalog_locks(locks);
+        let session = if is_standby { session.on_standby() } else { session };
         self.sessions.insert(process_id, session);
         process_id
     }

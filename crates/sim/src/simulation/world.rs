@@ -3,6 +3,7 @@
 use super::canary::Canary;
 use super::client::{Client, Phase, Retired};
 use super::faults::Fault;
+use super::hosts::Hosts;
 use super::network::Connection;
 use super::postgres::Postgres;
 use super::takeover::Successors;
@@ -160,6 +161,7 @@ pub struct World {
     /// A connection may be held back.
     pub(super) holds_back: bool,
     pub(super) connecting: BTreeSet<ServerId>,
+    pub(super) hosts: Hosts,
     /// Cancels on their way to servers, and the clients that they are for.
     pub(super) cancels: BTreeMap<ServerId, Vec<Option<ClientId>>>,
     pub(super) doing_requests: bool,
@@ -250,6 +252,7 @@ impl World {
             self.settle();
         }
         self.check_limits();
+        self.check_standbys();
         self.perhaps_take_over();
         if self.pooler.awaits_turn_end() && !std::mem::replace(&mut self.turn_ends, true) {
             let at = self.now_us + self.random.below(TURN_US_MAX);

@@ -136,6 +136,12 @@ impl Session {
         Session { defaults, ..self }
     }
 
+    /// The same, on a standby.
+    pub fn on_standby(mut self) -> Self {
+        self.settings.is_on_standby();
+        self
+    }
+
     /// The same, with other sessions that lock catalogs now and then.
     pub fn with_catalog_locks(self, locks: Option<CatalogLocks>) -> Self {
         Session {

@@ -64,6 +64,13 @@ impl Settings {
         self.reset_all();
     }
 
+    /// The server is a standby.
+    pub(super) fn is_on_standby(&mut self) {
+        let index = find("in_hot_standby").expect("it is among them");
+        Rc::make_mut(&mut self.resets).known[index] = Pair::given("on".into());
+        self.reset_all();
+    }
+
     /// A custom name that has not been set; `unknown` is the error if the name cannot be set.
     fn placeholder(&mut self, name: &str, unknown: ServerError) -> Result<Place, ServerError> {
         if !name.contains('.') {

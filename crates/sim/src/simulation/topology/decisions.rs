@@ -90,9 +90,22 @@ impl Topology {
         topology.choose_views(Random::new(seed ^ 0x71e3_0000));
         topology.choose_sequences(Random::new(seed ^ 0x5e9e_0000));
         topology.choose_left_behind(Random::new(seed ^ 0x1ef7_0000));
+        topology.choose_hosts(Random::new(seed ^ 0x4057_a000));
         // Where clients share a server at one time, a late cancel may hit any of them.
         topology.late_cancels = topology.pipeline_depth == "1" && Random::new(seed ^ 0x1a7e_0000).percent(20);
         topology
+    }
+
+    /// Where servers may die, the hosts that lead to them may fail, too.
+    fn choose_hosts(&mut self, mut r: Random) {
+        if !self.servers_may_die() || r.percent(60) {
+            return;
+        }
+        self.hosts = r.between(2, 4);
+        self.host_faults = r.between(1, 6);
+        self.load_balance_hosts = *r.pick(&["round-robin", "disable"]);
+        // Older servers do not report what they are.
+        self.hosts_differ = self.version.major() >= 14 && r.percent(50);
     }
 
     /// Clients that take turns on servers must not see each other's values.
@@ -212,6 +225,10 @@ impl Topology {
             rubbish_percent: percent(&mut r, 10),
             abandoned_percent: percent(&mut r, 60),
             server_faults: percent(&mut r, 4),
+            hosts: 1,
+            hosts_differ: false,
+            host_faults: 0,
+            load_balance_hosts: "round-robin",
             calm_at_us: r.between(500_000, 5_000_000),
             refusal_percent: percent(&mut r, 10),
             reserved_names: added.percent(10),

@@ -1,5 +1,6 @@
 //! The configuration of the pooler in a topology.
 
+use super::super::hosts::address_of;
 use super::{Mode, Topology};
 
 impl Topology {
@@ -7,7 +8,14 @@ impl Topology {
     pub fn ini(&self) -> String {
         let mut text = String::from("[databases]\n");
         for n in 0..self.databases {
-            text.push_str(&format!("db{n} = host=127.0.0.1 port=5432"));
+            let hosts: Vec<String> = (0..self.hosts).map(address_of).collect();
+            text.push_str(&format!("db{n} = host={} port=5432", hosts.join(",")));
+            if self.hosts > 1 {
+                text.push_str(&format!(" load_balance_hosts={}", self.load_balance_hosts));
+            }
+            if self.hosts_differ {
+                text.push_str(" target_session_attrs=read-write");
+            }
             if !self.connect_settings.is_empty() {
                 let query: Vec<String> = self
                     .connect_settings

@@ -115,6 +115,14 @@ pub struct Topology {
     pub refusal_percent: u64,
     /// Faults of the server.
     pub server_faults: u64,
+    /// Hosts that lead to the server.
+    pub hosts: u64,
+    /// One of them is the primary, and target_session_attrs = read-write.
+    pub hosts_differ: bool,
+    /// Faults of hosts.
+    pub host_faults: u64,
+    /// load_balance_hosts.
+    pub load_balance_hosts: &'static str,
     /// Faults stop at this time, microseconds.
     pub calm_at_us: u64,
     /// Clients set a name that PL/pgSQL does not know under its prefix. Servers refuse it once code has run on them.
