@@ -6,7 +6,6 @@
 
 use crate::catalog::objects::words_of;
 use crate::catalog::runs::{self, Kind, Node, Run};
-use crate::upstream::job::CatalogRows;
 use foldhash::fast::RandomState;
 use pgweir_sql::{Effects, KnownNames};
 use std::borrow::Cow;
@@ -66,6 +65,15 @@ pub(crate) struct Draft {
     pub(super) source_bytes: usize,
     /// The database is larger than the limits: every statement counts as code that is not read.
     pub(crate) too_much: bool,
+}
+
+/// What the rows say that answer a request of a catalog reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CatalogRows {
+    /// An object of the catalog.
+    Object,
+    /// The source of a routine.
+    Source,
 }
 
 impl Draft {

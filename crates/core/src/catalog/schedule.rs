@@ -2,8 +2,7 @@
 
 use crate::base::ids::ServerId;
 use crate::base::time::Time;
-use crate::catalog::code::{Catalog, Draft};
-use crate::upstream::job::CatalogRows;
+use crate::catalog::code::{Catalog, CatalogRows, Draft};
 use foldhash::fast::RandomState;
 use pgweir_wire::{HEADER_BYTES, backend};
 use std::collections::HashMap;

@@ -246,8 +246,10 @@ impl Reply<'_> {
                 self.probed();
                 Passed::Asks(Question::Probed)
             }
-            Job::MoveChannels(_) => Passed::Asks(Question::MoveAnswered),
-            Job::Nothing | Job::Restore | Job::ReadCatalog(_) | Job::CheckPlan => Passed::Asks(Question::Probed),
+            Job::MoveChannels | Job::ListChannels => Passed::Asks(Question::MoveAnswered),
+            Job::Nothing | Job::Restore | Job::ReadCatalog | Job::ReadObjects | Job::ReadSources | Job::CheckPlan => {
+                Passed::Asks(Question::Probed)
+            }
         }
     }
 

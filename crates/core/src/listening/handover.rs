@@ -25,7 +25,7 @@ use crate::listening::Listening;
 use crate::notify::channels::Notification;
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::{Advanced, Answered, Moving, number};
-use crate::upstream::job::{ChannelRows, Job};
+use crate::upstream::job::Job;
 use pgweir_sql::channel_command;
 
 impl Listening<'_> {
@@ -69,7 +69,7 @@ impl Listening<'_> {
         self.channels_mut(id).expect("made by the caller").asks_server();
         let statement = self.shared.internal.listening_channels.clone();
         let deferrable = self.server_mut(server_id).session.shape().is_deferrable();
-        let asks = Job::MoveChannels(ChannelRows::Channel);
+        let asks = Job::ListChannels;
         if deferrable {
             self.at(server_id).begin_internal(asks);
         }

@@ -4,7 +4,7 @@ use crate::base::time::Time;
 use crate::catalog::code::Draft;
 use crate::catalog::schedule::Reading;
 use crate::server_side::ServerSide;
-use crate::upstream::job::{CatalogRows, Job};
+use crate::upstream::job::Job;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
@@ -23,9 +23,6 @@ const SETTINGS: [(&str, &str); 6] = [
     ("join_collapse_limit", "1"),
     ("max_parallel_workers_per_gather", "0"),
 ];
-
-/// A request of a reading without rows.
-const READING: Job = Job::ReadCatalog(CatalogRows::Ignored);
 
 impl ServerSide<'_> {
     /// A statement calls a routine that the catalog does not know: it may have been created without the pooler.
@@ -65,20 +62,20 @@ impl ServerSide<'_> {
         }));
         let deferrable = server.session.shape().is_deferrable();
         if deferrable {
-            self.begin_internal(READING);
+            self.begin_internal(Job::ReadCatalog);
         }
         for (name, value) in SETTINGS {
-            self.runs_for(READING, &set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
+            self.runs_for(Job::ReadCatalog, &set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
         }
-        self.runs_for(Job::ReadCatalog(CatalogRows::Object), &objects, &[]);
-        self.runs_for(Job::ReadCatalog(CatalogRows::Source), &sources, &[]);
+        self.runs_for(Job::ReadObjects, &objects, &[]);
+        self.runs_for(Job::ReadSources, &sources, &[]);
         // Until the next reading, their plans would take most of a megabyte of the server's memory.
         self.close_held(&objects);
         self.close_held(&sources);
         if deferrable {
-            self.commit_internal(READING);
+            self.commit_internal(Job::ReadCatalog);
         }
-        self.sync_for(READING);
+        self.sync_for(Job::ReadCatalog);
         self.shared.state_stats.catalog_reads += 1;
     }
 }

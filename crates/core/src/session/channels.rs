@@ -3,11 +3,8 @@
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::upstream::entry::To;
-use crate::upstream::job::{ChannelRows, Job};
+use crate::upstream::job::Job;
 use pgweir_wire::{HEADER_BYTES, backend};
-
-/// A request about channels without rows.
-const MOVE: Job = Job::MoveChannels(ChannelRows::Ignored);
 
 impl ServerSide<'_> {
     /// Sends a command without parameters. It is not a Query and does not use the unnamed statement,
@@ -15,7 +12,7 @@ impl ServerSide<'_> {
     pub(crate) fn internal_command(&mut self, text: &[u8]) {
         let name = &*self.shared.internal.names.channels;
         let queue = self.server.conversation.queue_mut();
-        queue.ask(self.id, &mut self.shared.outbox, To::Job(MOVE), |r| {
+        queue.ask(self.id, &mut self.shared.outbox, To::Job(Job::MoveChannels), |r| {
             r.close(b'S', name);
             r.parse(name, text, &[0, 0]);
             r.bind(b"", name, &[]);
@@ -25,7 +22,7 @@ impl ServerSide<'_> {
     }
 
     pub(crate) fn end_internal_segment(&mut self) {
-        self.sync_for(MOVE);
+        self.sync_for(Job::MoveChannels);
     }
 }
 

@@ -1,12 +1,13 @@
 //! The pooler's own requests to a server: how they are sent, and who reads their answers. What each [`Job`] asks is told
 //! where it is sent from.
 
+use crate::catalog::code::CatalogRows;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
-use crate::upstream::job::{CatalogRows, ChannelRows, Job, ProbeRows};
+use crate::upstream::job::{Job, ProbeRows};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::ErrorFields;
 use std::sync::Arc;
@@ -64,12 +65,12 @@ impl ServerSide<'_> {
                     probe.is_refused(fields);
                 }
             }
-            Job::ReadCatalog(_) => {
+            Job::ReadCatalog | Job::ReadObjects | Job::ReadSources => {
                 if let Some(reading) = &mut server.reading {
                     reading.is_refused(fields.sqlstate, fields.message);
                 }
             }
-            Job::MoveChannels(_) => server.session.move_fails(),
+            Job::MoveChannels | Job::ListChannels => server.session.move_fails(),
             Job::CheckPlan => self.check_failed(fields.sqlstate),
             // The restoration has the error already.
             Job::Restore => {}
@@ -82,8 +83,8 @@ impl Reply<'_> {
     pub(crate) fn answer_row(&mut self, job: Job, message: &[u8]) {
         match job {
             Job::Probe(ProbeRows::Ignored)
-            | Job::ReadCatalog(CatalogRows::Ignored)
-            | Job::MoveChannels(ChannelRows::Ignored)
+            | Job::ReadCatalog
+            | Job::MoveChannels
             | Job::Nothing
             | Job::Restore
             | Job::CheckPlan => {}
@@ -92,12 +93,15 @@ impl Reply<'_> {
                     probe.row(rows, message);
                 }
             }
-            Job::ReadCatalog(rows) => {
-                if let Some(reading) = &mut self.server.reading {
-                    reading.row(rows, message);
-                }
-            }
-            Job::MoveChannels(ChannelRows::Channel) => self.channel_row(message),
+            Job::ReadObjects => self.catalog_row(CatalogRows::Object, message),
+            Job::ReadSources => self.catalog_row(CatalogRows::Source, message),
+            Job::ListChannels => self.channel_row(message),
+        }
+    }
+
+    fn catalog_row(&mut self, rows: CatalogRows, message: &[u8]) {
+        if let Some(reading) = &mut self.server.reading {
+            reading.row(rows, message);
         }
     }
 }

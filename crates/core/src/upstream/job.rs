@@ -1,6 +1,7 @@
 //! What the pooler asks a server for itself.
 
-/// What a request of the pooler's own is for, and what the rows of its answer say.
+/// What a request of the pooler's own is for, and what the rows of its answer say. It fits a byte: each entry of a reply
+/// queue has room for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Job {
     /// Its reply does not matter, not even an error: see [`crate::server_side::ServerSide::query_for_nothing`].
@@ -9,10 +10,16 @@ pub(crate) enum Job {
     Restore,
     /// What became of a session: see [`crate::session::probe`].
     Probe(ProbeRows),
-    /// What a database's catalog holds: see [`crate::session::catalog_reading`].
-    ReadCatalog(CatalogRows),
-    /// The channels that a session listens to, or a step of their move: see [`crate::listening::handover`].
-    MoveChannels(ChannelRows),
+    /// A part of a reading of the catalog without rows: see [`crate::session::catalog_reading`].
+    ReadCatalog,
+    /// The objects of the catalog.
+    ReadObjects,
+    /// The sources of the routines.
+    ReadSources,
+    /// A step of a move of channels: see [`crate::listening::handover`].
+    MoveChannels,
+    /// The channels that a session listens to.
+    ListChannels,
     /// Whether a statement's plan is still valid: see [`crate::preparing::replanning`].
     CheckPlan,
 }
@@ -22,9 +29,9 @@ impl Job {
     pub(crate) fn without_rows(self) -> Job {
         match self {
             Job::Probe(_) => Job::Probe(ProbeRows::Ignored),
-            Job::ReadCatalog(_) => Job::ReadCatalog(CatalogRows::Ignored),
-            Job::MoveChannels(_) => Job::MoveChannels(ChannelRows::Ignored),
-            Job::Nothing | Job::Restore | Job::CheckPlan => self,
+            Job::ReadObjects | Job::ReadSources => Job::ReadCatalog,
+            Job::ListChannels => Job::MoveChannels,
+            Job::Nothing | Job::Restore | Job::ReadCatalog | Job::MoveChannels | Job::CheckPlan => self,
         }
     }
 }
@@ -46,22 +53,4 @@ pub(crate) enum ProbeRows {
     TemporarySchema,
 }
 
-/// What the rows say that answer a request of a catalog reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
-pub(crate) enum CatalogRows {
-    /// The request has no rows, or they do not matter.
-    Ignored,
-    /// An object of the catalog.
-    Object,
-    /// The source of a routine.
-    Source,
-}
-
-/// What the rows say that answer a request about channels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
-pub(crate) enum ChannelRows {
-    /// The request has no rows.
-    Ignored,
-    /// A channel that the session listens to.
-    Channel,
-}
+const _: () = assert!(size_of::<Job>() == 1);
