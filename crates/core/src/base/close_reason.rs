@@ -10,17 +10,17 @@ pub(crate) enum CloseReason {
     Reconnect,
     /// RELOAD or SET has changed the address, name, user or password of its database.
     DatabaseChanged,
-    /// A RELOAD has changed how sessions share servers. What earlier clients have left on the server was not followed as
-    /// it is now.
+    /// A RELOAD has changed how sessions share servers. What earlier clients have left on this server was followed less
+    /// closely than it is now.
     PoolingChanged,
-    /// A later server of its pool is PostgreSQL where the earlier ones were poolers, or the other way round: what clients
-    /// have left in its session is not known, or would not be replaced.
+    /// A newer server of its pool is PostgreSQL while the older ones are poolers, or the other way round. What clients
+    /// have left on this server is not known, or no restoration would undo it.
     NatureChanged,
-    /// It has not said what it is.
+    /// It has not answered the question whether it is PostgreSQL.
     NatureUnknown,
     /// KILL_CLIENT.
     Killed,
-    /// DROP DATABASE or a similar command.
+    /// DROP DATABASE or a similar command needs its database without connections.
     InTheWay,
     /// ALTER ROLE .. SET or ALTER DATABASE .. SET: a new session begins with other settings.
     DefaultsChanged,

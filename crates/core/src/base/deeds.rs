@@ -14,7 +14,7 @@ pub(crate) enum Deed {
     InternalQueryFailed(Box<[u8]>),
     /// The catalog of the server's database may have changed.
     DoubtCatalog,
-    /// Names in statements may mean other objects of the server's database.
+    /// Names in statements may now mean other objects of the server's database.
     MoveNames,
     /// These new sessions may begin with other settings than the open servers have.
     ReplaceServers(NewSessions),

@@ -44,7 +44,7 @@ pub enum Trouble {
     AuthenticationFailed,
     /// A connection that no rule of auth_hba_file matches, or that one rejects.
     LoginRejected,
-    /// A user who is not allowed to connect; found out after authentication only.
+    /// A user who is not allowed to connect; this is checked after authentication.
     NotAllowed,
     /// No such database.
     NoSuchDatabase,

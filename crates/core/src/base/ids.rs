@@ -1,11 +1,11 @@
-//! Names of connections.
+//! Ids of connections.
 
 use std::fmt;
 
 /// The lowest process id that a client is told at login: no process on Linux has an id above 2^22.
 pub(crate) const CLIENT_IDS_FROM: u32 = (1 << 22) + 1;
 
-/// Bits of a generation: with the slot and the kind it must fit a 64-bit token.
+/// Bits of a generation: the generation, the index and the kind of a connection must fit a 64-bit token.
 const GENERATION_BITS: u32 = 30;
 
 /// A place in a slab, and how often the place was used before. An id is used again only after its generation has

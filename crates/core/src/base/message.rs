@@ -25,17 +25,17 @@ pub(crate) enum Step {
     Closed,
 }
 
-/// One message at the front of the rest of the input.
+/// The first message of the input that has not been handled yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Message<'a> {
     pub(crate) tag: FrontendTag,
-    /// Where it begins in the input.
+    /// Where the message begins in the input.
     pub(crate) at: usize,
     /// Length of the whole message, bytes.
     pub(crate) total: usize,
-    /// The bytes of it that have arrived, header included.
+    /// The bytes of the message that have arrived, header included.
     pub(crate) bytes: &'a [u8],
-    /// The bytes behind it that have arrived.
+    /// The bytes behind the message that have arrived.
     pub(crate) behind: &'a [u8],
 }
 

@@ -57,12 +57,12 @@ pub(crate) enum Dropping {
     Request,
     /// Everything up to Sync.
     ToSync,
-    /// The same, and a Parse or Close of the unnamed statement has been dropped: a Bind behind it does not mean the one
-    /// that the client has.
+    /// Everything up to Sync, and a Parse or Close of the unnamed statement has been dropped. A Bind behind it does not
+    /// mean the unnamed statement that the client still has.
     ToSyncPastUnnamed,
     /// Everything up to Sync, and a Parse or Bind of a text that begins a transaction block has been dropped.
     BeginToSync,
-    /// All that comes: its server has said by a FATAL message that both connections end.
+    /// All that comes: a FATAL message of the server has said that both connections end.
     Everything,
 }
 
@@ -71,13 +71,13 @@ pub(crate) enum Dropping {
 pub(crate) enum Passed {
     /// It goes to the client.
     Forward,
-    /// It is swallowed, or has been replaced.
+    /// It goes to no client, or has been replaced.
     Skip,
     /// It goes to the client; then the server is released.
     ForwardAndRelease,
     /// It goes to the client, whose flight is over: the next flight begins.
     ForwardAndTurn,
-    /// It is swallowed; then the server is released.
+    /// It goes to no client; then the server is released.
     SkipAndRelease,
     /// More of it must come first.
     NeedBytes,

@@ -139,8 +139,8 @@ pub enum Request {
         key: CancelKey,
     },
     /// Pass on all that has arrived from `client`, as far as [`crate::Pooler::may_read`] allows, also if no event has
-    /// reported it; then call `handle_read_before_cancel`. The cancel request on the connection `by` is for what
-    /// the client has sent before.
+    /// reported it; then call `handle_read_before_cancel`. The cancel request on the connection `by` is for what the
+    /// client has sent before that request.
     ReadBeforeCancel {
         /// The client to be read.
         client: ClientId,
@@ -184,9 +184,8 @@ pub enum Request {
     /// Write the output that is pending for this connection, then close it. From now on the driver must not call
     /// `handle_*` with this id.
     Close(ConnectionId),
-    /// Close the connection to a server in such a way that the server runs nothing more of what it was sent: as a reset
-    /// of the connection, not as its end. Output that is pending is not written. From now on the driver must not call
-    /// `handle_*` with this id.
+    /// Reset the connection to a server, so that the server runs nothing more of what it was sent. Output that is
+    /// pending is not written. From now on the driver must not call `handle_*` with this id.
     Abort(ServerId),
     /// `may_read` of this connection may have become true: pass the bytes kept for it to `handle_*_bytes` again (even
     /// if there are none), then read on.

@@ -16,8 +16,8 @@ pub(crate) const PREFIX: &str = "pgweir_";
 /// Random bytes in a name.
 const SECRET_BYTES: usize = 16;
 
-/// Digits in the names of statements, which are sent with every Bind. Other names may be folded to lower case, so they
-/// use the first 16 digits only.
+/// Digits in names. Names of statements are sent with every Bind, so they use all digits, to be short. Other names may
+/// be folded to lower case, so they use the first 16 digits only.
 const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// Random digits in the name of a statement: as many as 16 bytes need in base 62.
@@ -52,7 +52,7 @@ impl SecretNames {
         }
     }
 
-    /// `pgweir_<what>_<32 digits>`: at most 63 bytes, which is what PostgreSQL keeps of a name, for a `what` of up to
+    /// `pgweir_<what>_<32 digits>`: at most 63 bytes, which is what PostgreSQL keeps of a name, if `what` has at most
     /// 23.
     pub(crate) fn draw(&mut self, what: &str) -> String {
         format!("{PREFIX}{what}_{:032x}", self.secret())

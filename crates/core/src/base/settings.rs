@@ -164,7 +164,7 @@ impl SecretKinds {
 }
 
 impl Settings {
-    /// Whether more of what clients leave on servers is followed than under other settings.
+    /// Whether these settings let the pooler follow more of what clients leave on servers than `other` did.
     pub(crate) fn follows_more_than(&self, other: &Settings) -> bool {
         self.keeps_sessions && !other.keeps_sessions
             || self.max_prepared_statements > 0 && other.max_prepared_statements == 0

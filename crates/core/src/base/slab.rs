@@ -1,4 +1,4 @@
-//! Places with generations: the id of a closed connection finds nothing.
+//! Places with generations: a look-up by the id of a closed connection finds nothing.
 
 use crate::base::ids::Slot;
 

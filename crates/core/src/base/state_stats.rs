@@ -33,7 +33,7 @@ pub(crate) struct StateStats {
     pub(crate) resets: u64,
     /// DISCARD PLANS on servers whose functions may have kept plans that were made under other settings.
     pub(crate) plans_discarded: u64,
-    /// Servers closed for a new one, because a client would have noticed the schema that other clients' temporary
+    /// Servers replaced by new ones, because a client would have noticed the schema that other clients' temporary
     /// objects left.
     pub(crate) servers_replaced: u64,
     /// How often a client's channels have moved to a listener connection.

@@ -8,7 +8,7 @@
 pub enum Weakness {
     /// A client's statement is sent behind the restored settings, before the server has confirmed these.
     SharesUnconfirmed,
-    /// Settings count as set although the server refused them, after their client had left.
+    /// If a server refuses a client's settings after the client has left, the settings count as set.
     TrustsAbandoned,
     /// A cancel is passed on even while the server works on an internal query.
     CancelsQuestions,
@@ -34,7 +34,8 @@ pub enum Weakness {
     TrustsFirstFlights,
     /// If a server is lost, the clients whose flights it had not begun are forgotten.
     ForgetsRiders,
-    /// A client that cancels a flight behind others is told so at once, although the server will run the flight.
+    /// A client that cancels its flight, which stands behind others, gets the error at once, although the server will
+    /// run the flight.
     RefusesRiders,
     /// Clients are not charged for the servers that they use.
     ForgetsToCharge,
@@ -44,7 +45,7 @@ pub enum Weakness {
     CancelsAmongSegments,
     /// A running text keeps the verdict that it got when it was sent, although code is changed meanwhile.
     TrustsRunningTexts,
-    /// What no probe shows is not reset behind code that is not read.
+    /// Settings that no probe shows are not reset after code that is not read.
     KeepsUnknownSettings,
     /// Code that is not read counts as harmless.
     TrustsCode,
@@ -60,7 +61,7 @@ pub enum Weakness {
     TellsOthersValues,
     /// A client gets a server before its message is complete.
     TakesServerEarly,
-    /// The setting `seed` counts as any other.
+    /// The setting `seed` is treated like any other setting.
     TrustsSeeds,
     /// A cancel request that has not ended in time counts as over.
     TrustsLateCancels,
@@ -68,7 +69,7 @@ pub enum Weakness {
     CommitsForTheGone,
     /// The plans of functions stay when the settings change under which their constants were read.
     KeepsPlans,
-    /// An EXECUTE of an EXECUTE does only what the text of the second shows.
+    /// If an EXECUTE runs a statement that is an EXECUTE itself, only what the text of the second one shows counts.
     TrustsNested,
 }
 
