@@ -159,7 +159,7 @@ impl Held {
         self.usable(id) && self.copies.get(id).is_some_and(|c| c.is_good_since(since))
     }
 
-    /// Whether the server's copy alone is the statement, and code may have put another one in its place.
+    /// Whether the statement exists only as the server's copy, and code may have put another one in its place.
     #[cold]
     pub(crate) fn may_be_replaced(&self, id: u64) -> bool {
         self.copies
@@ -173,9 +173,9 @@ impl Held {
         self.unproven.contains(&id)
     }
 
-    /// The server's client has temporary objects from now on, or no longer has any. In the second case PostgreSQL's
-    /// parser may not find what the statements that were prepared meanwhile refer to: they are prepared again at their
-    /// next use or Parse.
+    /// The server's client has temporary objects from now on, or no longer has any. In the second case, statements that
+    /// were prepared while it had some may refer to objects that PostgreSQL no longer finds: they are prepared again at
+    /// their next use or Parse.
     pub(crate) fn temporary_objects(&mut self, are_there: bool) {
         if std::mem::replace(&mut self.temporary, are_there) && !are_there {
             let beside = self.copies.all_mut().filter(|c| c.beside_temporary && !c.stays());
@@ -230,8 +230,8 @@ impl Held {
         self.copies.named(name).cloned()
     }
 
-    /// Whether an internal text may have been run on the server, for statements under clients' names. If it has failed,
-    /// it may be left there as a statement.
+    /// Whether an internal text may have been run on the server, to prepare statements under clients' names. If such a
+    /// text has failed, the internal statement that ran it may still be there.
     pub(crate) fn may_keep_text(&self) -> bool {
         self.ran_text
     }
@@ -291,7 +291,7 @@ impl Held {
         replaceable.for_each(|c| c.outdated = true);
     }
 
-    /// Whether the server's copy alone is the statement: see [`HeldStatement::stays`].
+    /// Whether the statement exists only as the server's copy: see [`HeldStatement::stays`].
     #[cold]
     pub(crate) fn stays(&self, id: u64) -> bool {
         self.copies.get(id).is_some_and(HeldStatement::stays)

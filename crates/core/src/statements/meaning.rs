@@ -145,7 +145,7 @@ impl Meaning {
         }
     }
 
-    /// Whether servers hold the statement with this id for it.
+    /// Whether servers hold the name's statement under this id.
     pub(crate) fn is_held_as(&self, id: u64) -> bool {
         self.statement.id == id || self.client_named.as_ref().is_some_and(|named| named.id == id)
     }

@@ -65,7 +65,7 @@ impl ParseSettings {
         self.uncertain
     }
 
-    /// Whether something else has these settings, too.
+    /// Whether a shape or a statement has these settings.
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.all) > 1
     }

@@ -39,7 +39,7 @@ pub(crate) enum Kind {
 /// The longest text of a prepared EXECUTE that is searched for names.
 const NAMING_BYTES_MAX: usize = 4096;
 
-/// One statement, shared by every client that prepared it.
+/// One statement. Unless it is private, all clients that prepare the same share it.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Statement {
     /// Never used twice in a process.
@@ -64,7 +64,7 @@ pub(crate) struct Statement {
     pub(crate) has_constants: bool,
     /// The text may contain a date or time such as `'today'`, which PostgreSQL reads when it parses the statement.
     pub(crate) reads_clock: bool,
-    /// An existing copy may answer a Parse: nothing in the copy can become outdated unless PostgreSQL notices it.
+    /// An existing copy may answer a Parse: nothing in the copy can become outdated without PostgreSQL noticing it.
     pub(crate) keeps: bool,
     /// By its text the statement may return rows. A statement without rows has no result that DDL could change.
     pub(crate) may_return_rows: bool,

@@ -43,10 +43,10 @@ impl Held {
         self.otherwise.is_some()
     }
 
-    /// The server's settings are those that are known again. PostgreSQL may have analysed and planned the statements
-    /// that were used meanwhile anew, with constants that it read under other settings. So they are prepared again
-    /// before their next use, unless they belong to the one client that has used them. What SQL has used by name is not
-    /// known.
+    /// The pooler knows the server's settings again. PostgreSQL may have analysed and planned again the statements that
+    /// were used meanwhile, with constants that it read under other settings. So they are prepared again before their
+    /// next use, unless they belong to the one client that has used them. All client-named statements count as used,
+    /// because SQL may have used them by name.
     #[cold]
     pub(crate) fn reads_as_known(&mut self) {
         self.behind_set = false;
@@ -71,7 +71,7 @@ impl Held {
         !self.temporary && statement.keeps && !statement.infers && self.is_since(statement.id, names)
     }
 
-    /// Whether the server has surely prepared this statement, not before this moment.
+    /// Whether the server has prepared this statement at this moment or later, and can no longer refuse it.
     pub(crate) fn has_proven(&self, statement: &Statement, names: Moment) -> bool {
         !self.temporary && self.is_since(statement.id, names) && !self.unproven.contains(&statement.id)
     }
@@ -85,8 +85,8 @@ impl Held {
         self.names_move_since.get_or_insert(now);
     }
 
-    /// The transaction has ended. What was prepared meanwhile for several clients may name objects that it has made
-    /// and that were rolled back.
+    /// The transaction has ended. Shared statements that were prepared meanwhile may refer to objects that the
+    /// transaction has made and that were rolled back.
     pub(crate) fn names_have_moved(&mut self) {
         let Some(since) = self.names_move_since.take() else {
             return;
@@ -106,8 +106,8 @@ impl Held {
         }
     }
 
-    /// Whether each transaction may run in another session. Then what one transaction has prepared is doubted in the
-    /// next.
+    /// Whether each transaction may run in another session. Then the statements that one transaction has prepared are
+    /// doubted in the next.
     pub(crate) fn forgets_between_transactions(&mut self, forgets: bool) {
         self.forgets = forgets;
         self.doubts_at_end |= forgets;

@@ -52,8 +52,9 @@ impl HeldStatement {
         self.outdated || (self.good < doubted || self.parsed < names) && !self.stays()
     }
 
-    /// Whether the copy alone is the statement that its client has prepared: nobody else knows under which settings its
-    /// constants were read. If code has replaced it, the client would find the replacement on a direct connection, too.
+    /// Whether the statement exists only as this copy: the pooler does not know under which settings the server has
+    /// read its constants, so it cannot prepare the statement again. If code has replaced the copy, the client would
+    /// find the replacement on a direct connection, too.
     #[cold]
     pub(crate) fn stays(&self) -> bool {
         self.statement.settings.are_uncertain()
