@@ -31,7 +31,7 @@ pub(crate) const SERVER: ServerId = ServerId(Slot {
     generation: 0,
 });
 
-/// The time of whatever happens.
+/// The present time of all these tests.
 pub(crate) const NOW: Time = Time(1_000_000);
 
 /// A client that has logged in, and a server that is idle.

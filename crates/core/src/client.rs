@@ -284,7 +284,7 @@ impl Client {
         }
     }
 
-    /// Whether a server has a request of the client, and what the client sends meanwhile is not read.
+    /// Whether a server works on a request of the client, and what the client sends meanwhile is not read.
     pub(crate) fn is_served_unheard(&self) -> bool {
         matches!(self.waiting, Waiting::Flying { .. } | Waiting::ForReplies)
     }

@@ -52,7 +52,7 @@ pub(crate) struct Granted {
 }
 
 impl Exchange<'_> {
-    /// The server alone.
+    /// The server without its client.
     #[inline]
     pub(crate) fn to(&mut self) -> ServerSide<'_> {
         ServerSide {

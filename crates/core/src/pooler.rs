@@ -176,8 +176,9 @@ impl Pooler {
         }
     }
 
-    /// Whether a server has a request of a client, and nothing that the client sends meanwhile is read, not even its
-    /// Terminate. If such a client has closed its side of the connection, it has left, whatever stands unread.
+    /// Whether a server works on a request of a client, and nothing that the client sends meanwhile is read, not even
+    /// Terminate. If such a client has closed its side of the connection, it has left, even if bytes from it are still
+    /// unread.
     pub fn is_served_unheard(&self, id: ClientId) -> bool {
         self.clients.get(id.0).is_some_and(Client::is_served_unheard)
     }

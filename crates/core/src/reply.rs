@@ -30,7 +30,7 @@ pub(crate) struct Reply<'a> {
 }
 
 impl Reply<'_> {
-    /// The server alone.
+    /// The server without its client.
     #[inline]
     pub(crate) fn to(&mut self) -> ServerSide<'_> {
         ServerSide {
@@ -80,7 +80,7 @@ impl Reply<'_> {
         matches!(phase, Some(ClientPhase::Login(_)))
     }
 
-    /// Puts the run into the outbox and empties it.
+    /// Moves the run into the outbox.
     #[inline(always)]
     pub(crate) fn flush(&mut self) {
         let end = self.run.end;

@@ -54,7 +54,7 @@ pub(crate) struct Server {
     pub(crate) reading: Option<Box<Reading>>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
     pub(crate) close_reason: Option<CloseReason>,
-    /// The segment in which it refused to write.
+    /// The segment in which it has refused to write, because its transaction is read-only.
     pub(crate) refused_write: Option<u64>,
     /// Close it at this age.
     pub(crate) expires: Time,
@@ -139,7 +139,8 @@ impl Server {
     }
 
     /// A CommandComplete whose command tag begins with this letter. DELETE is looked at closely, because DEALLOCATE and
-    /// DISCARD begin with the same letter; PREPARE may be a surprise, too, and ALTER and GRANT may admit logins.
+    /// DISCARD begin with the same letter; PREPARE may have ended a statement without the pooler's knowledge, and ALTER
+    /// and GRANT may admit logins.
     #[inline(always)]
     fn completes_plainly(&mut self, letter: Option<u8>) -> bool {
         if matches!(letter, None | Some(b'A' | b'B' | b'C' | b'D' | b'G' | b'P' | b'R'))

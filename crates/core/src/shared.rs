@@ -78,7 +78,7 @@ impl Shared {
 
     /// What a text with these effects may do because of the names in it.
     pub(crate) fn mentioned(&mut self, found: Effects, effects: Effects) -> Effects {
-        // An EXECUTE does not contain the names that its statement contains.
+        // The text of an EXECUTE does not contain the names that are in the text of its statement.
         let executes = effects.intersects(Effects::PREPARE);
         let found = if executes { found | Effects::CODE } else { found };
         self.state_stats.mentions += u64::from(!found.is_empty());
@@ -89,7 +89,7 @@ impl Shared {
     /// itself reports their new values.
     pub(crate) fn shape_with(&mut self, shape: &Arc<Shape>, set: &[Change]) -> Arc<Shape> {
         let reported = |name: &str| shape.get(name).is_some_and(|s| s.is_reported());
-        // Those may be reported in another encoding than the database's.
+        // The report of a value beyond ASCII may be in another encoding than the database's.
         let beyond_ascii = |value: &Option<Arc<str>>| value.as_ref().is_some_and(|value| !value.is_ascii());
         let changes = set
             .iter()
