@@ -124,7 +124,7 @@ impl Conversation {
         self.begin = Begin::Owed;
     }
 
-    /// The server has begun the transaction, or the client has been told that it has not.
+    /// The server has begun the transaction, or the client has been told that there is none.
     pub(crate) fn begin_is_settled(&mut self) {
         self.begin = Begin::Settled;
     }
@@ -322,8 +322,8 @@ impl Conversation {
         self.begin == Begin::Owed && self.queue.all_ours()
     }
 
-    /// Whether a cancel may be sent now. If it hits a deferred BEGIN, no message behind the BEGIN may run outside the
-    /// transaction. Before the next reply nothing shows whether PostgreSQL has begun the transaction.
+    /// Whether a cancel may be sent now. If the cancel hits a deferred BEGIN, no message behind the BEGIN may run
+    /// outside the transaction. Only the next reply shows whether PostgreSQL has begun the transaction.
     pub(crate) fn may_cancel_begin(&self) -> bool {
         self.begin != Begin::Owed || self.queue.is_one_whole_segment()
     }

@@ -33,8 +33,9 @@ pub(crate) enum Expect {
     Close,
     /// A Flush that has a body: ends with an error. In a copy-in it is ignored, as any Flush.
     MalformedFlush,
-    /// CopyDone or CopyFail: no reply ends it. It marks where the server stops swallowing the Syncs of a copy-in. A Query
-    /// may contain several copies; each takes one of them away when it begins, and the server ignores the rest.
+    /// CopyDone or CopyFail: no reply ends it. It marks where the server stops swallowing the Syncs of a copy-in. A
+    /// Query may contain several copies: each copy removes one of these entries when it begins, and the server ignores
+    /// the other ends.
     CopyEnd,
     /// No request: when it comes to the front, everything before it has been answered, and a client that has waited for
     /// that goes on. Always [`To::Fake`].
@@ -169,12 +170,12 @@ pub(crate) enum Ready {
     /// It goes to the receiver of the reply.
     #[default]
     Passes,
-    /// If the request succeeded, it is swallowed, because restored settings of the client follow. Otherwise the client
-    /// first gets the reported settings that differ from what it knows.
+    /// If the request succeeded, it goes to no client, because restored settings of the client follow. Otherwise the
+    /// client first gets the reported settings that differ from what it knows.
     Decides,
-    /// It is swallowed even if the request failed, because restored settings of the client follow.
+    /// It goes to no client even if the request failed, because restored settings of the client follow.
     Makes,
-    /// This ReadyForQuery replaces an earlier one that was swallowed. The client first gets the reported settings that
+    /// It replaces an earlier ReadyForQuery that went to no client. The client first gets the reported settings that
     /// differ from what it knows.
     Told,
 }
@@ -183,7 +184,7 @@ pub(crate) enum Ready {
 #[inline]
 pub(super) fn is_internal(to: To, ready: Ready) -> bool {
     match to {
-        // It goes before a message of the client, and its Sync is internal.
+        // Its requests precede a message of the client, and only its Sync counts as internal.
         To::Job(Job::CheckPlan) => false,
         To::Skip | To::Job(_) => true,
         _ => ready == Ready::Told,
@@ -272,7 +273,7 @@ impl Entry {
         self
     }
 
-    /// Restored settings of the client follow: its ReadyForQuery is swallowed even if it failed.
+    /// Restored settings of the client follow: the ReadyForQuery goes to no client even if the request failed.
     pub(crate) fn swallow_ready(&mut self) {
         self.ready = Ready::Makes;
     }

@@ -23,8 +23,8 @@ pub(crate) const DEPTH_MAX: usize = 32;
 /// all flights of a server wait; with more flights clients would notice.
 const DEPTH_USUAL: usize = 8;
 
-/// If this many clients wait for each of more than [`DEPTH_USUAL`] flights, they are a crowd, and the server may have
-/// those flights.
+/// A server may have one flight for each group of this many waiting clients, if these are more than [`DEPTH_USUAL`]
+/// flights. Then the clients are a crowd.
 const CROWD: usize = 16;
 
 /// The most work that the pooler chooses to send to one server, microseconds: the last flight waits that long.
@@ -84,7 +84,7 @@ impl Landed {
         self.reply_bytes as usize
     }
 
-    /// Whether its time says something about its class: no cancel can have hit it.
+    /// Whether the flight's time says something about its class: no cancel can have hit the flight.
     pub(crate) fn says_how_long(&self) -> bool {
         !self.aboard.is_cancelled && !self.aboard.is_exposed
     }

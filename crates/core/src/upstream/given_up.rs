@@ -19,8 +19,9 @@ impl ReplyQueue {
     }
 
     /// What a name means for the request at the front, if an unanswered request gives it another meaning or none. The
-    /// name gets this meaning back if that request fails. Only the next requests are searched, so that a long pipeline
-    /// stays linear: what a Describe tells is forgotten if more requests are between it and the Close.
+    /// name gets this meaning back if that request fails. Only the next requests are searched, so that the work for a
+    /// long pipeline grows linearly. If more requests are between a Describe and the Close, what the Describe tells is
+    /// forgotten.
     pub(crate) fn meaning_given_up(&mut self, name: &[u8]) -> Option<&mut Meaning> {
         let is_it = |of: &[u8]| kept(of) == kept(name);
         let first = self

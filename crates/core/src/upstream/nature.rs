@@ -4,8 +4,8 @@
 //! session, so nothing that is known of "the session of this connection" is true there. Therefore pgweir asks: only in
 //! PostgreSQL the process id told at login equals that of the session that answers.
 //!
-//! A question that fails tells nothing: PostgreSQL itself may refuse it (a time limit, a cancel, no memory). Sessions would
-//! reach other clients if such a server counted as a console, whose clients get no session of their own.
+//! A question that fails tells nothing: PostgreSQL itself may refuse it (a time limit, a cancel, no memory). If such a
+//! server counted as a console, whose clients get no session of their own, one client's session would reach others.
 
 use crate::base::ids::CLIENT_IDS_FROM;
 use pgweir_wire::{CancelKey, ErrorFields};

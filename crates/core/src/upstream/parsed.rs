@@ -1,9 +1,9 @@
 //! Names of prepared statements whose text was read in the server's present transaction, where prepared statements are
 //! not tracked.
 //!
-//! A text is judged when its Parse is sent. What it may do is asked about when the transaction has ended. So a Bind in
-//! the same transaction is covered by the Parse. In any other transaction, the name may mean a statement that an earlier
-//! client has left there, or one whose effects nobody asks about any more.
+//! A text is judged when its Parse is sent, and a probe after the transaction asks what the text has done. So a Bind in
+//! the same transaction need not be judged. In any other transaction, the name may mean a statement that an earlier
+//! client has left there, or one whose effects no probe asks about any more.
 
 /// The most names of one transaction that are kept.
 const NAMED_MAX: usize = 64;

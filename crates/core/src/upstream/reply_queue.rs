@@ -1,9 +1,9 @@
 //! The replies that a server owes, in order.
 //!
 //! Every request that reaches a server leaves an [`Entry`]; replies are matched from the front. `Forward` replies go to
-//! the client of their segment, which is linked when they come; `Skip` replies answer internal requests and are
-//! swallowed; `Fake` replies never come from the server: the pooler sends them when the entry comes to the front. This
-//! one queue serves injected Parse, restored settings, deferred BEGIN, pipelining and recovery from errors. Nothing is
+//! the client of their segment, which is linked when they come; `Skip` replies answer internal requests and go to no
+//! client; `Fake` replies never come from the server: the pooler sends them when the entry comes to the front. This one
+//! queue serves injected Parse, restored settings, deferred BEGIN, pipelining and recovery from errors. Nothing is
 //! repaired in the byte stream afterwards.
 //!
 //! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations";
@@ -45,12 +45,12 @@ pub(crate) struct ReplyQueue {
     pub(super) changes_in_open: u32,
     /// The number of entries when the request at the front ended all statements. 0: it has not.
     pub(super) ended_by_front: u32,
-    /// It has been too long, and is not yet short enough for the client's next request.
+    /// The queue has been too long, and is not yet short enough for the client's next request to be read.
     is_full: bool,
 }
 
-/// The most entries of a queue for which a client's next request is read. An entry may keep many times as many bytes as
-/// its message has, and an answer of the pooler's own meets no full socket that would stop the client.
+/// With more entries in the queue, the client's next request is not read. An entry may take many times as much memory
+/// as its message has bytes. And a full socket does not slow down requests that the pooler answers itself.
 const REQUESTS_MAX: usize = 16 * 1024;
 
 impl ReplyQueue {
@@ -148,8 +148,8 @@ impl ReplyQueue {
         true
     }
 
-    /// Whether the client's next request must wait, because too many have not been answered. Then it waits until half
-    /// of them have been.
+    /// Whether the client's next request must wait, because too many have not been answered. Then it waits until only
+    /// half as many are left.
     #[inline]
     pub(crate) fn is_full(&mut self) -> bool {
         let entries = self.entries.len();
