@@ -38,7 +38,7 @@ pub(crate) struct ClientSession {
     minds_traces: bool,
     /// How many servers in a row have refused the client's settings.
     servers_refused: u8,
-    /// The client has lost a server before that server got any of its messages, and has not been linked to another one
+    /// The client has lost a server before that server got any of its messages, and has not had its settings restored
     /// since.
     went_elsewhere: bool,
     /// How often a link was a new visit: another client had the server last, or this client has had another server
@@ -99,8 +99,8 @@ impl ClientSession {
         self.shape = shape;
     }
 
-    /// Whether nothing of the session may be on a server, as far as is known: no pin, and nothing that a probe must find
-    /// out.
+    /// Whether the session has left nothing on a server, as far as is known: there is no pin, and nothing that a probe
+    /// must find out.
     pub(crate) fn leaves_nothing(&self) -> bool {
         self.suspicion.is_none()
             && self.pins.is_empty()

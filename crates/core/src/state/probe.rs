@@ -50,7 +50,7 @@ pub(crate) struct Probe {
     guarded: bool,
     /// The message of the error with which the probe failed.
     failed: Option<Box<str>>,
-    /// The error is one with which consoles answer what they do not know.
+    /// The error is one that consoles give for a command that they do not know.
     failed_on_console: bool,
     /// What the probe asks about.
     about: Suspicion,
@@ -109,7 +109,7 @@ impl Probe {
         self.failed_on_console = nature::is_of_console(error);
     }
 
-    /// Whether the probe failed with an error with which consoles answer what they do not know.
+    /// Whether the probe failed with an error that consoles give for a command that they do not know.
     pub(crate) fn has_failed_on_console(&self) -> bool {
         self.failed_on_console
     }

@@ -24,7 +24,7 @@ const MAY_SET_LOCALLY: Effects = Effects::SETTINGS
     .union(Effects::CODE)
     .union(Effects::READING);
 
-/// Effects after which something of the session before must be known.
+/// Effects for which the server's session notes something before the text runs.
 const NOTED: Effects = Effects::LOCAL.union(LEAVES_PLANS);
 
 /// Effects after which plans of functions may be right for this client only: see [`crate::session::function_plans`].
@@ -50,7 +50,7 @@ enum LocalSettings {
     No,
     /// There may be some. Statements parsed meanwhile are not shared.
     InDoubt,
-    /// The same, and some of them by SET LOCAL: the server's settings before the first one.
+    /// There may be some, and at least one by SET LOCAL. The shape is that of the server before the first SET LOCAL.
     BehindSetLocal(Arc<Shape>),
 }
 
@@ -98,8 +98,8 @@ pub(crate) struct ServerSession {
     /// The server is reserved for its last client because of that client's values of sequences: see
     /// [`crate::session::sequences`].
     claimed: bool,
-    /// Custom settings that sessions have set or tried to set on the server. Since then they are empty there, not
-    /// unknown.
+    /// Custom settings that sessions have set or tried to set on the server. Since then each has an empty value there,
+    /// and asking for it is no error.
     custom_names: HashSet<Box<str>, RandomState>,
     /// The server has a schema for temporary objects, since a client made some: see [`crate::preparing::replanning`].
     temporary_schema: bool,

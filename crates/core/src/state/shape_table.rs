@@ -89,7 +89,7 @@ impl ShapeTable {
         self.intern(base.changed(changes), base.parse_settings())
     }
 
-    /// `likely` is used if its settings that change parsing are the same; most changes do not concern these.
+    /// `likely` is used if it equals the shape's settings that change parsing, which most changes do not concern.
     fn intern(&mut self, settings: Vec<Setting>, likely: &ParseSettings) -> Arc<Shape> {
         if let Some(known) = self.shapes.get(&settings) {
             return known.0.clone();

@@ -55,8 +55,8 @@ pub(crate) struct Suspicion {
     limits_transactions: bool,
     /// The number of probes about these texts that have failed.
     probes_failed: u8,
-    /// The next probe waits for a new text, because several have failed. What is suspected is not forgotten: the next
-    /// answer cannot be read without it.
+    /// The next probe waits for a new text, because several probes have failed. The suspicion is kept, because the
+    /// pooler cannot interpret the next answer without it.
     waits_for_text: bool,
 }
 

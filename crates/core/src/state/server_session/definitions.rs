@@ -69,7 +69,7 @@ impl ServerSession {
     }
 
     /// A request that may have committed definitions is answered. `more`: the transaction, or a request behind it, may
-    /// define more. `goes_on`: and may commit it.
+    /// define more. `goes_on`: they may also commit definitions.
     pub(crate) fn definitions_answered(&mut self, more: bool, goes_on: bool) {
         self.publishes &= goes_on;
         self.defines = more;
@@ -95,7 +95,7 @@ impl ServerSession {
         moved
     }
 
-    /// At each ReadyForQuery it must be looked at what became of definitions and of names that may have moved.
+    /// Whether each ReadyForQuery must be looked at, for what became of definitions and of names that may have moved.
     #[inline]
     pub(crate) fn changes_objects(&self) -> bool {
         self.defines | self.moves_names

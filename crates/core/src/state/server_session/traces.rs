@@ -159,7 +159,8 @@ impl ServerSession {
         !self.custom_names.is_empty()
     }
 
-    /// Whether sessions have set, or tried to set, this custom setting. Since then it is empty there, not unknown.
+    /// Whether sessions have set, or tried to set, this custom setting. Since then it has an empty value there, and
+    /// asking for it is no error.
     pub(crate) fn knows_custom_setting(&self, name: &str) -> bool {
         self.custom_names.contains(name)
     }
