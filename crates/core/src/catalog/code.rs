@@ -28,7 +28,8 @@ pub(crate) struct Catalog {
     pub(crate) names: KnownNames,
     /// Effects of making a value of a type, by the type's OID: a Parse may name the types of its parameters.
     pub(crate) types: HashMap<u32, Effects, RandomState>,
-    /// Whether the analysis of some statement has effects: of reading a constant of a type that contains a domain.
+    /// Whether the analysis of some statement may have effects: to read a constant of a type that contains a domain
+    /// runs the domain's checks.
     pub(crate) analysis_runs: bool,
     /// Settings that functions set and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,

@@ -76,7 +76,7 @@ fn code_that_cannot_be_read_is_told_from_code_that_keeps_state() {
     assert_eq!(effects(&catalog, "select 1"), Effects::NONE);
 }
 
-/// Guards against ALTER FUNCTION .. RENAME of an extension's function, which the name in SQL tells nothing about.
+/// Guards against an extension's function that ALTER FUNCTION .. RENAME has given a name that tells nothing.
 #[test]
 fn a_function_in_c_is_known_by_its_name_in_c_too() {
     let catalog = catalog(&[
@@ -387,12 +387,12 @@ fn routines_whose_plans_depend_on_settings_are_found() {
     assert!(reads(&[&["r", "1", "in_perl", "2"]]), "code that is not read");
     assert!(!reads(&[&["r", "1", "in_c", "1"]]) && !reads(&[]));
     assert!(!Catalog::default().reads_no_constants, "nothing has been read");
-    // What it calls keeps plans that were made under its settings.
+    // The functions that it calls keep plans that were made under its settings.
     let catalog = catalog(&[&["r", "1", "under", "0"], &["s", "1", "DateStyle", "0"]]);
     assert_eq!(effects(&catalog, "select under()"), Effects::READING);
 }
 
-/// Guards against tables that a routine gives the code of what it mentions: by LIKE, or by another name.
+/// Guards against a routine that gives tables the code of objects that it mentions: by LIKE, or by a new name.
 #[test]
 fn a_routine_that_changes_tables_defines_what_it_mentions() {
     let catalog = catalog(&[

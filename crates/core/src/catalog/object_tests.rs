@@ -95,7 +95,7 @@ fn event_triggers_run_in_every_statement_that_may_fire_one() {
         "select 1 as a into t",
         "SELECT 1 AS insert INTO t",
     ] {
-        // Of a routine that makes tables it is not known what they run from then on.
+        // What the tables run that a routine has made is not known.
         let expected = Effects::LOCKS
             | if text.contains("makes") {
                 Effects::DEFINES

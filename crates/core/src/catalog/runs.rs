@@ -108,7 +108,8 @@ pub(super) fn find_folding(nodes: &mut [Node], runs: &[Run]) -> bool {
     any
 }
 
-/// Effects of code that may be missed when it becomes the code of a table: it changes nothing in the session.
+/// Code with only these effects changes nothing in the session, so it may be missed when it becomes the code of a
+/// table.
 const ONLY_ASKS: Effects = Effects::TEMPORARY_SCHEMA
     .union(Effects::CURRENT_SETTING)
     .union(Effects::DRAWS)
@@ -139,7 +140,7 @@ pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &[Run]) {
                 _ if run.on_write => (Effects::NONE, read | written),
                 Kind::Word => (all, written),
                 Kind::Relation => (read, written),
-                // The tables may run this from now on.
+                // The tables that the routine changes may run this object from now on.
                 Kind::Routine if who.changes_tables && !(read | written).without(ONLY_ASKS).is_empty() => {
                     (read | written | Effects::DEFINES, Effects::NONE)
                 }

@@ -25,8 +25,8 @@ pub(crate) struct Catalogs {
     pub(crate) any_due: bool,
     /// A database whose pools do not know yet that a reading is due.
     pub(crate) untold: Option<Arc<str>>,
-    /// Transactions with definitions may have been prepared (PREPARE TRANSACTION), and any client may commit them. A
-    /// COMMIT PREPARED has effects, so other texts need not be searched for it.
+    /// Transactions with definitions may have been prepared (PREPARE TRANSACTION), and any client may commit them.
+    /// COMMIT PREPARED counts as an effect, so only texts with effects need be searched for it.
     pub(crate) any_prepared: bool,
     /// Servers to which a request was sent that may commit definitions, and whose pools do not know it yet.
     pub(crate) published: Vec<ServerId>,
