@@ -83,7 +83,7 @@ impl Listening<'_> {
         }
     }
 
-    /// The client may have changed its channels: those that its server has listed are no longer valid.
+    /// The client may have changed its channels: the channels that its server has listed are no longer valid.
     pub(crate) fn channels_may_have_changed(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let Some(gone) = channels.may_have_changed() else {

@@ -131,7 +131,8 @@ impl Listening<'_> {
     /// A client's server listens to these channels; the listener must listen to them, too.
     pub(crate) fn want_channels(&mut self, id: ClientId, names: Vec<ChannelName>) {
         if names.iter().any(|name| self.listeners.is_mark_channel(name)) {
-            // The client has read the name in pg_stat_activity. With its UNLISTEN the listener would lose the marks.
+            // The client listens to the channel for marks, whose name it has read in pg_stat_activity. With the
+            // client's UNLISTEN the listener would lose the marks.
             return self.channels_mut(id).expect("asked by the caller").give_up_moving();
         }
         let Some(at) = self.listener_of(id) else { return };

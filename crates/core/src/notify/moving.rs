@@ -13,7 +13,7 @@ pub(crate) enum Moving {
     /// The server is asked for its channels.
     Asking {
         names: Vec<ChannelName>,
-        /// After the question a request was sent that may change the answer.
+        /// A request that may change the answer was sent after the question.
         stale: bool,
     },
     /// The listener has been asked to listen; `listens`: it does now.
@@ -173,8 +173,8 @@ impl Channels {
         }
     }
 
-    /// The client may have changed its channels: those that its server has listed are no longer valid. Returns the
-    /// channels that the listener hears for nothing, if it was asked to listen.
+    /// The client may have changed its channels: the channels that its server has listed are no longer valid. If the
+    /// listener was asked to listen, returns the channels to which it need not listen any more.
     pub(crate) fn may_have_changed(&mut self) -> Option<BTreeSet<ChannelName>> {
         match &mut self.moving {
             Moving::Wanted { channels, .. } => {
@@ -306,8 +306,8 @@ impl Channels {
         self.heard.clear();
     }
 
-    /// The listener is lost. If channels were moving to it, and the server has not passed the mark, they stay. Returns
-    /// them, and the mark.
+    /// The listener is lost. If channels were moving to it, and the server has not passed the mark, the channels stay
+    /// on the server. Returns the channels and the mark.
     pub(crate) fn stay_without_listener(&mut self) -> Option<(BTreeSet<ChannelName>, u64)> {
         let Moving::Away { channels, at } = &mut self.moving else {
             return None;
