@@ -3,7 +3,7 @@
 /// The mean time of the flights of a class that is short, microseconds.
 pub(crate) const SHORT_US: u64 = 300;
 
-/// A flight that takes this long, in microseconds, makes its class count as new.
+/// After a flight that takes longer than this, microseconds, its class is no longer known to be short.
 const LONG_US: u64 = 20_000;
 
 /// The longest reply of a short flight, bytes.
@@ -18,7 +18,7 @@ const PROVEN: u32 = 32;
 /// After a long flight or a large reply, the mean time is relied on after this many flights.
 const PROVEN_AGAIN: u32 = 1_000;
 
-/// One flight is one part in this many of the mean.
+/// The weight of one flight in the mean is one part in this many.
 const WEIGHT: u64 = 64;
 
 #[derive(Debug, Clone, Copy, Default, pgweir_freeze::Freeze)]

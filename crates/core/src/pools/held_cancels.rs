@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) const HELD_CANCELS_MAX: usize = 1024;
 
 /// How long a held cancel request waits until it is looked at again. PostgreSQL ignores a cancel that comes before the
-/// request which it is for: so long a server has to read a request that the pooler has only just passed on.
+/// request that it is for. So the server has this time to read a request that the pooler has just passed on.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A cancel request that is held.

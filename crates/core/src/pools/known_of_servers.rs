@@ -144,7 +144,7 @@ impl Pool {
         self.retry_at = Some(until);
     }
 
-    /// A connection has failed, and its host knows it.
+    /// A connection has failed; [`Hosts::failed`](crate::pools::hosts::Hosts::failed) was called for its host before.
     pub(crate) fn opening_failed(&mut self, failure: &LoginFailure) {
         self.retry_at = self.hosts.all_failed_until();
         self.failure = Some(failure.clone());

@@ -92,7 +92,7 @@ impl Pool {
         self.sequences != Sequences::Unused
     }
 
-    /// Its logged-in clients, without one who asks if that is one of them.
+    /// The number of its logged-in clients, without the one who asks. `asker_is_of_it`: that one is among them.
     pub(crate) fn clients_beside(&self, asker_is_of_it: bool) -> u32 {
         self.clients - u32::from(asker_is_of_it)
     }

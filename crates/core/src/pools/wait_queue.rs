@@ -70,7 +70,7 @@ pub(crate) struct WaitQueue {
     groups: Groups,
     next_number: u64,
     traffic: Traffic,
-    /// The name of a group, while it is looked up.
+    /// A buffer for the name of a group that is looked up.
     key: String,
 }
 

@@ -43,8 +43,8 @@ pub(crate) struct Level {
     id: u64,
     /// Virtual time: the largest tag that was served.
     now: u64,
-    /// The tag that new flows get: what a flow has on average that has always waited or been served. If new flows began at
-    /// `now`, and such flows came all the time, only these would be served, and virtual time would stand still.
+    /// The tag that new flows get: the average tag of flows that have always waited or been served. If new flows began
+    /// at `now`, and such flows came all the time, only these would be served, and virtual time would stand still.
     fresh: u64,
     /// What flows that have paused may still use before others do, units of virtual time.
     ahead: u64,
@@ -188,8 +188,8 @@ impl Level {
     }
 
     /// A server has worked for `us` microseconds: each of the flows that wait or are served has got its part of them on
-    /// average. Those that are served are taken to weigh as much as this one. However wrong that is, a new flow waits no
-    /// longer than one that owes something.
+    /// average. The flows that are served are assumed to have this weight, too. Even if that is wrong, a new flow waits
+    /// no longer than one with the greatest debt.
     fn share_out(&mut self, us: u64, weight: u64, servers: u32) {
         let served = weight.saturating_mul(servers.max(1).into());
         let part = units(us) / self.weights.saturating_add(served);

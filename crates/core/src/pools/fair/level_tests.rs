@@ -108,7 +108,7 @@ fn where_all_pause_alike_nobody_goes_first() {
         let n = all.serves();
         all.waits(n, 20_000);
     }
-    // One that has just been served waits for the others.
+    // A flow that has just been served waits for the others.
     let last = all.serves();
     all.waits(last, 20_000);
     for _ in 0..49 {
