@@ -9,9 +9,10 @@ use crate::statements::prepared::NAME_BYTES_MAX;
 use pgweir_auth::{Credential, Learned, Secret};
 use pgweir_config::{AuthType, CONSOLE_DATABASE, Config, DatabaseSettings};
 
-/// Whether a client's user cannot exist, because its name, which would go to the server, is too long. PostgreSQL up to
-/// version 16 cuts longer names in a startup packet: then it would be another name than the one that the rules of the
-/// pooler are about. The console and databases with a forced user send no such name.
+/// Whether a client's user cannot exist, because the name that would go to the server is too long. PostgreSQL up to
+/// version 16 cuts longer names in a startup packet, so the client would log in under another name than the one that
+/// the pooler's rules have checked. The names of clients of the console, and of databases with a forced user, go to no
+/// server.
 pub(crate) fn is_too_long_user(config: &Config, database: &str, user: &str) -> bool {
     user.len() > NAME_BYTES_MAX
         && database != CONSOLE_DATABASE

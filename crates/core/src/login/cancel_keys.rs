@@ -48,7 +48,8 @@ impl KeyForm {
         secret.into()
     }
 
-    /// The secret of a cancel request as the client was told it: the request may have been passed on.
+    /// The secret of a cancel request as its client was told it. The processes that have passed the request on have
+    /// changed the hops in it.
     pub(crate) fn as_told(self, secret: &[u8]) -> Box<[u8]> {
         let mut secret = secret.to_vec();
         if self == KeyForm::Peered {

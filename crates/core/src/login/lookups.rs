@@ -115,7 +115,7 @@ pub(crate) fn query(config: &Config, database: &str) -> String {
     }
 }
 
-/// The key from which the salts of users are made who do not exist. It comes from the SCRAM verifiers of the first users
+/// The key from which salts for users who do not exist are made. It comes from the SCRAM verifiers of the first users
 /// of `auth_file` that have one, so that the salts are the same in each process with this file, and after a restart.
 /// Without a verifier it is `random`.
 pub(crate) fn mock_key(config: &Config, random: MockKey) -> MockKey {

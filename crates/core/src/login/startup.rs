@@ -133,7 +133,8 @@ impl Wishes {
         // A setting of the packet counts more than the same one in `options`, wherever it stands.
         wishes.settings.splice(..0, by_options);
         refuse_keywords(&wishes.settings)?;
-        // PostgreSQL ignores a seed that comes with the startup packet. The pooler would set it later, and that seeds.
+        // PostgreSQL ignores the setting `seed` in a startup packet. The pooler would set it later, and so seed
+        // random().
         wishes
             .settings
             .retain(|(name, _)| !name.as_bytes().eq_ignore_ascii_case(pgweir_sql::SEED));
