@@ -86,7 +86,7 @@ impl Exchange<'_> {
         if let Some(named) = self.server.held.client_named(name)
             && self.server.held.stays(named.id)
         {
-            // If the DEALLOCATE fails, this statement must be there as before.
+            // If the DEALLOCATE fails, the name must mean this statement as before.
             effect.name = self.client.forget_name(name).and_then(|e| e.name);
             self.server.held.remove(named.id);
             effect.server_loses = Some(named);

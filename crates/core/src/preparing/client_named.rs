@@ -113,8 +113,9 @@ impl Exchange<'_> {
         let mut mentioned = Mentioned::default();
         let guarded = self.to().lends_behind_savepoint(effects);
         let all = self.client_named_in(effects, text);
-        // Done once, and only for a name that the server is about to get. Otherwise two such names would make each
-        // other doubtful, and a message that waits would repeat the doubts whenever it is looked at again.
+        // The server's statements are doubted once, and only if the server is about to get such a name. Otherwise two
+        // such names would make each other doubtful, and a message that waits would repeat the doubts whenever it is
+        // looked at again.
         let held = &self.server.held;
         let comes = |(named, since): &&(Arc<Statement>, Moment)| {
             could_be_internal(named.server_name()) && !held.is_as_good_as(named.id, *since)
@@ -127,8 +128,9 @@ impl Exchange<'_> {
             let effects = self.effects_of_names_in(&named);
             mentioned.effects |= SearchPath::adds_to(effects, &named.query, None);
             self.to().names_given(&named, text, &mut mentioned);
-            // An EXECUTE of an EXECUTE: the values that it gives are not followed. Under another client_encoding a name
-            // beyond ASCII may mean another statement. And code may have replaced a statement that is not prepared again.
+            // If the statement is an EXECUTE itself, the values that it gives are not followed. Under another
+            // client_encoding a name beyond ASCII may mean another statement. And code may have replaced a statement
+            // that is not prepared again.
             let is_unread = named.names_statements()
                 || !named.server_name().is_ascii()
                 || self.server.held.may_be_replaced(named.id);
@@ -139,7 +141,7 @@ impl Exchange<'_> {
             self.to().lend(&named, since, guarded);
             self.to().runs_names_in(&named);
         }
-        // The effects of these statements depend on settings, too.
+        // These statements may change settings, on which later statements depend.
         self.server.may_set(mentioned.effects, self.shared.statements.now());
         mentioned
     }

@@ -229,7 +229,7 @@ impl ServerSide<'_> {
             in_doubt || now.is_none_or(|now| *now != **then)
         });
         let differ = differ.map(|(name, then)| (name.clone(), Some(then.clone())));
-        // The client has set these since.
+        // Settings that had no value at the Parse, and that the client has set since.
         let had_no_value = |(name, _): &&(Arc<str>, Arc<str>)| {
             let mut then = statement.settings.pairs();
             !then.any(|(then, _)| then.eq_ignore_ascii_case(name))
