@@ -15,8 +15,9 @@
 //!
 //! Neither is done if the catalog shows that no routine of the database has such constants.
 //!
-//! DISCARD PLANS also follows a transaction with a text that mentions a routine which is declared immutable, but reads a
-//! setting or the role ([`Effects::FOLDS`]), or an object that runs it: PostgreSQL has computed it when it planned.
+//! DISCARD PLANS also follows a transaction with a text that mentions a routine which is declared immutable, but reads
+//! a setting or the role ([`Effects::FOLDS`]), or an object that runs it: PostgreSQL has computed the routine's result
+//! when it planned.
 //!
 //! DISCARD PLANS makes PostgreSQL analyse prepared statements again as well, under the settings of whoever uses them
 //! next. So the server's copies are prepared again before their next use, as after a temporary schema (see
@@ -59,9 +60,9 @@ impl Exchange<'_> {
         if may_be_unknown { Plans::Stay } else { Plans::MayGo }
     }
 
-    /// Whether a setting may have changed that constants are read under, and the client has statements, which are
-    /// prepared again before their next use. What has been set must be known for that: constants are read under the
-    /// settings of the first time.
+    /// Whether the client must wait for the probe's answer because its statements will be prepared again before their
+    /// next use: a setting that constants are read under may have changed. Preparing again needs the present settings,
+    /// because the constants must be read under those of the first Parse.
     pub(crate) fn prepares_again_behind_probe(&self) -> bool {
         let may_read_otherwise = self.server.session.cleanup() >= Cleanup::Plans;
         may_read_otherwise && self.client.statements.has_names()
@@ -106,8 +107,8 @@ impl ServerSide<'_> {
     }
 
     /// The client's transaction has ended, and a probe asks for the settings that it has set. The client may go on at
-    /// once behind the probe, on the same server, and must not get what another client's call has left. It is no part of
-    /// the probe's segment, which may fail, and comes before it.
+    /// once behind the probe, on the same server, and must not get what another client's call has left. DISCARD PLANS
+    /// comes before the probe's segment and is not a part of it, because that segment may fail.
     pub(crate) fn discard_plans_before_probe(&mut self) {
         let session = &self.server.session;
         if session.cleanup() < Cleanup::Plans || self.server.link.is_none() || !self.functions_may_keep_plans() {

@@ -54,8 +54,8 @@ impl ServerSide<'_> {
             .map_or(Effects::NONE, |known| known.effects_of_prepared(statement))
     }
 
-    /// Routines that a text mentions may do this. A DEALLOCATE and a PREPARE in a routine are not seen by the pooler, as
-    /// they are in a text: they may replace a statement.
+    /// Routines that a text mentions may do this. The pooler does not see a DEALLOCATE and a PREPARE in a routine, as
+    /// it does in a text: they may replace a statement.
     fn may_run(&mut self, found: Effects) {
         self.server.may_set(found, self.shared.statements.now());
         if found.intersects(Effects::CODE | Effects::PREPARE | Effects::ENDS) {

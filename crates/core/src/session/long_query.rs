@@ -51,7 +51,7 @@ impl Exchange<'_> {
     fn uses_names_of(&mut self, condensed: &Condensed) -> bool {
         let reads_view = |effects: Effects| effects.intersects(Effects::STATEMENTS);
         let Some(text) = condensed.so_far() else {
-            // Any name of the database may be in it.
+            // The text may contain any name of the database.
             let known = self.pool.catalog();
             return condensed.lists_statements() || known.is_some_and(|k| reads_view(k.catalog.names.all()));
         };

@@ -73,8 +73,8 @@ impl Exchange<'_> {
     }
 
     /// Whether a role of `none` is a setting. It is the same as no setting, unless the server has logged in with a
-    /// role, or the client has given up the role of its startup packet. A RESET ROLE that was rolled back gave that
-    /// role to the client for a while.
+    /// role, or the client has given up the role of its startup packet. If a RESET ROLE was rolled back, the client had
+    /// that role for a while and does not have it any more.
     fn tells_no_role(&self, before: &Shape, about: &Suspicion) -> bool {
         let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| s.value() == NO_ROLE);
         let had_none = is_none(before) || is_none(self.client.session.shape());

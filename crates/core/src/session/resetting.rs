@@ -96,7 +96,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends the segment that follows a Query whose ReadyForQuery was swallowed.
+    /// Sends the segment that follows a Query whose ReadyForQuery went to no client.
     fn send_startup_values(&mut self, returns: &Returns) {
         self.make_startup_values(returns);
         let entry = Entry::forward(Expect::Sync).with_ready(Ready::Told);

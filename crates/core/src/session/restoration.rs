@@ -212,7 +212,7 @@ impl Reply<'_> {
     fn reported_in_another_encoding(&mut self) {
         let serves_nobody = matches!(self.server.phase, ServerPhase::Login(_) | ServerPhase::Listening);
         if let Some(mut exchange) = self.exchange().filter(|e| e.keeps_session() && e.client.is_session()) {
-            // The view of settings does not show who the session is.
+            // pg_settings does not show the session authorization.
             let is_hidden = exchange.server.session.is_unread(SESSION_AUTHORIZATION);
             let hidden = is_hidden.then(|| SESSION_AUTHORIZATION.into());
             let hidden = hidden.into_iter().collect();

@@ -139,7 +139,7 @@ fn a_client_is_told_what_its_server_has_otherwise() {
     assert!(alone.written(CLIENT).is_empty(), "once");
 }
 
-/// Each new name made a longer list, and every later one slower.
+/// Guards against work for each report that grows with the number of settings reported before.
 #[test]
 fn a_server_may_report_some_settings_and_not_as_many_as_it_likes() {
     let mut alone = Alone::linked();
