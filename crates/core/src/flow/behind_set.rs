@@ -7,9 +7,9 @@ use crate::statements::prepared::Statement;
 use std::sync::Arc;
 
 impl Exchange<'_> {
-    /// A SET stands in front of a statement, and the server has not told what it has set, or it ends with the
-    /// transaction. The answers to earlier segments tell; without them only this server has the statement as the client
-    /// has prepared it.
+    /// A statement is prepared behind a SET whose effect the server has not told yet, or that ends with the
+    /// transaction. If the answers to earlier segments will tell the effect, the Parse waits for them. Otherwise only
+    /// this server has the statement as the client has prepared it.
     #[cold]
     pub(crate) fn reads_behind_set(&mut self, statement: &mut Arc<Statement>) -> Option<Step> {
         if !statement.has_constants || !self.keeps_session() {

@@ -210,7 +210,7 @@ impl Pooler {
             return;
         };
         if end == CancelEnd::NotKnown && !is_weak {
-            // It may hit whatever this server does next, so no other client gets the server.
+            // The cancel may hit whatever this server does next, so no other client gets the server.
             server.close_reason.get_or_insert(CloseReason::CancelMayCome);
         }
         if !server.cancels.one_is_over() {

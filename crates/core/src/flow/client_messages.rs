@@ -88,7 +88,7 @@ impl Exchange<'_> {
             FrontendTag::Terminate | FrontendTag::Password => unreachable!("dealt with before the link"),
         };
         if let Step::NeedBytes | Step::Wait = step {
-            // The message comes again when it is complete.
+            // The message comes again when it is complete, and its bytes are counted then.
             self.pool.stats_mut().bytes_received -= message.bytes.len() as u64;
         } else {
             self.note_suspected(suspected);
@@ -97,8 +97,8 @@ impl Exchange<'_> {
     }
 
     /// Too many of the client's requests have not been answered. Those that only the pooler must answer are answered
-    /// now. If too many are left, the client waits. In a segment without its Sync no ReadyForQuery ends that: the server
-    /// is told to send its replies, and the last of them lets the client go on.
+    /// now. If too many are left, the client waits. In a segment without its Sync no ReadyForQuery ends the wait: so
+    /// the server is told to send its replies, and the last of them lets the client go on.
     #[cold]
     fn is_far_ahead(&mut self) -> bool {
         self.to().give_fakes();

@@ -55,8 +55,8 @@ impl Pooler {
     }
 
     /// The client of server `id` has changed the settings that new sessions begin with (ALTER ROLE, ALTER DATABASE ..
-    /// SET). Such servers of this PostgreSQL are closed when they are free, so that new clients find the new settings,
-    /// and clients do not find one value on one server and another value on the next.
+    /// SET). The servers of this PostgreSQL whose sessions began with the old settings are closed when they are free.
+    /// So new clients find the new settings, and no client finds one value on one server and another value on the next.
     #[cold]
     pub(crate) fn defaults_changed(&mut self, now: Time, id: ServerId, of: &NewSessions) {
         let Some(pool_id) = self.servers.get(id.0).map(|server| server.pool) else {
@@ -84,8 +84,9 @@ impl Pooler {
         }
     }
 
-    /// A statement on server `id` may have made a database or a role, or given a role a right: what this PostgreSQL has
-    /// refused to log in is tried again by the next client that asks for it, without the pause of `server_login_retry`.
+    /// A statement on server `id` may have made a database or a role, or given a role a right: logins that this
+    /// PostgreSQL has refused are tried again for the next client that needs them, without the pause of
+    /// `server_login_retry`.
     #[cold]
     pub(crate) fn try_logins_again(&mut self, id: ServerId) {
         let Some(pool_id) = self.servers.get(id.0).map(|server| server.pool) else {

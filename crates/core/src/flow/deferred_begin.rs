@@ -247,7 +247,7 @@ impl Exchange<'_> {
 }
 
 impl ServerSide<'_> {
-    /// Makes the transaction that has just begun a failed one, as the client believes.
+    /// Makes the transaction that has just begun a failed one, because the client was told that it has failed.
     fn fail_transaction(&mut self) {
         self.fail_segment();
         self.asks(To::Skip, |r| r.sync());

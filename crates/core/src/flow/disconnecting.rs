@@ -116,7 +116,7 @@ impl Pooler {
     /// `vanished`: the pooler did not close the connection.
     fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str, vanished: bool) {
         let Some(client) = self.clients.get(id.0) else { return };
-        // Connections that asked for nothing, and cancel requests that were carried out, are not logged as news.
+        // The ends of connections that sent no startup packet, and of those of cancel requests, are not logged.
         let is_news = match client.phase {
             ClientPhase::Startup => !vanished,
             ClientPhase::Cancelling => false,

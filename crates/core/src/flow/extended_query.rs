@@ -146,7 +146,7 @@ impl Exchange<'_> {
     }
 
     /// Bind or Describe of a name that the client has not prepared by Parse, as far as is known: it may come from an
-    /// SQL-level PREPARE. A name that looks like an internal one is unknown to a client.
+    /// SQL-level PREPARE. For a client, a name that could be internal means no statement.
     #[cold]
     pub(super) fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
         if !could_be_internal(name) {

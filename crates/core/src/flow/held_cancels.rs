@@ -1,5 +1,5 @@
-//! Cancel requests that find nothing to cancel, although their client may have sent a request before: it has arrived
-//! and has not been read, or an answer for the pooler itself must come before it.
+//! Cancel requests that find nothing to cancel, although their client may have sent a request before: that request has
+//! arrived and has not been read, or the pooler waits for an answer before it can handle the request.
 //!
 //! PostgreSQL carries a cancel out at once, but it also has read what its client sent before. So the driver first reads
 //! the client's connection. Under SUSPEND it may not do that, and the cancel waits for RESUME. The connection of the
@@ -22,7 +22,7 @@ pub(super) enum Found {
     Nothing,
     /// A message of the client waits for an answer that the pooler needs first.
     Waits,
-    /// A request that has not been sent to a server alone.
+    /// A request that waits for a server or for restored settings, or that was sent as a flight behind others.
     Request,
     /// A request that was sent to the client's server.
     AtServer,

@@ -132,7 +132,7 @@ impl Pooler {
         }
     }
 
-    /// The fast path to a server, for a client whose next message surely needs one: takes the server that became idle
+    /// The short way to a server, for a client whose next message surely needs one: takes the server that became idle
     /// last, if it has the client's settings and no rare case applies. `None`: nothing was done.
     #[inline(always)]
     pub(crate) fn takes_plainly(&mut self, now: Time, id: ClientId, next: &[u8]) -> Option<ServerId> {

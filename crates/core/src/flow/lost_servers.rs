@@ -27,7 +27,7 @@ impl Pooler {
     pub(crate) fn server_closed(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
         let pool_id = server.pool;
-        // The reading of a catalog that ends with the connection has failed: that is noted for itself.
+        // If the server was reading a catalog, the failed reading is noted separately.
         if server.reading.is_none() {
             self.catalogs().doubt(now, pool_id);
         }

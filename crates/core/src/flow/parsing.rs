@@ -226,7 +226,7 @@ impl Exchange<'_> {
         let server = &mut *self.server;
         let settings = client.session.shape().parse_settings();
         let mut statement = match server.session.may_move_names() {
-            // Other clients' copies name other objects.
+            // Names may have come to mean other objects than in other clients' copies.
             true => self
                 .shared
                 .statements
@@ -242,7 +242,7 @@ impl Exchange<'_> {
             statement = self.parse_naming(&parse, statement, lists);
         }
         if statement.settings.are_uncertain() {
-            // There can be only one such copy, so it has the name that SQL knows, too.
+            // Such a statement has only one copy, so the copy has the client's name, which SQL may use.
             if !statement.is_client_named() {
                 statement = self.intern_client_named(&parse, &statement.settings);
             }

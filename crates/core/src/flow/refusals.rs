@@ -108,7 +108,8 @@ impl Reply<'_> {
     fn fatal(&mut self, error: &Refusal<'_>) -> Passed {
         let hears = |(_, client): &(_, &mut crate::client::Client)| client.is_session() && !client.may_go_elsewhere();
         if error.whole && self.client.as_ref().is_some_and(hears) {
-            // The connection's end follows; it closes the client behind this message. Nothing is said behind it.
+            // The end of the server's connection follows and closes the client. The client gets nothing behind this
+            // message.
             if let Some(client) = self.client() {
                 client.dropping = Dropping::Everything;
             }

@@ -59,7 +59,7 @@ impl Pooler {
         self.work_ends(now, server_id);
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         let client_id = server.link.take();
-        // What cleans the session must not be hit by a cancel of what its client did.
+        // A cancel of the client's work must not hit the requests that clean the session.
         let must_wait = server.cancels.may_hit();
         if must_wait {
             server.phase = ServerPhase::CancelPending(AfterCancel::CleanUp);

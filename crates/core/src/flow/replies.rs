@@ -145,7 +145,8 @@ impl Reply<'_> {
         (self.misbehaves(error.to_string()), Piece { at, end, left: 0 })
     }
 
-    /// Gives the client the replies that come from the pooler. It may have waited until all before them had come.
+    /// Gives the client the replies that come from the pooler. The client may have waited until all replies before them
+    /// had come.
     #[inline]
     fn give_fakes(&mut self) {
         if self.server.conversation.queue().fake_in_front() {

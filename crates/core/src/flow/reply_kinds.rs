@@ -74,7 +74,7 @@ impl Reply<'_> {
                 if tag == BackendTag::ParseComplete
                     && entry.replacement().is_some_and(|r| r.instead_of(b"42P05").is_some())
                 {
-                    // It should have failed: the pooler's record of the server's statements is wrong.
+                    // The request should have failed: the pooler's record of the server's statements is wrong.
                     self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
                 }
                 if expect == Expect::Execute {

@@ -99,7 +99,7 @@ impl Exchange<'_> {
         Some(Message::new(tag, header, input, at))
     }
 
-    /// The fast path of the messages that nearly all traffic consists of. `None`: nothing was done, because a rare case
+    /// The short way of the messages that nearly all traffic consists of. `None`: nothing was done, because a rare case
     /// may apply.
     #[inline(always)]
     fn goes_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
@@ -113,7 +113,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The fast path of the rest of a segment: complete Describe of a portal, Execute and Sync messages go to the
+    /// The short way of the rest of a segment: complete Describe of a portal, Execute and Sync messages go to the
     /// server unchanged, in one piece. Returns whether there were some.
     #[inline(always)]
     fn rest_goes_plainly(&mut self, input: &[u8], at: &mut usize) -> bool {

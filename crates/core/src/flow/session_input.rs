@@ -55,7 +55,7 @@ impl Pooler {
                         }
                         return at;
                     }
-                    // It may wait now, or be inside a message.
+                    // The client may wait now, or be inside a message.
                     Stopped::Rare if at > before || link.is_none() => continue,
                     Stopped::Rare => {}
                 }

@@ -22,7 +22,7 @@ impl Exchange<'_> {
     pub(crate) fn query(&mut self, message: &Message<'_>, tracked: bool) -> Step {
         // The Query takes the place of the unnamed portal, and DECLARE makes portals.
         self.client.statements.take_untold_portal();
-        // Internal statements are short; a text that changes the session need not be.
+        // The statements that the pooler must recognise are short; a text that changes the session need not be.
         let looks = self.looks_at_texts();
         let read_bytes_max = if looks {
             INSPECT_BYTES_MAX
@@ -150,10 +150,10 @@ impl Exchange<'_> {
                 effect.deallocates = pgweir_sql::deallocated(text);
             }
         }
-        // Later statements depend on settings, too.
+        // The text may change settings, on which later statements depend.
         let mut sets = found.unwrap_or(may);
         if text.is_none() && found.is_some() {
-            // It is judged when its last byte has come.
+            // Whether a long text moves names is judged when its last byte has come.
             sets = sets.without(Effects::NAMES);
         }
         if sets_locally {

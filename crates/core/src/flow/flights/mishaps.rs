@@ -72,8 +72,8 @@ impl Pooler {
         true
     }
 
-    /// A cancel that was not meant for the flight at the front has hit it: its reply is swallowed, and its client waits
-    /// for a server again, in front of all others.
+    /// A cancel that was not meant for the flight at the front has hit it: its reply goes to no client, and its client
+    /// waits for a server again, in front of all others.
     fn runs_again(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
         let Some(client) = server.link.take() else { return };
@@ -134,8 +134,8 @@ impl Pooler {
         }
     }
 
-    /// A client cancels its flight, which stands behind others. It is cancelled when the server begins it, and its client
-    /// is told what the server says: the server has been sent it, and runs it in any case.
+    /// A client cancels its flight, which stands behind others. The server has the flight and runs it in any case. So
+    /// the cancel is sent when the server begins the flight, and the client gets the server's reply.
     pub(crate) fn rider_cancels(&mut self, id: ClientId, server_id: ServerId) {
         if let Some(flights) = self.flights_of(server_id) {
             flights.rider_is_cancelled(id);

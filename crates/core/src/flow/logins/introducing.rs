@@ -32,7 +32,8 @@ impl Pooler {
         }
         if let Some(reason) = server.close_reason {
             if matches!(reason, CloseReason::NatureUnknown | CloseReason::StateUnknown) {
-                // The next server may fail in the same way. As a failed attempt it is not repeated at once.
+                // The next server may fail in the same way. So this counts as a failed attempt, which is not repeated
+                // at once.
                 self.shared.requests.push_back(Request::Close(id.into()));
                 return self.server_ended(now, id, reason.text());
             }
@@ -134,9 +135,10 @@ impl Pooler {
         }
     }
 
-    /// The values that a pool's servers have accepted and their settings must be learned again. The servers opened before
-    /// are replaced: if they were PostgreSQL, they have what their last clients have set, and behind a pooler that is not
-    /// replaced by what the next client has set; otherwise it is not known what clients have done there.
+    /// The pool must learn again which values its servers accept and which settings they have. The servers opened
+    /// before are replaced. If they are PostgreSQL, they still have the settings of their last clients, and
+    /// restorations in a pool of poolers do not undo these. If they are poolers, it is not known what clients have done
+    /// there.
     fn pool_changes_nature(&mut self, now: Time, pool_id: PoolId, new: ServerId, nature: Nature) {
         let pool = self.pool_mut(pool_id);
         pool.changes_nature(nature);

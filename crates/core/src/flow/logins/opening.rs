@@ -25,7 +25,7 @@ impl Pooler {
     pub(crate) fn open_servers_for_waiters(&mut self, now: Time, pool_id: PoolId) {
         loop {
             let pool = self.pool(pool_id);
-            // A full pool has nothing to ask the limits that pools share.
+            // For a full pool, the limits that pools share need not be looked at.
             if pool.share().is_none() && pool.is_full(0, false) {
                 return;
             }
@@ -180,7 +180,8 @@ impl Pooler {
             .filter_map(|(id, pool)| Some((pool.first_waiter()?.1, id)))
             .collect();
         waited.sort_unstable();
-        // Thousands of invented names may wait. Each would count all pools, only to find that there is no room for it.
+        // Thousands of invented names may wait. For each of them all pools would be counted, only to find that there is
+        // no room.
         let mut room = self.room_for_unproven();
         for (_, id) in waited {
             if self.pool(id).is_untried() {

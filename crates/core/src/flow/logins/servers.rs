@@ -92,7 +92,7 @@ impl Pooler {
         });
     }
 
-    /// Another process has let keys be derived for this login, and has got the answer: asks again.
+    /// Another process has asked for the keys of this login, and has got the answer: asks again.
     pub(crate) fn have_keys_derived_again(&mut self, id: ServerId) {
         if let Some(server) = self.servers.get(id.0)
             && let ServerPhase::Login(login) = &server.phase
