@@ -137,7 +137,7 @@ impl Pooler {
         }
         if let PoolDue::Clean(unused) = due {
             let idle: Vec<_> = pool.idle().iter().copied().collect();
-            // A server that somebody left behind may take a while to end. Until then nothing else can be done.
+            // A server whose client has left may take a while to end. Until then nothing else can be done.
             if !idle.is_empty() || pool.servers() == 0 {
                 let (user, database, age) = (&pool.key().user, &pool.key().database, unused.as_secs());
                 let text = format!(
