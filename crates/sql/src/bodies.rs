@@ -110,7 +110,7 @@ fn judge_with_routines(language: Language, body: &[u8], parameters: &[&[u8]]) ->
     let calls = calls::effects_of_both(body);
     effects |= calls;
     if found.contains(SETTINGS_VIEW) && words(body).any(|word| word.eq_ignore_ascii_case(b"update")) {
-        // An UPDATE within another statement of the body.
+        // The UPDATE may be a part of another statement of the body.
         effects |= Effects::SETTINGS | Effects::READING;
     }
     if read_under::sets_reading(body) {
@@ -172,8 +172,8 @@ pub(crate) fn body_effects(language: Language, body: &[u8]) -> Effects {
     }
 }
 
-/// What the name in C of a function built into the server adds to the effects of the names that it contains. A name that
-/// is not known to be harmless may be one of a later PostgreSQL.
+/// What the name in C of a function built into the server adds to the effects of the names that it contains. A name
+/// that is not known to be harmless may be one of a later PostgreSQL.
 fn internal(name: &[u8]) -> Effects {
     match name.trim_ascii() {
         name if name.starts_with(b"set_config") => Effects::UNTOLD | Effects::READING,
@@ -182,9 +182,9 @@ fn internal(name: &[u8]) -> Effects {
     }
 }
 
-/// In PL/pgSQL, the effects of EXECUTE, FOR .. IN EXECUTE, OPEN .. FOR EXECUTE and RETURN QUERY EXECUTE. If each of them
-/// executes a single constant, these are the effects of the constants; otherwise, and for a body that cannot be read,
-/// `None`. So it is where EXECUTE may run a prepared statement in SQL.
+/// In PL/pgSQL, the effects of EXECUTE, FOR .. IN EXECUTE, OPEN .. FOR EXECUTE and RETURN QUERY EXECUTE. If each of
+/// them executes a single constant, these are the effects of the constants; otherwise, and for a body that cannot be
+/// read, `None`. It is also `None` where an EXECUTE in SQL may run a prepared statement.
 fn dynamic(language: Language, body: &[u8]) -> Option<Effects> {
     readings(body).try_fold(Effects::NONE, |found, backslashes| {
         Some(found | dynamic_read(language, body, backslashes)?)

@@ -38,7 +38,7 @@ impl Known {
     /// Whether, before a parenthesis, this is the name of something that is not built in.
     #[inline]
     pub(crate) fn is_foreign(self) -> bool {
-        // FREE is the sign.
+        // FREE is the sign bit.
         self.0.cast_signed() <= 0
     }
 }

@@ -9,8 +9,8 @@ use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names;
 
-/// The effects of code that is not read. No server can tell afterwards which seed and which custom settings it has
-/// made.
+/// The effects of code that is not read. No server can tell afterwards which seed and which custom settings the code
+/// has set.
 pub const UNREAD: Effects = Effects::CODE
     .union(Effects::UNTOLD)
     .union(Effects::SEED)

@@ -27,8 +27,8 @@ pub struct ChangedDefaults {
 }
 
 impl NewSessions {
-    /// Whether the sessions of this user in this database are among them. PostgreSQL cuts names, so a long one may be any
-    /// that begins like it.
+    /// Whether the sessions of this user in this database are among them. PostgreSQL cuts names, so a long one may be
+    /// any that begins like it.
     pub fn include(&self, user: &str, database: &str) -> bool {
         let may_be = |name: &str, cut: &[u8]| {
             name.as_bytes() == cut || name.len() > IDENTIFIER_BYTES_MAX && name.as_bytes().starts_with(cut)

@@ -175,9 +175,9 @@ fn verb<'a>(lexer: &mut Lexer<'a>) -> Option<Token<'a>> {
     })
 }
 
-/// Whether the text after ALTER TABLE may change what statements run that name the table: ENABLE or DISABLE TRIGGER or
-/// RULE, or a foreign key with an action: it fires triggers of the table that has it, or computes defaults there.
-/// Anything that follows these words counts, because a column may have the name of any of them.
+/// Whether the text after ALTER TABLE may change which code is run by statements that name the table: ENABLE or DISABLE
+/// TRIGGER or RULE, or a foreign key with an action, which fires triggers of the table that has the key, or computes
+/// defaults there. Anything that follows these words counts, because a column may have the name of any of them.
 fn attaches_code(lexer: Lexer<'_>) -> bool {
     let (mut switches, mut foreign, mut refers) = (false, false, false);
     for token in lexer {
@@ -218,8 +218,8 @@ fn is_enum_or_row(lexer: Lexer<'_>) -> bool {
 }
 
 /// [`Effects::DEFINES`] if a body makes objects that run code. Tables that it makes or changes count if the body calls
-/// functions that may run anything, or contains SQL that is not read (`unread`). A temporary table does not count for the
-/// latter: its client keeps the server.
+/// functions that may run anything, or contains SQL that is not read (`unread`). A temporary table does not count for
+/// the latter: its client keeps the server.
 pub(crate) fn effects_of_body(body: &[u8], calls: Effects, unread: bool) -> Effects {
     let seen = look(body);
     let hides = seen.makes && calls.contains(UNREAD) || seen.permanent && unread;
@@ -230,8 +230,8 @@ pub(crate) fn effects_of_body(body: &[u8], calls: Effects, unread: bool) -> Effe
     }
 }
 
-/// Whether a body may make or change tables, apart from what it calls. What it mentions may become code of these tables:
-/// by LIKE, by a column's type, by a new name. In PL/pgSQL, INTO is an assignment.
+/// Whether a body may make or change tables, apart from what it calls. What it mentions may become code of these
+/// tables: by LIKE, by a column's type, by a new name. In PL/pgSQL, INTO is an assignment.
 pub fn may_change_tables(language: Language, body: &[u8]) -> bool {
     let seen = look(body);
     seen.makes && seen.table || language == Language::Sql && selects_into(Lexer::new(body))

@@ -38,8 +38,8 @@ pub(crate) fn surely_harmless(text: &[u8]) -> bool {
     })
 }
 
-/// The first places of what makes a quick look backwards doubtful. Each is searched for at most once: a text may have as
-/// many parentheses as bytes.
+/// The first places of what makes a quick look backwards doubtful. Each is searched for at most once: a text may have
+/// as many parentheses as bytes.
 struct Firsts<'a> {
     text: &'a [u8],
     dollar: Option<usize>,

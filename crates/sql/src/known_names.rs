@@ -219,7 +219,7 @@ impl KnownNames {
             }
             self.look_up(&text[start..at], &mut found);
             if text[start..at].contains(&b'$') {
-                // The signs may be those of dollar quotes.
+                // The dollar signs may be those of dollar quotes.
                 for part in text[start..at].split(|b| *b == b'$').filter(|part| !part.is_empty()) {
                     self.look_up(part, &mut found);
                 }
@@ -318,7 +318,7 @@ fn is_word_byte(b: u8) -> bool {
 }
 
 /// The ASCII words of a text, as written, cut as identifiers are. The parts of a word with dollar signs are words, too:
-/// the signs may be those of dollar quotes.
+/// the dollar signs may be those of dollar quotes.
 pub fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| !is_word_byte(*b))
         .flat_map(|word| {

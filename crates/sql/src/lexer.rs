@@ -51,8 +51,8 @@ impl Token<'_> {
         Some(name.into())
     }
 
-    /// As [`Token::identifier`], also for `U&"..."` if its escapes stand for ASCII: what other letters become depends on
-    /// the server's encoding. The caller makes sure that no UESCAPE follows.
+    /// As [`Token::identifier`], also for `U&"..."` if its escapes stand for ASCII: what other letters become depends
+    /// on the server's encoding. The caller makes sure that no UESCAPE follows.
     pub(crate) fn spelled_identifier(&self) -> Option<Box<[u8]>> {
         let Token::UnicodeQuoted(raw) = self else {
             return self.identifier();

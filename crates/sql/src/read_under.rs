@@ -6,9 +6,10 @@ use crate::settings::{Place, Target, targets_in_code};
 use memchr::{memchr, memmem};
 
 /// Settings under which constants are read, in lower case: a literal is converted to its type when its statement is
-/// analysed, and functions that PostgreSQL takes for immutable are computed when it is planned. Functions keep such plans
-/// in the server process, until DISCARD PLANS. Left out are search_path and the role, for which PostgreSQL looks whenever
-/// it uses a plan, and the settings that matter only to the lexer, whose result no DISCARD PLANS discards.
+/// analysed, and functions that PostgreSQL takes for immutable are computed when it is planned. Functions keep such
+/// plans in the server process, until DISCARD PLANS. Not in the list are search_path and the role, which PostgreSQL
+/// checks whenever it uses a plan, and the settings that matter only to the lexer, because DISCARD PLANS does not
+/// discard what the lexer has read.
 pub const READ_UNDER: [&str; 12] = [
     "array_nulls",
     "bytea_output",
@@ -94,9 +95,9 @@ const PLAIN_CALLS: [&str; 28] = [
     "return",
 ];
 
-/// Whether a function with this source may keep a plan whose result depends on [`READ_UNDER`]. It does not if it contains
-/// no literal, no cast, no concatenation, no comparison with NULL, no number with binary fractions, and calls only
-/// [`PLAIN_CALLS`]: PostgreSQL computes immutable functions when it makes the plan.
+/// Whether a function with this source may keep a plan whose result depends on [`READ_UNDER`]. It does not if it
+/// contains no literal, no cast, no concatenation, no comparison with NULL, no number with binary fractions, and calls
+/// only [`PLAIN_CALLS`]: PostgreSQL computes immutable functions when it makes the plan.
 pub fn reads_constants(source: &[u8]) -> bool {
     if source.contains(&b'\'') {
         return true;
@@ -117,8 +118,8 @@ pub fn reads_constants(source: &[u8]) -> bool {
     false
 }
 
-/// Whether the word before a parenthesis is a function that is not among [`PLAIN_CALLS`]. `= (null)` is a comparison with
-/// NULL.
+/// Whether the word before a parenthesis is a function that is not among [`PLAIN_CALLS`]. `= (null)` is a comparison
+/// with NULL.
 fn is_called(before: Token<'_>) -> bool {
     match before {
         Token::Word(_) => !PLAIN_CALLS.iter().any(|plain| before.is(plain)),
@@ -136,8 +137,8 @@ fn is_suspicious(word: &[u8]) -> bool {
 /// Words for moments in literals of dates and times, in lower case.
 const MOMENTS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
 
-/// Whether a text may contain a constant such as `'now'` or `'yesterday 10:00'`, which PostgreSQL reads as a date or time
-/// when it analyses the statement. `now()` is not one.
+/// Whether a text may contain a constant such as `'now'` or `'yesterday 10:00'`, which PostgreSQL reads as a date or
+/// time when it analyses the statement. `now()` is not one.
 pub fn reads_clock(text: &[u8]) -> bool {
     // With UESCAPE, any character may begin an escape.
     memmem::find(text, b"&'").is_some()

@@ -54,8 +54,8 @@ impl SearchPath {
     }
 }
 
-/// Whether a value of `search_path` may name this schema. PostgreSQL folds names without quotes when it splits the list.
-/// A quoted name with capital letters is another schema, which is not told apart here.
+/// Whether a value of `search_path` may name this schema. PostgreSQL folds names without quotes when it splits the
+/// list. A quoted name with capital letters is another schema, which is not told apart here.
 pub fn may_name_schema(path: &str, schema: &str) -> bool {
     contains(path.as_bytes(), schema.as_bytes())
 }

@@ -1,7 +1,7 @@
 //! Routines whose result depends on the session.
 //!
-//! PostgreSQL computes calls of immutable routines when it plans a statement. A routine that reads a setting or the role
-//! must not be declared so, but some are; on a direct connection their plans stay with one client.
+//! PostgreSQL computes calls of immutable routines when it plans a statement. A routine that reads a setting or the
+//! role must not be declared so, but some are; on a direct connection their plans stay with one client.
 
 use crate::known_names::words;
 use crate::lexer::{Lexer, Token};

@@ -100,8 +100,8 @@ pub(crate) fn argument<'a>(text: &'a [u8], lexer: &mut Lexer<'a>) -> Argument {
     let start = (*lexer).position();
     let argument = match lexer.next() {
         Some(Token::Parameter(number)) => Argument::Parameter(number),
-        // Within a constant, quotes are doubled: set_config(''a.b'', ..). Otherwise an empty constant is the beginning of
-        // an expression: set_config('' || x || '', ..).
+        // Within a constant, quotes are doubled: set_config(''a.b'', ..). Otherwise an empty constant is the beginning
+        // of an expression: set_config('' || x || '', ..).
         Some(Token::Text([])) => {
             let name = &text[(*lexer).position()..];
             let length = name.iter().take_while(|b| is_part_of_name(**b)).count();

@@ -147,8 +147,8 @@ impl<'a> Iterator for Statements<'a> {
 /// Where a statement is: how deep in parentheses (CREATE RULE has its commands there), and whether in the BEGIN ATOMIC
 /// body of a function. Semicolons there end no statement.
 ///
-/// Within a body, each statement has a semicolon behind it, and no statement begins with END. So END ends the body if it
-/// stands behind a semicolon or ATOMIC; elsewhere it ends a CASE, or is a label (`select 1 end`). CASE need not be
+/// Within a body, each statement has a semicolon behind it, and no statement begins with END. So END ends the body if
+/// it stands behind a semicolon or ATOMIC; elsewhere it ends a CASE, or is a label (`select 1 end`). CASE need not be
 /// counted: it may be a label, too.
 #[derive(Debug, Clone, Default)]
 struct Nesting {

@@ -1,7 +1,7 @@
 //! PL/pgSQL that goes on after a cancel.
 //!
-//! PostgreSQL's manual, "Trapping Errors": OTHERS matches every error except QUERY_CANCELED and ASSERT_FAILURE; these two
-//! can be trapped by name. The name of an error's class, or its SQLSTATE, traps it as well.
+//! PostgreSQL's manual, "Trapping Errors": OTHERS matches every error except QUERY_CANCELED and ASSERT_FAILURE; these
+//! two can be trapped by name. The name of an error's class, or its SQLSTATE, traps it as well.
 
 use crate::bodies::Language;
 use crate::effects::Effects;

@@ -72,8 +72,8 @@ fn is_first_word(text: &[u8], verbs: &[&[u8]]) -> bool {
     matches!(first, Some(Token::Word(word)) if verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb)))
 }
 
-/// Whether a text begins with a statement that runs no code and for which PostgreSQL takes no snapshot. After it, a
-/// transaction may still be given its isolation level; and its locks are taken before the snapshot.
+/// Whether a text begins with a statement that runs no code and for which PostgreSQL takes no snapshot. After it, the
+/// isolation level of the transaction may still be set. The locks that it takes come before the snapshot.
 pub fn begins_without_snapshot(text: &[u8]) -> bool {
     let verbs: [&[u8]; 15] = [
         b"set",
