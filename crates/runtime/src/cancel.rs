@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::io;
 use talk::{Progress, Stage, Surroundings, Talk};
 
-/// How often requests are given up that others have waited for.
+/// The most rounds of giving up: while requests are given up, the core may send further ones that have waited for them.
 const GIVING_UP_ROUNDS_MAX: usize = 64;
 
 /// The receiver of a CancelRequest.

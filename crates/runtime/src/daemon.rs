@@ -70,8 +70,8 @@ impl Background {
         Ok(Background { null })
     }
 
-    /// When clients can connect: closes the terminal's streams, and tells the first process. Streams that stay open harm
-    /// nobody.
+    /// When clients can connect: closes the terminal's streams, and tells the first process. Streams that stay open
+    /// harm nobody.
     pub(crate) fn tell_ready(self) {
         let _ = rustix::stdio::dup2_stdin(&self.null);
         let _ = rustix::stdio::dup2_stderr(&self.null);

@@ -2,8 +2,8 @@
 //!
 //! One turn of the loop: wait for events; read the clock once; handle every event; read the connections that are ready
 //! although no event will come for them; run the timers that are due; read again connections that were held back until
-//! output drained; go on with some TLS handshakes. Each step ends in [`EventLoop::settle`], which writes the core's outbox and carries out its
-//! requests.
+//! output drained; go on with some TLS handshakes. Each step ends in [`EventLoop::settle`], which writes the core's
+//! outbox and carries out its requests.
 //!
 //! Registration is edge-triggered, so each event comes once. It is kept as [`Facts`] until a read returns fewer bytes
 //! than there was room for. A connection that may not be read now (the core paused it, or the connection that it is

@@ -12,8 +12,8 @@ pub(crate) const READ_BYTES: usize = 64 * 1024;
 /// Full reads from one connection before other connections get their turn.
 const READS_PER_TURN_MAX: usize = 4;
 
-/// Reads of a client's connection before a cancel request takes effect. What one read cannot take was probably sent later
-/// than the request.
+/// Reads of a client's connection before a cancel request takes effect. What one read cannot take was probably sent
+/// later than the request.
 const READS_BEFORE_CANCEL_MAX: usize = 16;
 
 /// A connection is not read while more than this many bytes wait for the connection that it is linked to.
@@ -65,8 +65,9 @@ impl EventLoop {
         }
     }
 
-    /// Reads what has arrived from a client before the CancelRequest of the connection `by`, also if no event has reported
-    /// it yet: after a take-over, a client may not be watched yet, or an earlier process may still carry its bytes.
+    /// Reads what has arrived from a client before the CancelRequest of the connection `by`, also if no event has
+    /// reported it yet: after a take-over, a client may not be watched yet, or an earlier process may still carry its
+    /// bytes.
     #[cold]
     pub(crate) fn read_before_cancel(&mut self, client: ClientId, by: ClientId) {
         let id = ConnectionId::Client(client);
@@ -239,12 +240,12 @@ impl EventLoop {
         }
     }
 
-    /// Back-pressure: whether too much output waits for the linked connection, or for a client itself: the pooler may
-    /// have made that output. A server without a link is always read: while its
-    /// replies wait, PostgreSQL reads nothing, and the output for it would wait for ever.
+    /// Back-pressure: whether too much output waits for the linked connection, or for a client itself, whose output the
+    /// pooler may have made. A server without a link is always read: while its replies wait, PostgreSQL reads nothing,
+    /// and the output for it would wait for ever.
     #[inline]
     fn is_held_back(&mut self, id: ConnectionId) -> bool {
-        // While transactions of other clients stand behind that of the linked client, these wait for their replies.
+        // If flights of other clients stand behind that of the linked client, these clients wait for their replies.
         let bytes_max = match id {
             ConnectionId::Server(server) if self.pooler.others_stand_behind(server) => UNHEARD_BYTES_MAX,
             _ => PENDING_BYTES_MAX,
@@ -255,8 +256,9 @@ impl EventLoop {
     }
 
     /// Finds out whether a connection that may not be read is gone: a client that waits for a server and leaves must
-    /// not get one. Before the end of the bytes of one that a server works for, a Terminate may stand unread, and with
-    /// TLS a close_notify. (A request that waits for a server and has a Terminate behind it runs, as in PostgreSQL.)
+    /// not get one. A client that a server works for is gone when it has closed its side, even if bytes of it are
+    /// unread: a Terminate, and with TLS a close_notify. (A request that waits for a server and has a Terminate behind
+    /// it runs, as in PostgreSQL.)
     #[inline(never)]
     fn look_for_end(&mut self, id: ConnectionId) -> AfterRead {
         let Some(connection) = self.connections.get(id) else {

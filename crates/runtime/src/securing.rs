@@ -107,7 +107,7 @@ impl EventLoop {
         Some((progress.bytes, after))
     }
 
-    /// Whoever has closed the connection before it got an answer does not wait for its turn.
+    /// If the other side has closed the connection before it got an answer, the handshake does not wait for its turn.
     fn look_who_waits(&mut self, id: ConnectionId) {
         let waits_in_vain = self.connections.get(id).is_some_and(|connection| {
             let has_answered = connection.tls.as_ref().is_some_and(|tls| tls.has_answered());

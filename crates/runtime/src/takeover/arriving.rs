@@ -155,7 +155,7 @@ impl Predecessor {
         }
     }
 
-    /// Whether the old process, which has died, had not gone on before.
+    /// Whether the old process, which has died, did not go on serving its clients before.
     fn has_waited_to_its_end(&mut self) -> bool {
         let Some(goes_on) = &mut self.goes_on else { return false };
         goes_on.set_nonblocking(true).is_ok() && matches!(goes_on.read(&mut [0]), Ok(0))

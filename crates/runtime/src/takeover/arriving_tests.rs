@@ -106,7 +106,8 @@ fn what_is_called_a_listening_socket_must_be_one() {
     assert_eq!(kept.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
-/// A predecessor that has died after it had handed over everything, and the socket by which it could say that it went on.
+/// A predecessor that has died after it had handed over everything, and the socket by which it could say that it went
+/// on.
 fn dead_predecessor() -> (Predecessor, UnixStream) {
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let pid = Pid::from_child(&child);

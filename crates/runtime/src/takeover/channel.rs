@@ -67,7 +67,8 @@ pub(super) struct Message {
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
-/// One end of the channel. Its calls block up to a time limit: to receive a whole message, and to send each part of one.
+/// One end of the channel. Its calls block up to a time limit: to receive a whole message, and to send each part of
+/// one.
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: UnixStream,

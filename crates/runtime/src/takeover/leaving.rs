@@ -36,8 +36,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How long the other process may take to receive everything. No client is served meanwhile.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
-/// How long handing over may take until all is sent, which includes the freezing of the state. After that the take-over is
-/// given up, and this process goes on.
+/// How long handing over may take until all is sent, which includes the freezing of the state. After that the take-over
+/// is given up, and this process goes on.
 const SENDING_MAX: Duration = Duration::from_secs(5);
 
 /// The socket where a process can ask to replace this one, and the process that has asked.
@@ -266,7 +266,7 @@ impl EventLoop {
                 self.settle();
             }
             Err(e) => {
-                // Before anything changes here. The pair is empty, so that this cannot fail.
+                // The byte is written before anything changes here. The pair is empty, so the write cannot fail.
                 let _ = (&goes_on).write_all(&[1]);
                 return self.keeps_all(pid, &e);
             }

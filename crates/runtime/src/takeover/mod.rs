@@ -12,11 +12,11 @@
 //! ```
 //!
 //! Until it sends Go, the old process has changed nothing, so it goes on as before whatever happens to the new one. The
-//! state that it has sent is out of date from then on. So it first writes a byte to the socket that came with End: if the
-//! old process ends without a Go, the new one goes on only if that byte is not there.
+//! state that it has sent is out of date from then on. So it first writes a byte to the socket that came with End: if
+//! the old process ends without a Go, the new one goes on only if that byte is not there.
 //!
-//! If the new process does not know the layout of the state, it takes over only the listening sockets, and the old process
-//! serves its connections until they end.
+//! If the new process does not know the layout of the state, it takes over only the listening sockets, and the old
+//! process serves its connections until they end.
 
 mod arriving;
 mod beginning;

@@ -102,7 +102,8 @@ impl Relay {
 
     /// Carries the bytes that have arrived.
     fn carry(&mut self, records: &mut [u8], into: &mut [u8]) -> Left {
-        // Looked at even while the network takes nothing: what waits for it must not be sent any more.
+        // This is checked even while the network takes nothing: the bytes that wait for the network must not be sent
+        // any more.
         if self.is_to_be_reset() {
             return Left::Reset;
         }
@@ -131,8 +132,8 @@ impl Relay {
         self.is_server && is_to_be_reset(&self.plain)
     }
 
-    /// Sends the waiting bytes of both sides. False if the network's is broken. If the other one is, it may still have
-    /// last bytes for the network.
+    /// Sends the waiting bytes of both sides. False if the connection to the network is broken. A broken pair may still
+    /// hold last bytes for the network.
     fn flush(&mut self) -> bool {
         let network_ok = flush(&mut self.connection.pending, &mut self.connection.transport);
         if !flush(&mut self.to_plain, &mut self.plain) {

@@ -8,10 +8,12 @@ use rustls::pki_types::CertificateDer;
 use rustls::{Error, OtherError};
 use std::sync::Arc;
 
-/// The most certificates beside the first whose names lead from it to others. Honest chains have one to three.
+/// The most certificates that, by their names, are between the peer's own and an authority. Honest chains have one to
+/// three.
 pub(super) const OTHERS_MAX: usize = 8;
 
-/// The most of these with the same subject. Two are honest: an authority that two others have signed, or that has a new key.
+/// The most of these with the same subject. Two are honest: an authority that two others have signed, or that has a new
+/// key.
 pub(super) const ALIKE_MAX: usize = 2;
 
 /// The most signatures that are checked to find out whether an authority has signed a certificate of version 1. A usual

@@ -124,8 +124,8 @@ impl TlsSession {
         }))
     }
 
-    /// Begins a handshake with a server. If `host` is not a DNS name, `address` is used instead. `direct`: the server has
-    /// not been asked before, and must choose PostgreSQL's protocol.
+    /// Begins a handshake with a server. If `host` is not a DNS name, `address` is used instead. `direct`: the server
+    /// has not been asked before, and must choose PostgreSQL's protocol.
     pub(crate) fn connect(
         contexts: &TlsContexts,
         host: &str,
