@@ -99,8 +99,8 @@ impl Pooler {
     pub const STATE_LAYOUT: u64 = Parts::LAYOUT;
 
     /// The pooler that [`Pooler::freeze`] has turned into `bytes`, and what [`Pooler::handle_taken_over`] must know.
-    /// Until then it uses `config` as its configuration. Its time continues where it stopped. It is long because it names
-    /// all parts of a pooler.
+    /// Until then it uses `config` as its configuration. Its time continues where it stopped. It is long because it
+    /// names all parts of a pooler.
     pub fn thaw(
         bytes: &[u8],
         config: Arc<Config>,

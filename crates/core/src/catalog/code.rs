@@ -1,8 +1,8 @@
 //! What the functions of a database do to sessions, and which tables and views run them: derived from its catalog.
 //!
 //! A [`Draft`] collects the rows of [`crate::statements::catalog_query`]: functions with their source
-//! ([`crate::catalog::sources`]), and which object runs which ([`crate::catalog::objects`]). An object has the effects of everything
-//! that it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
+//! ([`crate::catalog::sources`]), and which object runs which ([`crate::catalog::objects`]). An object has the effects
+//! of everything that it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
 
 use crate::catalog::objects::words_of;
 use crate::catalog::runs::{self, Kind, Node, Run};

@@ -24,8 +24,8 @@ fn language_of(letter: u8) -> Option<Language> {
 }
 
 impl Draft {
-    /// Adds the source of a routine, after all names have come. `None`: the source is too long. The source is judged like
-    /// any text ([`pgweir_sql::judge_body`]). Returns `false` if the row is malformed.
+    /// Adds the source of a routine, after all names have come. `None`: the source is too long. The source is judged
+    /// like any text ([`pgweir_sql::judge_body`]). Returns `false` if the row is malformed.
     pub(super) fn add_source(&mut self, oid: u32, language: u8, source: Option<&[u8]>, parameters: &[u8]) -> bool {
         let Some(language) = language_of(language) else {
             return false;
@@ -115,8 +115,8 @@ impl Draft {
 /// The effects of a source, in view of the names in it.
 fn with_names(mut effects: Effects, mentioned: &Mentioned, source: &[u8]) -> Effects {
     if mentioned.draws && effects.intersects(Effects::SEQUENCE) {
-        // A currval() in such a function usually asks for a value that the function itself has drawn. If it does not, the
-        // value must not be another client's.
+        // A currval() in such a function usually asks for a value that the function itself has drawn. If it does not,
+        // the value must not be another client's.
         effects = effects.without(Effects::SEQUENCE) | Effects::DRAWN;
     }
     if source.windows(2).any(|pair| pair == b"&\"") {

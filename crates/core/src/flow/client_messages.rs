@@ -21,8 +21,8 @@ use pgweir_wire::{FrontendTag, HEADER_BYTES, TransactionStatus};
 const CALLED: Effects = pgweir_sql::UNREAD.union(Effects::SERVER_BOUND).union(Effects::SEQUENCE);
 
 impl Exchange<'_> {
-    /// What becomes of a message that the server would ignore, that ends its copy, or that must wait for replies; `None`:
-    /// it is none of these.
+    /// What becomes of a message that the server would ignore, that ends its copy, or that must wait for replies;
+    /// `None`: it is none of these.
     #[inline]
     fn stops(&mut self, message: &Message<'_>, tracked: bool) -> Option<Step> {
         let client = &mut *self.client;
@@ -112,8 +112,8 @@ impl Exchange<'_> {
         true
     }
 
-    /// In a segment without its Sync: tells the server to send its replies. The last of them lets the client go on, if it
-    /// waits for replies.
+    /// In a segment without its Sync: tells the server to send its replies. The last of them lets the client go on, if
+    /// it waits for replies.
     pub(crate) fn asks_for_replies(&mut self) {
         let queue = self.server.conversation.queue_mut();
         if queue.back().is_none_or(|e| e.expect() != Expect::Pause) {

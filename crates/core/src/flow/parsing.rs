@@ -61,8 +61,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Parse of a statement that is too long to keep, or of one too many. It cannot be prepared on another server: it is
-    /// forwarded with the client's name, and the client is pinned.
+    /// Parse of a statement that is too long to keep, or of one too many. It cannot be prepared on another server: it
+    /// is forwarded with the client's name, and the client is pinned.
     #[cold]
     fn parse_unkept(&mut self, message: &Message<'_>) -> Step {
         if message.body().is_empty() {

@@ -249,8 +249,8 @@ impl Exchange<'_> {
 }
 
 impl crate::client::Client {
-    /// A message has come in part and need not be looked at again before enough of it has come. Only the names of a Bind
-    /// are needed. For a message longer than any statement the core never waits for the rest. If the client has no
+    /// A message has come in part and need not be looked at again before enough of it has come. Only the names of a
+    /// Bind are needed. For a message longer than any statement the core never waits for the rest. If the client has no
     /// server, it waits for the message's beginning.
     #[cold]
     pub(crate) fn needs_more(&mut self, tag: FrontendTag, total: usize) {

@@ -74,7 +74,8 @@ impl Exchange<'_> {
         self.send_query(message, entry, returns)
     }
 
-    /// Reads the text of a Query. `looks`: texts are looked at, also those longer than `read_bytes_max` if they are kept.
+    /// Reads the text of a Query. `looks`: texts are looked at, also those longer than `read_bytes_max` if they are
+    /// kept.
     fn text_of_query<'m>(
         &mut self,
         message: &Message<'m>,

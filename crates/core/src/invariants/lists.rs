@@ -30,8 +30,8 @@ impl Pooler {
         Ok(())
     }
 
-    /// Each BEGIN that is deferred, and that no request has followed, is in the list that its timer reads. Once a request
-    /// has followed, its client waits, has a server, or has lost one and goes to another.
+    /// Each BEGIN that is deferred, and that no request has followed, is in the list that its timer reads. Once a
+    /// request has followed, its client waits, has a server, or has lost one and goes to another.
     fn check_deferred(&self) -> Result<(), String> {
         for (slot, client) in self.clients.iter() {
             let id = ClientId(slot);

@@ -97,7 +97,8 @@ impl Listening<'_> {
         None
     }
 
-    /// Whether a Query that passes while it arrives may ask for or change the session's channels, as far as it has come.
+    /// Whether a Query that passes while it arrives may ask for or change the session's channels, as far as it has
+    /// come.
     fn long_text_concerns(&mut self, server_id: ServerId, condensed: &Condensed) -> bool {
         match condensed.so_far() {
             Some(text) => self.concerns(server_id, text),

@@ -15,8 +15,8 @@ const PLANS: [(char, &str); 8] = [
     ('h', "enable_hashjoin"),
 ];
 
-/// Settings in `options`: `-c name=value`, `-cname=value`, `--name=value`, and the letters that stand for settings that a
-/// session may change. A backslash keeps the character behind it.
+/// Settings in `options`: `-c name=value`, `-cname=value`, `--name=value`, and the letters that stand for settings that
+/// a session may change. A backslash keeps the character behind it.
 pub(super) fn options(text: &str) -> Result<Vec<(String, String)>, Rejection> {
     let mut settings = Vec::new();
     let mut words = words(text).into_iter();

@@ -59,9 +59,9 @@ impl Channels {
         self.listener
     }
 
-    /// The client's database, user and encoding ask for this listener. Returns whether the client has it now: a listener
-    /// that the client still uses belongs to the client's former encoding. The channels move back to the server before
-    /// the client gets another listener.
+    /// The client's database, user and encoding ask for this listener. Returns whether the client has it now: a
+    /// listener that the client still uses belongs to the client's former encoding. The channels move back to the
+    /// server before the client gets another listener.
     pub(crate) fn may_use(&mut self, listener: ListenerId) -> bool {
         if self.heard.is_empty() {
             self.listener = Some(listener);

@@ -65,8 +65,8 @@ impl HeldCancels {
         due.map(|held| held.by).collect()
     }
 
-    /// All requests, which now wait until the driver has read their clients' connections: the connection that asked, and
-    /// its client.
+    /// All requests, which now wait until the driver has read their clients' connections: the connection that asked,
+    /// and its client.
     pub(crate) fn read_all(&mut self) -> Vec<(ClientId, ClientId)> {
         self.0.iter_mut().for_each(|held| held.look_at = None);
         self.0.iter().map(|held| (held.by, held.client)).collect()

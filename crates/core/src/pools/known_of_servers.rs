@@ -75,8 +75,9 @@ impl Pool {
         self.sequences
     }
 
-    /// A client of the pool uses sequences in this way. This is never taken back, even when no client claims a server any
-    /// longer: a client that has only inserted claims none, and its later currval() would get 55000 instead of the value.
+    /// A client of the pool uses sequences in this way. This is never taken back, even when no client claims a server
+    /// any longer: a client that has only inserted claims none, and its later currval() would get 55000 instead of the
+    /// value.
     pub(crate) fn uses_sequences(&mut self, how: Sequences) {
         self.sequences = self.sequences.max(how);
     }

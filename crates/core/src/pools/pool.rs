@@ -156,8 +156,8 @@ impl Pool {
         key.into()
     }
 
-    /// Whether the servers of two pools are certainly those of one PostgreSQL: they have the same hosts and ports, in any
-    /// order. Behind another pooler there may be several, one for each database.
+    /// Whether the servers of two pools are certainly those of one PostgreSQL: they have the same hosts and ports, in
+    /// any order. Behind another pooler there may be several, one for each database.
     pub(crate) fn is_of_same_postgresql(&self, other: &Pool) -> bool {
         let (here, there) = (&self.settings, &other.settings);
         let has_all = |some: &[Endpoint], all: &[Endpoint]| some.iter().all(|endpoint| all.contains(endpoint));

@@ -191,8 +191,8 @@ fn the_number_of_remembered_groups_is_limited() {
     assert_eq!(q.rest(), [0, 2, 1]);
 }
 
-/// Guards against a queue of more than a thousand groups in which every new group makes others forget what they owe, and in
-/// which each arrival looks at all groups.
+/// Guards against a queue of more than a thousand groups in which every new group makes others forget what they owe,
+/// and in which each arrival looks at all groups.
 #[test]
 fn groups_that_wait_take_no_place_from_those_that_are_remembered() {
     let mut q = Queue::new(FairBy::User);

@@ -264,7 +264,8 @@ impl Exchange<'_> {
             return Some((of.clone(), since));
         }
         let alone = !of.settings.reads_alike(client.session.shape().parse_settings());
-        // A statement that was lent before the server had told its types leaves them open: it must not infer others later.
+        // A statement that was lent before the server had told its types leaves them open: it must not infer others
+        // later.
         let keeps_types = |named: &Statement| of.kind == Kind::Sql || *named.types == *meaning.types();
         let fits = |named: &&Arc<Statement>| (!alone || named.is_private) && keeps_types(named);
         if let Some(known) = meaning.as_client_named().filter(fits) {

@@ -218,9 +218,9 @@ impl ServerSide<'_> {
         if pgweir_sql::must_come_first(&statement.query) {
             return Vec::new();
         }
-        // Whenever PostgreSQL uses a plan, it looks up names again if search_path has changed. But the names need not be
-        // found under the path that the client had: it may have chosen another one in the transaction of its Parse. What
-        // other clients share must be prepared for their path.
+        // Whenever PostgreSQL uses a plan, it looks up names again if search_path has changed. But the names need not
+        // be found under the path that the client had: it may have chosen another one in the transaction of its Parse.
+        // What other clients share must be prepared for their path.
         let stays = |name: &str| statement.is_private && name.eq_ignore_ascii_case(SEARCH_PATH);
         let now = server.session.shape();
         let then = statement.settings.pairs().filter(|(name, _)| !stays(name));

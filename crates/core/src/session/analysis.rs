@@ -1,8 +1,8 @@
 //! What PostgreSQL runs when it only analyses a statement: at a Parse, or when a Describe needs the statement again.
 //!
 //! Analysis reads the constants of a text. To read a constant of an array, a row or a range that contains a domain, it
-//! runs the checks of the domain: `select '{x}'::positive[]`, `insert into t values ('{x}')`. Nothing else of a database
-//! runs then. So where no domain has effects, a Parse has none.
+//! runs the checks of the domain: `select '{x}'::positive[]`, `insert into t values ('{x}')`. Nothing else of a
+//! database runs then. So where no domain has effects, a Parse has none.
 
 use crate::exchange::Exchange;
 use crate::session::inspection::ONLY_ASKS;

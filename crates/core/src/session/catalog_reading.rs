@@ -13,8 +13,8 @@ use std::time::Duration;
 const UNKNOWN_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// Settings while a catalog is read. Each of the two statements usually takes milliseconds, and 150 ms with 50,000
-/// functions. But their estimated cost is so high that PostgreSQL would spend a second on compiling them. Their joins are
-/// written in a good order: finding another one doubles the time of planning.
+/// functions. But their estimated cost is so high that PostgreSQL would spend a second on compiling them. Their joins
+/// are written in a good order: finding another one doubles the time of planning.
 const SETTINGS: [(&str, &str); 6] = [
     ("search_path", "pg_catalog, pg_temp"),
     ("statement_timeout", "4000"),

@@ -105,8 +105,8 @@ impl CatalogNews<'_> {
         pools
     }
 
-    /// Objects of a database may have been created, renamed or moved: names in statements may mean other objects. What was
-    /// prepared before does not answer a later Parse.
+    /// Objects of a database may have been created, renamed or moved: names in statements may mean other objects. What
+    /// was prepared before does not answer a later Parse.
     pub(crate) fn names_have_moved(&mut self, pool_id: PoolId) -> Vec<PoolId> {
         let mut databases = self.names_of(pool_id);
         databases.push(pool::of(self.pools, pool_id).catalog_key());

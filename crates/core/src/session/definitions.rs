@@ -94,8 +94,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// PostgreSQL is about to analyse a statement, which may change what code the database runs. The next Sync may commit
-    /// that.
+    /// PostgreSQL is about to analyse a statement, which may change what code the database runs. The next Sync may
+    /// commit that.
     pub(super) fn analysis_may_publish(&mut self) {
         if !self.to().is_surely_in_block() {
             self.publishes();

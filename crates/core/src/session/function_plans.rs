@@ -9,8 +9,8 @@
 //! depend on them ([`pgweir_sql::READ_UNDER`]):
 //!
 //! - a restoration that changes one of these settings ends with DISCARD PLANS;
-//! - DISCARD PLANS follows a transaction with a text that may have changed one of them, perhaps for the transaction only
-//!   ([`Cleanup::Plans`]): before the probe, if there is one and the pooler knows all of the client's statements,
+//! - DISCARD PLANS follows a transaction with a text that may have changed one of them, perhaps for the transaction
+//!   only ([`Cleanup::Plans`]): before the probe, if there is one and the pooler knows all of the client's statements,
 //!   otherwise when the client gives the server back.
 //!
 //! Neither is done if the catalog shows that no routine of the database has such constants.

@@ -1,5 +1,5 @@
-//! The pooler's own requests to a server: how they are sent, and who reads their answers. What each [`Job`] asks is told
-//! where it is sent from.
+//! The pooler's own requests to a server: how they are sent, and who reads their answers. What each [`Job`] asks is
+//! told where it is sent from.
 
 use crate::catalog::code::CatalogRows;
 use crate::reply::Reply;

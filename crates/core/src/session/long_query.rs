@@ -1,8 +1,8 @@
 //! Queries that are too long to be kept. They pass while they arrive, and their text is judged without its constants
 //! when its last byte is forwarded: PostgreSQL runs nothing before that byte.
 //!
-//! Nothing can be sent in front of such a text any more. So a text is kept until it is complete, and then handled like a
-//! short one, if its beginning shows that it uses names of prepared statements or reads `pg_prepared_statements`. If
+//! Nothing can be sent in front of such a text any more. So a text is kept until it is complete, and then handled like
+//! a short one, if its beginning shows that it uses names of prepared statements or reads `pg_prepared_statements`. If
 //! only a later part shows that, or if the text is longer than [`STATEMENT_BYTES_MAX`], the server is made to refuse
 //! it: its last byte, the zero behind the text, is replaced.
 

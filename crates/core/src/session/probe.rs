@@ -27,8 +27,8 @@ use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
 use std::sync::Arc;
 
-/// Time limits that are lifted while a probe runs, with the major version of PostgreSQL that brought them. The first one
-/// would end the connection.
+/// Time limits that are lifted while a probe runs, with the major version of PostgreSQL that brought them. The first
+/// one would end the connection.
 const LIMITS: [(&str, u32); 3] = [(TRANSACTION_LIMIT, 17), ("statement_timeout", 0), ("lock_timeout", 0)];
 
 /// A request of a probe without rows.

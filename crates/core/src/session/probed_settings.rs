@@ -50,8 +50,8 @@ impl Told<'_> {
 }
 
 impl Exchange<'_> {
-    /// Takes over the settings that the session has set, from the server's answer. If it is incomplete, the client keeps
-    /// its server.
+    /// Takes over the settings that the session has set, from the server's answer. If it is incomplete, the client
+    /// keeps its server.
     pub(super) fn settings_found(&mut self, rows: &[Row], about: &Suspicion, is_incomplete: bool) {
         let before = about.before().unwrap_or(self.client.session.shape()).clone();
         let told = Told {

@@ -167,8 +167,8 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// A failed transaction refuses DISCARD SEQUENCES. Only a Query of several statements can both end the transaction and
-    /// call currval(): it is refused. A Query that does not end it would get the same error from the server.
+    /// A failed transaction refuses DISCARD SEQUENCES. Only a Query of several statements can both end the transaction
+    /// and call currval(): it is refused. A Query that does not end it would get the same error from the server.
     fn asks_in_failed_transaction(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
         if !effects.intersects(ASKS) || !may_be_several(message) {
             return None;
@@ -194,8 +194,8 @@ impl Exchange<'_> {
     }
 
     /// A Query or FunctionCall comes in the midst of a segment that has executed nothing. Behind an internal Execute it
-    /// would be a part of a pipeline: PostgreSQL 18 commits it only at the Sync, and reports an open transaction. So the
-    /// segment is ended first, once the server has answered all of it. If something of it has failed, the server
+    /// would be a part of a pipeline: PostgreSQL 18 commits it only at the Sync, and reports an open transaction. So
+    /// the segment is ended first, once the server has answered all of it. If something of it has failed, the server
     /// ignores the request, too.
     fn ends_segment_first(&mut self) -> Option<Step> {
         if self.server.conversation.intake() == Intake::ToSync {

@@ -8,8 +8,8 @@ use crate::upstream::nature;
 use pgweir_sql::Effects;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, backend};
 
-/// The most custom settings of a session that are kept. Their names are the client's choice; those of other settings are
-/// the server's.
+/// The most custom settings of a session that are kept. Their names are the client's choice; those of other settings
+/// are the server's.
 const CUSTOM_MAX: usize = 256;
 
 /// The most settings that are kept. PostgreSQL 18 has some 400.

@@ -42,8 +42,8 @@ pub(crate) enum Report {
     TooMuch,
 }
 
-/// Settings that the present transaction may have set, and that no ReadyForQuery reports before the transaction ends: by
-/// SET LOCAL, by code, or a setting that is never reported.
+/// Settings that the present transaction may have set, and that no ReadyForQuery reports before the transaction ends:
+/// by SET LOCAL, by code, or a setting that is never reported.
 #[derive(Debug, pgweir_freeze::Freeze)]
 enum LocalSettings {
     /// There are none.
@@ -206,8 +206,8 @@ impl ServerSession {
     }
 
     /// ParameterStatus has come. Returns whether its value, or one that was reported with it, is beyond ASCII and may
-    /// have other bytes in the database: see [`crate::state::beyond_ascii`]. The server reports the changes of a segment
-    /// in any order, and in the client_encoding that the session has afterwards.
+    /// have other bytes in the database: see [`crate::state::beyond_ascii`]. The server reports the changes of a
+    /// segment in any order, and in the client_encoding that the session has afterwards.
     pub(crate) fn may_be_converted(&mut self, name: &str, value: &[u8]) -> bool {
         if !value.is_ascii() {
             let list = match self.shape.converts() || text_of(value).is_none() {

@@ -9,9 +9,10 @@
 //! it. An UPDATE of a view over `pg_settings` calls set_config() by a rule of that view. A view over
 //! `pg_prepared_statements` lists prepared statements.
 //!
-//! Only rules and policies may have sub-selects: their dependencies on tables and views are read. A key of a partitioned
-//! table is computed for each row of its partitions, also if a text names the partition. Columns of type `oid` that hold
-//! functions (of triggers, event triggers, casts, languages and foreign-data wrappers) are in pg_depend.
+//! Only rules and policies may have sub-selects: their dependencies on tables and views are read. A key of a
+//! partitioned table is computed for each row of its partitions, also if a text names the partition. Columns of type
+//! `oid` that hold functions (of triggers, event triggers, casts, languages and foreign-data wrappers) are in
+//! pg_depend.
 //!
 //! These columns hold code. A routine of the database in any of them is in pg_depend, too. If pg_depend names no table,
 //! type or routine that runs it, any statement may run it. Built-in routines that are not harmless are found as

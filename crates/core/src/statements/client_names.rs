@@ -25,9 +25,9 @@ pub(crate) struct Names {
     text_bytes: usize,
     /// How many names are beyond ASCII.
     beyond_ascii: usize,
-    /// Names beyond ASCII that the client gave under another client_encoding than its present one. PostgreSQL keeps names
-    /// in the database's encoding, so they have other bytes now, which the pooler does not know. They are unknown until
-    /// the client has that encoding again.
+    /// Names beyond ASCII that the client gave under another client_encoding than its present one. PostgreSQL keeps
+    /// names in the database's encoding, so they have other bytes now, which the pooler does not know. They are unknown
+    /// until the client has that encoding again.
     of_other_encodings: Vec<(StatementName, Meaning)>,
 }
 

@@ -14,8 +14,8 @@ pub(crate) struct Meaning {
     since: Moment,
     /// When the client prepared it.
     made: Moment,
-    /// When names last came to mean other objects before the client prepared it. A copy from before that moment may mean
-    /// other objects.
+    /// When names last came to mean other objects before the client prepared it. A copy from before that moment may
+    /// mean other objects.
     names: Moment,
     /// The types of its parameters, if Parse left one open and the server has told them.
     types: Option<Types>,
@@ -68,8 +68,8 @@ impl Meaning {
         self.made
     }
 
-    /// When names last came to mean other objects before the client prepared it. A copy from before that moment may mean
-    /// other objects.
+    /// When names last came to mean other objects before the client prepared it. A copy from before that moment may
+    /// mean other objects.
     #[inline(always)]
     pub(crate) fn names_moved(&self) -> Moment {
         self.names

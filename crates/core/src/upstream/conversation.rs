@@ -174,8 +174,8 @@ impl Conversation {
         self.queried_in_pipeline
     }
 
-    /// A ReadyForQuery has come; `may_be_open`: it does not end what a Query in a pipeline has left open. Returns whether
-    /// there was such a Query.
+    /// A ReadyForQuery has come; `may_be_open`: it does not end what a Query in a pipeline has left open. Returns
+    /// whether there was such a Query.
     #[inline(always)]
     pub(crate) fn take_queried_in_pipeline(&mut self, may_be_open: bool) -> bool {
         let was_queried = self.queried_in_pipeline;

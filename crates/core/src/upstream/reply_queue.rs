@@ -330,8 +330,8 @@ impl ReplyQueue {
 
     /// An internal segment that ends with an internal Sync has failed. If the client's next message, or the internal
     /// Describe that goes in front of it, then fails with 26000 (the statement is missing) or, as a Query `in_block`,
-    /// with 25P02 (the transaction has failed), the client gets this error instead. `false`: the front does not end such
-    /// a segment.
+    /// with 25P02 (the transaction has failed), the client gets this error instead. `false`: the front does not end
+    /// such a segment.
     pub(crate) fn replace_behind_internal_parse(&mut self, in_block: bool, error: impl FnOnce() -> Vec<u8>) -> bool {
         let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
         if !self.front().is_some_and(ours) {

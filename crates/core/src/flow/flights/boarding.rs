@@ -208,8 +208,8 @@ impl Pooler {
     }
 
     /// Sends the flight of the first waiting client to this server. `false`: that client needs a server for itself. So
-    /// does one whose flight was hit by another client's cancel: nobody can tell whom a second 57014 would be for, and at
-    /// the front only the client's own cancels hit a flight.
+    /// does one whose flight was hit by another client's cancel: nobody can tell whom a second 57014 would be for, and
+    /// at the front only the client's own cancels hit a flight.
     fn boards_next(&mut self, now: Time, pool_id: PoolId, id: ServerId) -> bool {
         let pool = self.pool(pool_id);
         let Some((client_id, since)) = pool.waiting().front() else {

@@ -149,8 +149,8 @@ impl Pooler {
         }
     }
 
-    /// The linked client is gone. If other flights stand behind its flight, the flight is not cancelled at once, because
-    /// it is usually short, and nobody gets the reply. `false`: none stand behind it.
+    /// The linked client is gone. If other flights stand behind its flight, the flight is not cancelled at once,
+    /// because it is usually short, and nobody gets the reply. `false`: none stand behind it.
     pub(crate) fn flies_on_alone(&mut self, now: Time, id: ServerId) -> bool {
         let server = self.server_mut(id);
         let Some(flights) = &mut server.flights else {

@@ -91,8 +91,8 @@ impl Pooler {
         }
     }
 
-    /// KILL_CLIENT: closes one client and its server. If other clients' transactions have been sent to that server, it is
-    /// closed when it has answered them.
+    /// KILL_CLIENT: closes one client and its server. If other clients' transactions have been sent to that server, it
+    /// is closed when it has answered them.
     pub(crate) fn kill_client(&mut self, now: Time, number: u32) -> Result<(), Refusal> {
         let id = numbers::client_by_number(&self.clients, number).ok_or_else(Refusal::no_such_client)?;
         let link = self.clients.get(id.0).and_then(|client| client.link);

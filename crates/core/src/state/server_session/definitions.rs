@@ -101,8 +101,8 @@ impl ServerSession {
         self.defines | self.moves_names
     }
 
-    /// A transaction has ended with this segment. Returns whose new sessions may begin with other settings because of it.
-    /// `failed`: the segment was a Query, which has failed. `more`: requests behind it may change more.
+    /// A transaction has ended with this segment. Returns whose new sessions may begin with other settings because of
+    /// it. `failed`: the segment was a Query, which has failed. `more`: requests behind it may change more.
     pub(crate) fn take_changed_defaults(&mut self, segment: u64, failed: bool, more: bool) -> Option<NewSessions> {
         let changing = self.changed_defaults.take()?;
         match changing.alone_in {

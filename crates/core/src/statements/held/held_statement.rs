@@ -45,8 +45,8 @@ impl HeldStatement {
         self.asked
     }
 
-    /// Whether the copy must be prepared again before a use by a client for whom names came to mean other objects at the
-    /// moment `names`, on a server whose statements are `doubted`.
+    /// Whether the copy must be prepared again before a use by a client for whom names came to mean other objects at
+    /// the moment `names`, on a server whose statements are `doubted`.
     #[inline(always)]
     pub(crate) fn is_outdated(&self, doubted: Moment, names: Moment) -> bool {
         self.outdated || (self.good < doubted || self.parsed < names) && !self.stays()
@@ -60,8 +60,8 @@ impl HeldStatement {
         self.statement.settings.are_uncertain()
     }
 
-    /// Whether the plan is known to have given the statement's rows at this moment or later. A copy that stays is what its
-    /// client has prepared: if its rows have changed since, the server itself refuses it.
+    /// Whether the plan is known to have given the statement's rows at this moment or later. A copy that stays is what
+    /// its client has prepared: if its rows have changed since, the server itself refuses it.
     #[inline(always)]
     pub(crate) fn is_good_since(&self, moment: Moment) -> bool {
         self.good >= moment || self.stays()
