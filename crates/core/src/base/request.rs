@@ -51,7 +51,7 @@ impl fmt::Display for Address {
 pub struct Accepted {
     /// The client's end.
     pub peer: Address,
-    /// Our end.
+    /// The pooler's end.
     pub local: Address,
     /// User id of the peer process, known on Unix-domain sockets only.
     pub peer_uid: Option<u32>,
@@ -62,7 +62,7 @@ pub struct Accepted {
 pub struct Connected {
     /// The server's end.
     pub remote: Address,
-    /// Our end.
+    /// The pooler's end.
     pub local: Address,
 }
 

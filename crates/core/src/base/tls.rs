@@ -10,9 +10,9 @@ pub struct TlsFacts {
     pub protocol: &'static str,
     /// The cipher suite, by OpenSSL's name.
     pub cipher: &'static str,
-    /// The `tls-server-end-point` (RFC 5929) of the certificate that the server of this connection has shown: ours for
-    /// a client connection, the server's for a server connection. `None` if its signature has no hash function
-    /// (Ed25519).
+    /// The `tls-server-end-point` (RFC 5929) of the certificate that the server side of this connection has shown: the
+    /// pooler's for a client connection, PostgreSQL's for a server connection. `None` if its signature has no hash
+    /// function (Ed25519).
     pub end_point: Option<Arc<[u8]>>,
     /// The certificate of the other side, if it has shown one that was verified.
     pub peer: Option<Arc<PeerCertificate>>,

@@ -124,7 +124,7 @@ impl Pooler {
                 ServerPhase::Linked | ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) => {}
                 ServerPhase::Listening if self.listeners.is_heard(id) => {}
                 ServerPhase::Idle | ServerPhase::Listening => self.close_server(now, id, CloseReason::InTheWay.text()),
-                // It finishes its work and is closed then.
+                // A server at work is closed when it has finished.
                 _ => drop(server.close_reason.get_or_insert(CloseReason::InTheWay)),
             }
         }

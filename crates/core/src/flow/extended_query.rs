@@ -161,7 +161,7 @@ impl Exchange<'_> {
             }
             self.to().close_client_named(name);
             if self.client.session.pins().contains(PinReason::LongStatement) {
-                // It may be a long statement, whose text was not read.
+                // The name may mean a long statement, whose text was not read.
                 self.server.moves_names(self.shared.statements.now());
                 if expect == Expect::Bind {
                     self.to().hide_statements(None);

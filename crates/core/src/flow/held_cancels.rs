@@ -81,7 +81,7 @@ impl Pooler {
         let Some(client) = self.held_cancels.client_of(by) else {
             return;
         };
-        // Until RESUME.
+        // The cancel request waits for RESUME.
         if self.admin.is_suspended() {
             return;
         }
@@ -102,7 +102,7 @@ impl Pooler {
         }
     }
 
-    /// Time has passed.
+    /// Looks at the held cancel requests whose time has come.
     pub(crate) fn look_at_held_cancels(&mut self, now: Time) {
         if self.admin.is_suspended() {
             return;

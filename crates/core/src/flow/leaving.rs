@@ -52,7 +52,7 @@ impl ServerSide<'_> {
             if would_commit && !self.shared.is_weak(Weakness::CommitsForTheGone) {
                 self.fail_segment();
             }
-            // It ends a request of the client: a cancel may hit it.
+            // This Sync ends a request of the client: a cancel may hit it.
             self.asks(To::Forward, |r| r.sync());
         }
     }

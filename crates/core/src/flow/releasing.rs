@@ -166,7 +166,7 @@ impl Pooler {
             }
         } else {
             if self.pool(pool_id).key().kind.is_replication() {
-                // Its client has left, or waits for RESUME and gets a new server then.
+                // The replication client has left, or waits for RESUME and gets a new server then.
                 return self.close_server(now, server_id, "replication client was closed");
             }
             let server = self.servers.get_mut(server_id.0).expect("nobody took it");

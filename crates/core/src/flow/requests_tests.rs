@@ -71,7 +71,7 @@ fn custom_settings_of_others_concern_only_who_asks_for_them() {
         knows(&mut alone, text);
         let binds = written(|w| w.bind_text(b"s", &[]));
         assert_eq!(passes(&mut alone, &binds), (Stopped::Rare, 0), "{text}");
-        // It knows the setting itself.
+        // The client knows the setting itself.
         alone.client.session.note_custom_setting("app.x");
         assert_eq!(passes(&mut alone, &query(text)).0, Stopped::Done, "{text}");
     }

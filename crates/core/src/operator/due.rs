@@ -299,7 +299,8 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
     if pool.clients() > 0 || !pool.waiting().is_empty() || has_listener {
         return PoolDue::Nothing;
     }
-    // It was opened for one client, and no other client can use it. But a refused login is remembered for its time.
+    // A pool for replication was opened for one client, and no other client can use it. But a refused login is
+    // remembered until the next attempt is allowed.
     if pool.key().kind.is_replication() && pool.may_retry(now) {
         return PoolDue::Forget;
     }

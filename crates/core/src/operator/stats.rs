@@ -1,4 +1,4 @@
-//! Counters of one pool; SHOW STATS adds them up by database, and averages them over `stats_period`.
+//! Statistics: the counters of all pools, added up by database, and the line in the log for each `stats_period`.
 
 use crate::base::pool_id::PoolId;
 use crate::base::request::LogLevel;

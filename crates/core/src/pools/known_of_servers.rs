@@ -109,7 +109,7 @@ impl Pool {
         self.reading_due
     }
 
-    /// One of its servers must read the catalog then.
+    /// One of its servers must read the catalog at this time.
     pub(crate) fn must_read_catalog(&mut self, at: Option<Time>) {
         self.reading_due = at;
     }

@@ -117,7 +117,7 @@ impl Pool {
         self.share.as_mut()
     }
 
-    /// The same, if clients wait.
+    /// Its part in the limit of its host, if clients wait.
     pub(crate) fn share_if_waited_for(&mut self) -> Option<&mut Share> {
         self.share.as_mut().filter(|_| !self.waiting.is_empty())
     }

@@ -58,7 +58,7 @@ impl ServerSide<'_> {
     pub(crate) fn job_refused(&mut self, job: Job, fields: &ErrorFields<'_>) {
         let server = &mut *self.server;
         match job {
-            // It may have been DISCARD PLANS.
+            // The refused request may have been DISCARD PLANS.
             Job::Nothing => server.session.keeps_foreign_plans(),
             Job::Probe(_) => {
                 if let Some(probe) = server.session.probe_mut() {

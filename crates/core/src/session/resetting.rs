@@ -46,8 +46,8 @@ impl Exchange<'_> {
             .collect()
     }
 
-    /// The same as changes. What is not ASCII is set in the encoding of the database, whatever client_encoding the
-    /// session has: the server may not have answered the RESET.
+    /// The changes that set these startup values. A value that is not ASCII is set in the encoding of the database,
+    /// whatever client_encoding the session has: the server may not have answered the RESET.
     fn in_database_encoding(&self, returns: &Returns, values: Vec<(Arc<str>, Arc<str>)>) -> Vec<Change> {
         let set = values.into_iter().map(|(name, value)| (name, Some(value))).collect();
         let after = match returns.includes(CLIENT_ENCODING) {

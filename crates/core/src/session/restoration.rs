@@ -185,8 +185,8 @@ impl Reply<'_> {
             client.statements.encoding_becomes(value);
         }
         if let Some(error) = server.conversation.queue_mut().error_behind_internal_segment() {
-            // It is sent at the end of an internal segment. On a direct connection the client would get it after the
-            // error.
+            // The server sends the report at the end of an internal segment. On a direct connection the client would
+            // get it after the error.
             Writer::new(error).parameter_status(name.as_bytes(), bytes);
             return Passed::Skip;
         }

@@ -36,7 +36,7 @@
 /// | `y` | a routine in C that is not called so in SQL: its name in C | none |
 /// | `b` | one of PostgreSQL's own routines that some object runs | none |
 /// | `x` | a volatile routine of a PostgreSQL later than the reviewed versions | none |
-/// | `i` | the database; its name tells its server from others, and is the same under all settings | none |
+/// | `i` | the database; its name distinguishes its server from others, and is the same under all settings | none |
 /// | `s` | the name of a setting that a routine runs under, in a way that matters | none; the OID is the routine's |
 /// | `p` | none: new sessions have `pg_temp` in their search_path | none |
 /// | `l` | none: the database is in a Turkic language and a single-byte encoding, where `tolower()` makes an ASCII i of a letter beyond ASCII | none |

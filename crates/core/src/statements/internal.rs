@@ -29,8 +29,8 @@ pub(crate) struct InternalStatements {
     /// Name and value of every setting that the session has set, and whether its user may not set it; the parameter
     /// names those that pg_settings does not show.
     pub(crate) probe_settings: Arc<Statement>,
-    /// The same for servers older than PostgreSQL 15, where no right to set a setting can be granted. A server gets one
-    /// of the two, so they have the same name.
+    /// Like `probe_settings`, for servers older than PostgreSQL 15, where no right to set a setting can be granted. A
+    /// server gets one of the two, so they have the same name.
     pub(crate) probe_settings_14: Arc<Statement>,
     /// Discards the session's values of sequences.
     pub(crate) discard_sequences: Arc<Statement>,

@@ -69,7 +69,7 @@ impl Conversation {
         &self.queue
     }
 
-    /// The same, for a request that is sent or a reply that has come.
+    /// The queue of these replies, for a request that is sent or a reply that has come.
     #[inline(always)]
     pub(crate) fn queue_mut(&mut self) -> &mut ReplyQueue {
         &mut self.queue

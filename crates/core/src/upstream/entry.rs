@@ -184,7 +184,7 @@ pub(crate) enum Ready {
 #[inline]
 pub(super) fn is_internal(to: To, ready: Ready) -> bool {
     match to {
-        // Its requests precede a message of the client, and only its Sync counts as internal.
+        // The requests of a plan check precede a message of the client, and only their Sync counts as internal.
         To::Job(Job::CheckPlan) => false,
         To::Skip | To::Job(_) => true,
         _ => ready == Ready::Told,

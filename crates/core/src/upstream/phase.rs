@@ -16,7 +16,7 @@ pub(crate) enum ServerPhase {
     ConnectQuery,
     /// In the pool's idle list.
     Idle,
-    /// Runs the check query before it is handed out.
+    /// Runs the check query before a client gets it.
     Testing,
     /// It serves no client: see [`crate::listening`].
     Listening,

@@ -40,7 +40,7 @@ impl Pooler {
         Ok(())
     }
 
-    /// SUSPEND is over.
+    /// SUSPEND is over: clients and servers are read again.
     pub(super) fn read_everyone(&mut self, now: Time) {
         let clients = self.clients.slots().into_iter();
         let clients = clients.map(|slot| ConnectionId::from(ClientId(slot)));

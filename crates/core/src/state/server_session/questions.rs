@@ -47,7 +47,7 @@ impl ServerSession {
         self.probe.as_deref()
     }
 
-    /// The same, for a part of its answer.
+    /// The probe that the server has not answered completely, for a further part of the answer.
     pub(crate) fn probe_mut(&mut self) -> Option<&mut Probe> {
         self.probe.as_deref_mut()
     }
