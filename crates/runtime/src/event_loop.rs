@@ -293,7 +293,7 @@ impl EventLoop {
         self.write_usual_output(input);
     }
 
-    /// The same, inlined into its caller.
+    /// Like [`EventLoop::write_output`], but inlined into its caller.
     #[inline(always)]
     pub(crate) fn write_usual_output(&mut self, input: &[u8]) {
         self.connections.write(self.pooler.outbox(), input);

@@ -221,7 +221,7 @@ fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String,
 
 /// Asks as many questions about a user who was not found as about one who was, so that the time of the refusal does not
 /// reveal which users exist. The bind uses a name that no entry has, and its answer is ignored. The time that the
-/// directory needs to compare a password is beyond our control.
+/// directory needs to compare a password is beyond the pooler's control.
 fn pretend(directory: &mut Directory, base_dn: &str, user: &str, password: &str) {
     let _ = bind(directory, &format!("cn={},{base_dn}", dn_escape(user)), password);
 }

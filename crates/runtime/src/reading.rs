@@ -129,7 +129,7 @@ impl EventLoop {
         after
     }
 
-    /// The same if bytes are kept, if the connection has TLS, or if output waits for a socket.
+    /// Does one read if bytes are kept, if the connection has TLS, or if output waits for a socket.
     #[inline(never)]
     fn read_with_care(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
         if self.is_held_back(id) {

@@ -33,7 +33,7 @@ impl RelayedPeer {
     }
 }
 
-/// Those of all connections.
+/// The other sides of all these connections.
 pub(crate) type RelayedPeers = HashMap<ConnectionId, RelayedPeer>;
 
 impl Connections {

@@ -27,7 +27,7 @@ pub(crate) enum Lane {
     Ldap,
     /// A derivation of SCRAM keys for a client's password, on this machine's processors.
     Keys,
-    /// The same for a login to a server, so that guesses of clients do not delay it.
+    /// A derivation of SCRAM keys for a login to a server, which guesses of clients must not delay.
     ServerKeys,
 }
 
@@ -150,9 +150,9 @@ pub(crate) struct Verifier {
     inbox: InboxSender,
     queues: [Queue; 5],
     last: QuestionId,
-    /// Those that are being asked.
+    /// The questions that are being asked.
     asked: HashMap<QuestionId, (Lane, Origin)>,
-    /// Those that are not answered in time. They do not count in the queues.
+    /// The questions that were not answered in time. They do not count in the queues.
     hung: HashMap<QuestionId, (Lane, Origin)>,
 }
 

@@ -63,8 +63,8 @@ const COMMANDS: [&str; 24] = [
     "import",
 ];
 
-/// Effects of code that only asks for something. They matter only at the beginning of a transaction, where the
-/// statement is looked at, not the functions that it calls.
+/// Effects of code that only asks for something. They matter only at the beginning of a transaction, where only the
+/// statement itself is looked at, not the functions that it calls.
 const ASKS: Effects = Effects::TEMPORARY_SCHEMA.union(Effects::CURRENT_SETTING);
 
 /// What the source of a routine shows.

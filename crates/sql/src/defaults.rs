@@ -9,9 +9,9 @@ const NOT_A_ROLE: [&[u8]; 5] = [b"all", b"current_role", b"current_user", b"sess
 /// Whose new sessions begin with other settings.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum NewSessions {
-    /// Those of this role.
+    /// The new sessions of this role.
     OfRole(Box<[u8]>),
-    /// Those in this database.
+    /// The new sessions in this database.
     InDatabase(Box<[u8]>),
     /// The text does not tell.
     All,
@@ -40,7 +40,7 @@ impl NewSessions {
         }
     }
 
-    /// Those of either text.
+    /// The new sessions that either of two texts is about.
     pub fn and(self, other: NewSessions) -> Self {
         if self == other { self } else { NewSessions::All }
     }

@@ -37,7 +37,8 @@ impl Returns {
         }
     }
 
-    /// The same for a text of several statements; `None` if something else in it changes settings too.
+    /// The settings that a text of several statements may reset; `None` if the text may change settings in another way,
+    /// too.
     pub fn among(text: &[u8]) -> Option<Returns> {
         let mut changes = Vec::new();
         for text in crate::statements(text)? {

@@ -69,7 +69,7 @@ pub(crate) fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument
             Some(Token::Byte(b'(')) => {}
             // The parenthesis may come behind the bytes that are read.
             None | Some(Token::Unterminated) if end < text.len() => return Some(Argument::Untold),
-            // It is part of another name, or in a comment. A name that is called has a parenthesis after it.
+            // The word is a part of another name, or in a comment. A name that is called has a parenthesis after it.
             _ => return None,
         }
         let local = is_local(lexer.clone());

@@ -42,7 +42,7 @@ pub(crate) fn begins_with_rows(text: &[u8]) -> bool {
     begins_with(text, &ROWS)
 }
 
-/// Those of [`ORDINARY`] that read or write rows.
+/// The beginnings in [`ORDINARY`] of statements that read or write rows.
 const ROWS: [&[u8; 4]; 8] = [b"sele", b"inse", b"upda", b"dele", b"with", b"valu", b"merg", b"tabl"];
 
 /// Whether the meaning of a statement, and the rows that it returns, depend on cursors and prepared statements of the
@@ -261,7 +261,7 @@ fn explain(lexer: Lexer<'_>, found: Effects) -> Effects {
         } else if token.is("temp") || token.is("temporary") {
             effects |= Effects::TEMPORARY;
         } else if token.is("update") {
-            // It may update pg_settings. To find out is not worth the cost.
+            // The text may update pg_settings. To find out is not worth the cost.
             effects |= Effects::SETTINGS;
             if found.contains(SETTINGS_VIEW) {
                 effects |= Effects::READING;

@@ -41,7 +41,7 @@ impl Connections {
     fn register_again(&self, id: ConnectionId, fd: i32, interest: Interest) -> io::Result<()> {
         let token = Subject::Connection(id).token();
         match self.registry.reregister(&mut SourceFd(&fd), token, interest) {
-            // It comes from another process and has not been watched yet.
+            // The connection comes from another process and has not been watched yet.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 self.registry.register(&mut SourceFd(&fd), token, interest)
             }

@@ -59,7 +59,7 @@ impl Predecessor {
         Self::of_user(path, geteuid(), WAIT_MAX)
     }
 
-    /// The same for a process of the system user `own`, which must answer in this time.
+    /// Like [`Predecessor::at`], for a process of the system user `own`, which must answer in this time.
     fn of_user(path: &str, own: Uid, wait_max: Duration) -> Result<Option<Predecessor>, StartError> {
         let failed = |source: io::Error| StartError::TakeOver {
             place: path.into(),

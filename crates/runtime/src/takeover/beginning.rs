@@ -162,7 +162,7 @@ impl Begun {
                 ConnectionId::Server(server) => server.0.generation,
             };
             let mut connection = Connection::new(Transport::new(socket), generation);
-            // It may not have read its latest output.
+            // The other side may not have read the latest output.
             connection.facts.set(Facts::SPOKE_LAST);
             if record.is_unix {
                 connection.facts.set(Facts::UNIX);

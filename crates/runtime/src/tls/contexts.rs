@@ -95,7 +95,7 @@ impl TlsContexts {
         })
     }
 
-    /// The same, for a list of problems.
+    /// Like [`TlsContexts::load`], but a failure becomes an entry for the list of problems.
     pub(crate) fn load_or_problem(config: &Config) -> Result<TlsContexts, Problem> {
         TlsContexts::load(config).map_err(|failure| {
             let place = Place::file(config.global.conffile.as_deref().unwrap_or_default());

@@ -38,7 +38,7 @@ const NO_ALPN_CHOSEN: &str = "direct SSL connection was established without ALPN
 /// The error for a connection that ends before the handshake does.
 pub(crate) const LEFT: &str = "the other side has closed the connection";
 
-/// The same for a server that was sent a handshake at once.
+/// The error for a server that was sent a TLS handshake at once and ends the connection.
 const LEFT_AT_ONCE: &str = "the other side has closed the connection (PostgreSQL before 17 does not accept TLS without an \
                             SSLRequest: see server_tls_sslnegotiation)";
 

@@ -46,7 +46,7 @@ impl Trust {
         })
     }
 
-    /// The same for certificates of the system, of which some may not be readable.
+    /// Like [`Trust::new`], for certificates of the system, of which some may not be readable.
     pub(super) fn of_readable(mut certificates: Vec<CertificateDer<'static>>) -> Result<Trust, Error> {
         certificates.retain(|certificate| {
             parse(certificate)
