@@ -1,4 +1,4 @@
-//! Linking clients to servers, and giving servers back.
+//! Getting a server for a client, and linking the two.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};

@@ -120,7 +120,7 @@ impl Reply<'_> {
         self.ends(rest)
     }
 
-    /// Decides the same for a client that listens, after its notifications were sent.
+    /// Decides whether a client that listens still needs the server, after its notifications were sent.
     pub(crate) fn request_ended(&mut self) -> Passed {
         let Some((_, client)) = &self.client else {
             return Passed::skip_and_release_if(self.server.conversation.queue().is_empty());

@@ -79,7 +79,7 @@ pub(crate) struct ServerSession {
     /// A request that was sent to the server may create, rename or move objects that statements name. Its transaction
     /// has not ended.
     moves_names: bool,
-    /// An unanswered request may have committed such a change.
+    /// An unanswered request may have committed definitions.
     publishes: bool,
     /// While the transaction has definitions: the portal that was bound last, if its statement defines nothing and ends
     /// no block.

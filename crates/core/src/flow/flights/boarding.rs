@@ -207,9 +207,9 @@ impl Pooler {
             && !self.pool_takes_no_clients_now(server.pool)
     }
 
-    /// Sends the flight of the first waiting client to this server. `false`: that client needs a server for itself. So
-    /// does one whose flight was hit by another client's cancel: nobody can tell whom a second 57014 would be for, and
-    /// at the front only the client's own cancels hit a flight.
+    /// Sends the flight of the first waiting client to this server. `false`: that client needs a server for itself.
+    /// This includes a client whose flight was hit by another client's cancel: if a second 57014 came behind others,
+    /// nobody could tell for whom. A flight at the front is hit only by its own client's cancels.
     fn boards_next(&mut self, now: Time, pool_id: PoolId, id: ServerId) -> bool {
         let pool = self.pool(pool_id);
         let Some((client_id, since)) = pool.waiting().front() else {

@@ -20,7 +20,7 @@ impl ServerSession {
         self.defines
     }
 
-    /// An unanswered request may commit such a change.
+    /// An unanswered request may commit such a change of code.
     #[inline]
     pub(crate) fn may_publish(&self) -> bool {
         self.publishes
