@@ -132,17 +132,20 @@ impl Pooler {
         let Some(restoration) = server.session.restoration_ends() else {
             return;
         };
+        let is_one_transaction = restoration.is_one_transaction();
         let (target, refused) = restoration.ends();
         let (link, idle) = (server.link, server.conversation.status() == TransactionStatus::Idle);
         // A login's values are refused because they are invalid: the whole transaction that tried them is rolled back.
-        let are_tried = idle && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));
+        let are_tried =
+            idle && is_one_transaction && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));
         let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
         let server = self.server_mut(server_id);
         let blame = refused
             .as_ref()
             .map(|refused| blame(server.session.shape(), &target, refused));
-        // The server has rolled back the whole segment: it has the settings that it had before.
-        let is_rolled_back = idle && blame == Some(Blame::Client) && server.nature.is_postgresql();
+        // The server has rolled back all of it: it has the settings that it had before.
+        let is_rolled_back =
+            idle && is_one_transaction && blame == Some(Blame::Client) && server.nature.is_postgresql();
         if refused.is_none() || trusts {
             server.session.has_settings(target);
         } else if !are_tried && !is_rolled_back {

@@ -3,14 +3,15 @@
 use crate::state::shape::Shape;
 use std::sync::Arc;
 
-/// A segment of restored settings that the server has not answered completely.
+/// One or two segments of restored settings that the server has not answered completely.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Restoration {
     /// The server's settings when it has confirmed the segment. They follow ParameterStatus
     /// meanwhile.
     target: Arc<Shape>,
-    /// Another segment follows the one that is answered next.
     in_two_segments: bool,
+    /// Of two segments the first has been answered.
+    first_is_answered: bool,
     /// The server's refusal: SQLSTATE and message.
     refused: Option<Box<(String, String)>>,
 }
@@ -20,13 +21,19 @@ impl Restoration {
         Restoration {
             target,
             in_two_segments,
+            first_is_answered: false,
             refused: None,
         }
     }
 
     /// A segment has been answered. Returns whether another one follows.
     pub(super) fn takes_first_answer(&mut self) -> bool {
-        std::mem::take(&mut self.in_two_segments)
+        self.in_two_segments && !std::mem::replace(&mut self.first_is_answered, true)
+    }
+
+    /// Whether an error undoes all of the settings: the server has made one transaction of them.
+    pub(crate) fn is_one_transaction(&self) -> bool {
+        !self.in_two_segments
     }
 
     /// The server's settings when it has confirmed the segment.

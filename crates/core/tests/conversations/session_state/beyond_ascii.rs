@@ -1,6 +1,6 @@
 //! Settings beyond ASCII have the bytes of the database's encoding, whatever the client's encoding is.
 
-use crate::rig::{NOTHING, Rig, Session};
+use crate::rig::{NOTHING, Rig, Session, error};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -100,4 +100,85 @@ fn ascii_is_set_and_asked_for_in_any_encoding() {
     answers(&mut rig, server, "LATIN1");
     rig.query(client, "select 1");
     assert_eq!(rig.told(server), ["Query select 1"]);
+}
+
+/// The server answers the first of two segments of settings; `refusal` refuses it.
+fn answers_first(rig: &mut Rig, server: ServerId, refusal: Option<&'static str>) {
+    let told = rig.told(server);
+    assert_eq!(told.iter().filter(|line| *line == "Sync").count(), 2, "{told:?}");
+    let end = told.iter().position(|line| line == "Sync").unwrap();
+    match refusal {
+        None => rig.answers(server, &told[..=end], &[]),
+        Some(message) => refuses(rig, server, &told[..=end], message),
+    }
+}
+
+/// The server refuses the first Bind of a segment.
+fn refuses(rig: &mut Rig, server: ServerId, told: &[String], message: &'static str) {
+    rig.says(server, |w| {
+        if told[0].starts_with("Parse") {
+            w.empty(b'1');
+        }
+        w.error(&error("22023", message));
+        w.ready_for_query(Idle);
+    });
+}
+
+const SECOND: [&str; 3] = ["Bind  pgweir_1", "Execute", "Sync"];
+
+fn answers_second(rig: &mut Rig, server: ServerId, refusal: Option<&'static str>) {
+    let told = SECOND.map(String::from);
+    match refusal {
+        None => rig.answers(server, &told, &[("client_encoding", "LATIN1")]),
+        Some(message) => refuses(rig, server, &told, message),
+    }
+}
+
+/// A client whose settings are restored in two segments, which the server has not answered.
+fn is_restored_in_two_segments(rig: &mut Rig) -> (ClientId, ServerId) {
+    let (client, server) = client_begins(rig);
+    answers(rig, server, "LATIN1");
+    rig.told(client);
+    let other = rig.client();
+    rig.query(other, "select 1");
+    answers(rig, server, "UTF8");
+    rig.answers_all_about(server, NOTHING);
+    rig.query(client, "select 2");
+    (client, server)
+}
+
+#[test]
+fn no_request_comes_before_both_segments_are_answered() {
+    let mut rig = Rig::one_server("");
+    let (client, server) = is_restored_in_two_segments(&mut rig);
+    answers_first(&mut rig, server, None);
+    assert_eq!(rig.told(server), [""; 0]);
+    answers_second(&mut rig, server, None);
+    assert_eq!(rig.told(server), ["Query select 2"]);
+    assert_eq!(rig.told(client), [""; 0], "no ParameterStatus");
+}
+
+/// Guards against settings that reach another client: the server has committed one of the two segments.
+#[test]
+fn a_server_that_refuses_one_of_two_segments_serves_nobody() {
+    let (path, encoding) = (
+        "invalid value for parameter \"search_path\"",
+        "invalid value for parameter \"client_encoding\"",
+    );
+    for (first, second) in [(Some(path), None), (None, Some(encoding))] {
+        let mut rig = Rig::one_server("");
+        let (_, server) = is_restored_in_two_segments(&mut rig);
+        answers_first(&mut rig, server, first);
+        assert!(!rig.is_closed(server), "the second answer is awaited");
+        answers_second(&mut rig, server, second);
+        assert!(rig.is_closed(server), "restoration: {first:?} {second:?}");
+
+        let mut rig = Rig::one_server("");
+        let (client, server) = client_begins(&mut rig);
+        answers_first(&mut rig, server, first);
+        answers_second(&mut rig, server, second);
+        let refusal = format!("Error 22023 {}", first.or(second).unwrap());
+        assert_eq!(rig.told(client), [refusal]);
+        assert!(rig.is_closed(server), "login: {first:?} {second:?}");
+    }
 }
