@@ -77,5 +77,5 @@ pub use split::{
     statements,
 };
 pub use statement::{Statement, classify};
-pub use type_names::{may_name_types, parameter_numbers};
+pub use type_names::{casts_to_unknown, may_name_types, parameter_numbers};
 pub use verbs::{begins_without_snapshot, belongs_to_session, must_come_first};

@@ -1,5 +1,8 @@
 //! What a text shows of types: the names of types, and parameters, whose types may be open.
 
+use crate::lexer::{Lexer, Token};
+use crate::search::contains;
+
 /// The numbers of a text's parameters: `$1`. What looks like one in a constant counts, too.
 pub fn parameter_numbers(text: &[u8]) -> impl Iterator<Item = usize> {
     let behind_dollars = text.split(|&b| b == b'$').skip(1);
@@ -132,6 +135,23 @@ pub fn may_name_types(query: &[u8]) -> bool {
     false
 }
 
+/// Whether a text casts something to the type `unknown`, as in `$1::unknown` or `cast($1 as unknown)`.
+pub fn casts_to_unknown(query: &[u8]) -> bool {
+    const UNKNOWN: &[u8] = b"unknown";
+    if !contains(query, UNKNOWN) {
+        return false;
+    }
+    let mut before = None;
+    Lexer::new(query).any(|token| {
+        let may_be_type = match before.replace(token) {
+            Some(Token::Byte(byte)) => matches!(byte, b':' | b'.'),
+            Some(token) => token.is("as"),
+            None => false,
+        };
+        may_be_type && token.identifier().is_some_and(|name| *name == *UNKNOWN)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +161,27 @@ mod tests {
         let numbers = |text: &str| parameter_numbers(text.as_bytes()).collect::<Vec<_>>();
         assert_eq!(numbers("select $1, $12::int, '$3'"), [1, 12, 3]);
         assert!(numbers("select $$a$$, $x, $").is_empty());
+    }
+
+    #[test]
+    fn a_cast_to_unknown_is_found_however_it_is_written() {
+        for text in [
+            "select $1::unknown",
+            "select $1 :: \"unknown\"",
+            "SELECT CAST($1 AS UNKNOWN)",
+            "select $1::pg_catalog.unknown = 'a'",
+            "select $1::/**/unknown::int",
+        ] {
+            assert!(casts_to_unknown(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "select $1, 'as unknown'",
+            "select unknown from t where a = $1",
+            "select $1::text as unknowns",
+            "unknown",
+        ] {
+            assert!(!casts_to_unknown(text.as_bytes()), "{text}");
+        }
     }
 
     #[test]

@@ -156,10 +156,11 @@ impl Exchange<'_> {
         let of = meaning.statement();
         if !of.is_client_named() && !of.is_private && !of.settings.reads_alike(client.session.shape().parse_settings())
         {
-            let statement = self
-                .shared
-                .statements
-                .intern_for_one(&of.query, meaning.types(), &of.settings);
+            let types = match of.may_refuse_told_types() {
+                true => &of.types,
+                false => meaning.types(),
+            };
+            let statement = self.shared.statements.intern_for_one(&of.query, types, &of.settings);
             meaning.becomes(statement);
         }
         Some(meaning.statement().clone())

@@ -14,6 +14,9 @@ impl Reply<'_> {
         for (at, mut entry) in entries.into_iter().enumerate().rev() {
             if entry.expect() == Expect::Describe {
                 self.server.held.is_not_asked(entry.uses());
+                if self.server.held.unnamed() == Unnamed::Asked(entry.uses()) {
+                    self.server.held.unnamed_becomes(Unnamed::Foreign);
+                }
             }
             // An internal Parse says nothing about the reply to the client; but a Query behind it has failed, and
             // destroys the unnamed statement in any case.

@@ -370,15 +370,28 @@ impl Exchange<'_> {
         let server = &mut *self.server;
         match client.statements.unnamed() {
             Some(statement) if server.held.unnamed() == Unnamed::Statement(statement.id) => {}
+            Some(statement) if server.held.unnamed() == Unnamed::Asked(statement.id) => {
+                return Some(self.waits_for_replies());
+            }
             Some(statement) => {
                 let statement = statement.clone();
                 if self.to().would_go_apart_too_early(&statement) {
                     return Some(self.waits_for_replies());
                 }
-                self.server.held.unnamed_becomes(Unnamed::Statement(statement.id));
+                let failed = self.server.conversation.status() == TransactionStatus::Failed;
+                let own_types = statement.own_types.as_deref().filter(|_| !failed);
+                self.server.held.unnamed_becomes(match own_types {
+                    Some(_) => Unnamed::Asked(statement.id),
+                    None => Unnamed::Statement(statement.id),
+                });
                 let open = self.server.conversation.queue().segment_open();
                 let entry = Entry::skip(Expect::ParseUnnamed);
-                self.to().send_parse(&statement, b"", &statement.types, entry, open);
+                let types = own_types.unwrap_or(&statement.types);
+                self.to().send_parse(&statement, b"", types, entry, open);
+                if own_types.is_some() {
+                    self.to().describe_internally(&statement, b"", To::Skip);
+                    return Some(self.waits_for_answer());
+                }
             }
             None if server.held.unnamed() == Unnamed::Nothing => {}
             None => {

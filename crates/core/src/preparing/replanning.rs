@@ -78,17 +78,18 @@ impl ServerSide<'_> {
     /// Asks, in an internal segment, whether a plan can still be used.
     fn check_plan(&mut self, statement: &Arc<Statement>) {
         self.shared.state_stats.plan_checks += 1;
-        self.describe_internally(statement, To::Job(Job::CheckPlan));
+        self.describe_internally(statement, statement.server_name(), To::Job(Job::CheckPlan));
         self.asks(To::Skip, |r| r.sync());
         self.server.conversation.queue_mut().segment_goes_on();
     }
 
-    fn describe_internally(&mut self, statement: &Arc<Statement>, to: To) {
+    /// `name` is the one by which the server knows the statement.
+    pub(crate) fn describe_internally(&mut self, statement: &Statement, name: &[u8], to: To) {
         let asked = self.shared.statements.now();
         self.server.held.is_asked(statement.id);
         let entry = Entry::skip(Expect::Describe).using(statement.id).asked_at(asked);
         let entry = entry.answered_to(to);
-        self.asks(to, |r| r.special(entry).describe(b'S', statement.server_name()));
+        self.asks(to, |r| r.special(entry).describe(b'S', name));
     }
 
     /// The server has refused the internal Describe: the statement is prepared again before its next use, without
@@ -231,6 +232,11 @@ impl Exchange<'_> {
                 self.to().check_plan(&statement);
                 self.use_waits()
             }
+            Need::Parse | Need::Check | Need::Replan
+                if types.is_some() && !failed && statement.may_refuse_told_types() =>
+            {
+                self.prepare_as_inferred(&statement)
+            }
             Need::Parse => {
                 self.to().prepare_with_types(&statement, types.as_ref());
                 self.compare_rows(&statement, told.filter(|_| !failed))
@@ -257,6 +263,20 @@ impl Exchange<'_> {
         server.ask_for_types_of(name, statement);
     }
 
+    /// PostgreSQL may refuse the types that the client was told: the server infers them again, and tells them before the
+    /// use.
+    #[cold]
+    fn prepare_as_inferred(&mut self, statement: &Arc<Statement>) -> Use {
+        match self.server.held.touch(statement.id) {
+            true => self.to().prepare_again(statement),
+            false => self.to().prepare(statement),
+        }
+        self.to()
+            .describe_internally(statement, statement.server_name(), To::Skip);
+        self.waits_for_answer();
+        Use::Waits
+    }
+
     /// Another client's Parse of the same text got other types, so this client gets a statement with the types that it
     /// was told.
     #[cold]
@@ -273,6 +293,12 @@ impl Exchange<'_> {
         }
     }
 
+    /// The message is looked at again when the server has answered what it was asked last.
+    pub(crate) fn waits_for_answer(&mut self) -> Step {
+        self.to().asks(To::Skip, |r| r.flush());
+        self.waits_for_replies()
+    }
+
     fn use_waits(&mut self) -> Use {
         self.waits_for_replies();
         Use::Waits
@@ -284,9 +310,10 @@ impl Exchange<'_> {
         if told.is_none() || pgweir_sql::belongs_to_session(&statement.query) {
             return Use::GoesOn;
         }
-        self.to().describe_internally(statement, To::Skip);
-        self.to().asks(To::Skip, |r| r.flush());
-        self.use_waits()
+        let name = statement.server_name();
+        self.to().describe_internally(statement, name, To::Skip);
+        self.waits_for_answer();
+        Use::Waits
     }
 
     /// Refuses a Bind whose rows would differ from those that the client was told. The Bind must fail on the server

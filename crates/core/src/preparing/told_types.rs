@@ -1,5 +1,10 @@
 //! Asks for the types of parameters on behalf of a client that does not ask itself: see
 //! [`crate::statements::parameter_types`].
+//!
+//! PostgreSQL may refuse a statement if it is given the types that it has inferred itself: it tells `text` for the
+//! parameter of `cast($1 as unknown)`, but does not cast text to `unknown`. Such a statement is prepared again as its
+//! client has prepared it. The server must tell the same types again before it is used; if it tells others, the
+//! statement is prepared with those that the client was told, and the client gets PostgreSQL's refusal.
 
 use crate::base::message::Message;
 use crate::reply::Reply;
@@ -54,18 +59,40 @@ impl Reply<'_> {
             }
             return;
         }
+        if server.held.unnamed() == Unnamed::Asked(uses) {
+            return self.types_told_again(uses, &types);
+        }
         // The client's unnamed statement becomes the one with these types, which is the one that this server has.
         let Some((_, client)) = &mut self.client else {
             return;
         };
         if let Some(unnamed) = client.statements.unnamed().filter(|s| s.id == uses && s.infers) {
-            let unnamed = self.shared.statements.intern_with_types(unnamed, types.bytes());
+            let unnamed = self.shared.statements.intern_as_told(unnamed, types.bytes());
             let held = &mut self.server.held;
             if held.unnamed() == Unnamed::Statement(uses) {
                 held.unnamed_becomes(Unnamed::Statement(unnamed.id));
             }
             client.statements.replace_unnamed(Some(unnamed));
         }
+    }
+
+    /// The client's unnamed statement was prepared again without the types that its client was told, and the server has
+    /// told them.
+    #[cold]
+    fn types_told_again(&mut self, id: u64, types: &Types) {
+        let (held, statements) = (&mut self.server.held, &mut self.shared.statements);
+        held.unnamed_becomes(Unnamed::Foreign);
+        let Some((_, client)) = &mut self.client else {
+            return;
+        };
+        let Some(unnamed) = client.statements.unnamed().filter(|s| s.id == id) else {
+            return;
+        };
+        if *unnamed.types == *types.bytes() {
+            return held.unnamed_becomes(Unnamed::Statement(id));
+        }
+        let given = statements.intern_with_types(unnamed, &unnamed.types);
+        client.statements.replace_unnamed(Some(given));
     }
 
     /// What a name meant for the Describe at the front, which was sent at the moment `asked`. The types

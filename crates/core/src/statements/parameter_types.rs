@@ -4,7 +4,8 @@
 //! statement keep their types whatever DDL does to the tables. Here the statement may be prepared again on another
 //! server, which would infer the types again and might then misread a binary value. So the types that a client was
 //! first told (ParameterDescription) are kept, and given explicitly whenever its statement is prepared again. If a
-//! client does not ask for them, an internal Describe goes with the Parse.
+//! client does not ask for them, an internal Describe goes with the Parse. PostgreSQL refuses some statements with the
+//! types that it has told: see [`crate::preparing::told_types`].
 
 use std::sync::Arc;
 

@@ -52,6 +52,9 @@ pub(crate) struct Statement {
     pub(crate) query: Box<[u8]>,
     /// Parameter types as in Parse: count and OIDs.
     pub(crate) types: Box<[u8]>,
+    /// The types that the client's own Parse gave, where PostgreSQL may refuse those that it has told (`types`): see
+    /// [`crate::preparing::told_types`].
+    pub(crate) own_types: Option<Box<[u8]>>,
     /// The settings that the statement was parsed under.
     pub(crate) settings: ParseSettings,
     /// What kind of statement the text is.
@@ -90,6 +93,7 @@ impl Statement {
             name,
             query: query.into(),
             types: types.into(),
+            own_types: None,
             settings: settings.clone(),
             verdict: pgweir_sql::classify(query),
             effects: match settings.hides_ascii() && pgweir_sql::may_hide_ascii(query) {
@@ -133,6 +137,7 @@ impl Statement {
             name,
             query: query.into(),
             types: types.into(),
+            own_types: None,
             settings: ParseSettings::default(),
             verdict: pgweir_sql::Statement::Other,
             effects: pgweir_sql::Effects::NONE,
@@ -143,6 +148,19 @@ impl Statement {
             may_return_rows: true,
             only_reads: false,
         }
+    }
+
+    /// The same statement, which was prepared with these types, and then told to have others.
+    pub(crate) fn parsed_with(self, own_types: &[u8]) -> Self {
+        Statement {
+            own_types: Some(own_types.into()),
+            ..self
+        }
+    }
+
+    /// Whether PostgreSQL may refuse the statement if it is given the types that it has told itself.
+    pub(crate) fn may_refuse_told_types(&self) -> bool {
+        self.infers && pgweir_sql::casts_to_unknown(&self.query)
     }
 
     /// The name by which servers know the statement.

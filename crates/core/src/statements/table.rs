@@ -136,6 +136,17 @@ impl StatementTable {
         }
     }
 
+    /// The same statement after its client was told these parameter types.
+    pub(crate) fn intern_as_told(&mut self, statement: &Statement, types: &[u8]) -> Arc<Statement> {
+        match statement.may_refuse_told_types() {
+            true => {
+                let made = self.make(&statement.query, types, &statement.settings, true);
+                Arc::new(made.parsed_with(&statement.types))
+            }
+            false => self.intern_with_types(statement, types),
+        }
+    }
+
     fn make(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings, is_private: bool) -> Statement {
         let id = self.next_id;
         self.next_id += 1;

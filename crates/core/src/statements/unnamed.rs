@@ -6,6 +6,8 @@ pub(crate) enum Unnamed {
     Nothing,
     /// The statement with this id.
     Statement(u64),
+    /// The statement with this id, if its parameters have the types that its client was told: the server has been asked.
+    Asked(u64),
     /// Something unknown.
     Foreign,
 }

@@ -143,3 +143,126 @@ fn types_that_are_told_behind_a_close_in_a_failed_segment_count() {
         assert_eq!(parsed_types(&told), Some(INT4), "{closes} {again}");
     }
 }
+
+const TO_UNKNOWN: &[u8] = b"select $1::unknown = a from t";
+const AS_TEXT: &[u8] = &[0, 1, 0, 0, 0, 25];
+
+/// A client has prepared under this name a statement that PostgreSQL refuses if it is given the types that it has told.
+/// The client uses it on another server, which is returned. It was asked for the types, and answers.
+fn used_elsewhere(rig: &mut Rig, name: &[u8], types: &[u8]) -> (ClientId, ServerId) {
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| {
+        w.parse(name, TO_UNKNOWN, NO_TYPES);
+        w.describe(b'S', name);
+        w.sync();
+    });
+    let first = rig.server_of(a).expect("a server");
+    rig.told(first);
+    rig.says(first, |w| {
+        w.empty(b'1');
+        w.message(b't', |to| to.extend_from_slice(AS_TEXT));
+        w.empty(b'n');
+        w.ready_for_query(Idle);
+    });
+    rig.told(a);
+    rig.says(b, |w| w.query(b"select pg_sleep(60)"));
+    rig.says(a, |w| {
+        w.bind_text(name, &[Some(b"1")]);
+        w.execute();
+        w.sync();
+    });
+    rig.servers_log_in();
+    let second = rig.server_of(a).expect("a server");
+    let told = rig.hears(second);
+    let tags: Vec<_> = told.iter().map(|(tag, _)| *tag).collect();
+    assert_eq!(
+        tags, b"PDH",
+        "the server infers the types, and tells them before the use"
+    );
+    assert_eq!(told[0].1.last_chunk(), Some(&[0, 0, 0]), "no types");
+    rig.says(second, |w| {
+        w.empty(b'1');
+        w.message(b't', |to| to.extend_from_slice(types));
+        w.empty(b'n');
+    });
+    (a, second)
+}
+
+/// Guards against an error that a direct connection does not give: PostgreSQL tells `text` for `$1::unknown`, but
+/// refuses the statement if Parse gives that type.
+#[test]
+fn a_cast_to_unknown_is_prepared_again_without_types() {
+    for name in [&b""[..], b"s"] {
+        let mut rig = Rig::new("default_pool_size = 2");
+        let (_, second) = used_elsewhere(&mut rig, name, AS_TEXT);
+        assert_eq!(rig.told(second).len(), 3, "Bind, Execute, Sync");
+    }
+}
+
+/// Guards against a value that is read as another type: the server infers other types than the client was told.
+#[test]
+fn a_cast_to_unknown_of_other_types_gets_the_types_that_were_told() {
+    for name in [&b""[..], b"s"] {
+        let mut rig = Rig::new("default_pool_size = 2");
+        let (a, second) = used_elsewhere(&mut rig, name, INT4);
+        let told = rig.hears(second);
+        assert!(told[0].0 == b'P' && told[0].1.ends_with(AS_TEXT), "{told:?}");
+        let refusal = crate::rig::error("XX000", "failed to find conversion function from unknown to text");
+        rig.says(second, |w| {
+            w.error(&refusal);
+            w.ready_for_query(Idle);
+        });
+        let heard = rig.told(a);
+        assert!(heard[0].contains("XX000") && heard[1] == "ReadyForQuery I", "{heard:?}");
+    }
+}
+
+/// Guards against a client that waits for ever: the question about the types is refused.
+#[test]
+fn a_cast_to_unknown_is_asked_again_after_a_refusal() {
+    for name in [&b""[..], b"s"] {
+        let mut rig = Rig::new("default_pool_size = 1");
+        let a = rig.client();
+        let uses = |rig: &mut Rig| {
+            rig.says(a, |w| {
+                w.bind_text(name, &[Some(b"1")]);
+                w.execute();
+                w.sync();
+            });
+            let server = rig.server_of(a).expect("a server");
+            rig.hears(server).iter().map(|(tag, _)| *tag).collect::<Vec<_>>()
+        };
+        rig.says(a, |w| {
+            w.parse(name, TO_UNKNOWN, NO_TYPES);
+            w.describe(b'S', name);
+            w.sync();
+        });
+        let server = rig.server_of(a).expect("a server");
+        rig.told(server);
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.message(b't', |to| to.extend_from_slice(AS_TEXT));
+            w.empty(b'n');
+            w.ready_for_query(Idle);
+        });
+        // Another client's text may have ended the statements.
+        let b = rig.client();
+        rig.says(b, |w| w.query(b"deallocate all"));
+        rig.told(server);
+        rig.says(server, |w| {
+            w.command_complete("DEALLOCATE ALL");
+            w.ready_for_query(Idle);
+        });
+        rig.told(a);
+        assert_eq!(uses(&mut rig), b"PDH");
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.error(&crate::rig::error("57014", "canceling statement due to user request"));
+        });
+        rig.told(server);
+        rig.says(server, |w| w.ready_for_query(Idle));
+        let heard = rig.told(a);
+        assert!(heard[0].contains("57014") && heard[1] == "ReadyForQuery I", "{heard:?}");
+        assert!(uses(&mut rig).ends_with(b"DH"));
+    }
+}

@@ -60,7 +60,7 @@ impl Held {
 
     /// If a client's statement is the server's unnamed one, it is prepared again before its next use.
     pub(crate) fn outdate_unnamed(&mut self) {
-        if matches!(self.unnamed, Unnamed::Statement(_)) {
+        if matches!(self.unnamed, Unnamed::Statement(_) | Unnamed::Asked(_)) {
             self.unnamed = Unnamed::Foreign;
         }
     }
