@@ -13,7 +13,7 @@ use crate::flow::logins::admitting;
 use crate::login::login_step::ServerUse;
 use crate::login::lookups;
 use crate::login::trial::{Trial, Verdict, first_shape};
-use crate::login::welcome::Welcome;
+use crate::login::welcome::{Welcome, cut_name};
 use crate::pooler::Pooler;
 use crate::state::difference::Change;
 use crate::upstream::nature::{Nature, is_kept_by_poolers};
@@ -152,6 +152,7 @@ impl Pooler {
             let welcome = Welcome {
                 closing: closing.as_deref(),
                 key: &key,
+                cut_name: cut_name(&login.wishes.settings, &shape),
                 notice: &notice,
                 status,
             };

@@ -79,6 +79,7 @@ impl Pooler {
             let welcome = Welcome {
                 closing: closing.as_deref(),
                 key: &key,
+                cut_name: None,
                 notice: "",
                 status: TransactionStatus::Idle,
             };

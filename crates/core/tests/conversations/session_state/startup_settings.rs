@@ -144,3 +144,26 @@ fn reset_all_leaves_the_role() {
     let told = rig.answers_all_about(server, WITHOUT_ROLE);
     assert_eq!(told.iter().filter(makes).count(), 2, "the role, too: {told:?}");
 }
+
+/// Guards against a name that is cut without a word: PostgreSQL sends a NOTICE, and the pooler asks only for the first
+/// client.
+#[test]
+fn every_client_is_told_that_its_application_name_is_cut() {
+    let mut rig = Rig::one_server("");
+    let (long, kept) = ("\u{fc}".repeat(32), "?".repeat(62));
+    let packet = [("user", "u"), ("database", "db"), ("application_name", &long)];
+    for _ in 0..2 {
+        let client = rig.client_begins(&packet);
+        if let Some(server) = rig.connects.pop_front() {
+            rig.server_logs_in(server);
+            let told = rig.told(server);
+            rig.answers(server, &told, &[("application_name", &kept)]);
+        }
+        let heard = rig.hears(client);
+        let tags: Vec<_> = heard.iter().map(|(tag, _)| char::from(*tag)).take(3).collect();
+        assert_eq!(tags, ['R', 'N', 'S']);
+        let notice = String::from_utf8_lossy(&heard[1].1);
+        let message = format!("identifier \"{long}\" will be truncated to \"{}\"", "\u{fc}".repeat(31));
+        assert!(notice.contains("C42622") && notice.contains(&message), "{notice}");
+    }
+}
