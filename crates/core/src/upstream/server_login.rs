@@ -1,5 +1,6 @@
 //! The login to a server: what each of its messages means, up to its first ReadyForQuery.
 
+use crate::base::errors::Trouble;
 use crate::base::pool_id::LoginFailure;
 use crate::upstream::standing::{Judgement, QUESTION, Standing};
 use pgweir_auth::{Derivation, ScramKeyCache, ScramKeys, ServerAuth, ServerStep};
@@ -216,11 +217,19 @@ fn gave_up(why: &str) -> ServerLoginStep<'static> {
 fn refused(body: &[u8]) -> ServerLoginStep<'static> {
     let fields = ErrorFields::read_prefix(body);
     let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-    let sqlstate = text(fields.sqlstate);
+    // Clients rely on both, which a server that is not PostgreSQL may leave out.
+    let sqlstate = match fields.sqlstate.len() {
+        5 => text(fields.sqlstate),
+        _ => Trouble::ServerUnavailable.row().sqlstate.into(),
+    };
+    let message = match fields.message {
+        [] => "the server gives no reason".into(),
+        message => text(message),
+    };
     let failure = LoginFailure {
         temporary: TEMPORARY.contains(&&*sqlstate),
         sqlstate: Some(sqlstate),
-        message: text(fields.message),
+        message,
     };
     ServerLoginStep::Refused {
         failure,

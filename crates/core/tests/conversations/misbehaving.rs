@@ -2,6 +2,7 @@
 
 use crate::rig::Rig;
 use pgweir_core::ServerId;
+use pgweir_wire::TransactionStatus::Idle;
 
 fn sends_half_a_parameter_status(rig: &mut Rig, server: ServerId) {
     rig.says(server, |w| w.message(b'S', |body| body.extend(b"DateStyle\0")));
@@ -30,4 +31,89 @@ fn a_server_that_sends_such_a_parameter_status_at_its_login_is_not_used() {
     rig.server_connects(server);
     rig.says(server, |w| w.authentication(&0u32.to_be_bytes()));
     sends_half_a_parameter_status(&mut rig, server);
+}
+
+fn sends_error(rig: &mut Rig, server: ServerId, body: &[u8]) {
+    rig.says(server, |w| w.message(b'E', |to| to.extend_from_slice(body)));
+}
+
+/// Guards against an ErrorResponse without SQLSTATE or message for a client: drivers read both.
+#[test]
+fn a_login_that_is_refused_without_a_reason_has_an_error_with_all_fields() {
+    for (body, told) in [
+        (&b"\0"[..], "Error 08001 the server gives no reason"),
+        (b"SFATAL\0\0", "Error 08001 the server gives no reason"),
+        (b"SFATAL\0Mno\0\0", "Error 08001 no"),
+        (b"SFATAL\0C1\0Mno\0\0", "Error 08001 no"),
+        (b"C28000\0\0", "Error 28000 the server gives no reason"),
+        (b"SFATAL\0C28000\0Mno", "Error 28000 the server gives no reason"),
+    ] {
+        let mut rig = Rig::new("");
+        let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+        let server = rig.connects.pop_front().expect("its values are asked for");
+        rig.server_connects(server);
+        sends_error(&mut rig, server, body);
+        rig.server_dies(server);
+        assert_eq!(rig.told(client).last().map(String::as_str), Some(told));
+        assert!(rig.is_closed(client));
+    }
+}
+
+/// As above, for an error about a startup parameter.
+#[test]
+fn a_startup_parameter_that_is_refused_without_a_reason_has_an_error_with_all_fields() {
+    let mut rig = Rig::new("");
+    rig.client();
+    let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "much")]);
+    rig.servers_log_in();
+    let server = rig.server_of(client).expect("it tries the value");
+    rig.told(server);
+    rig.says(server, |w| w.empty(b'1'));
+    sends_error(&mut rig, server, b"SERROR\0\0");
+    rig.says(server, |w| w.ready_for_query(Idle));
+    let refused = "Error 22023 the server refuses a startup parameter, and gives no reason";
+    assert_eq!(rig.told(client), [refused]);
+}
+
+/// Guards against a pooler that loses its place in the conversation where an error does not say what it is.
+#[test]
+fn an_error_without_fields_is_an_error() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client();
+    for body in [&b"\0"[..], b"Mno\0\0", b"SERROR\0\0"] {
+        rig.says(client, |w| w.query(b"select 1"));
+        let server = rig.server_of(client).expect("linked");
+        sends_error(&mut rig, server, body);
+        assert_eq!(rig.hears(client), [(b'E', body.to_vec())], "it is passed on unchanged");
+        rig.says(server, |w| w.ready_for_query(Idle));
+        assert_eq!(rig.told(client), ["ReadyForQuery I"]);
+        assert!(rig.server_of(client).is_none() && !rig.is_closed(server));
+    }
+}
+
+#[test]
+fn a_last_word_without_fields_ends_both_connections() {
+    for (body, is_linked) in [
+        (&b"SFATAL\0\0"[..], true),
+        (b"\0", true),
+        (b"SFATAL\0\0", false),
+        (b"\0", false),
+    ] {
+        let mut rig = Rig::one_server("");
+        let client = rig.client();
+        rig.says(client, |w| w.query(b"select 1"));
+        let server = rig.server_of(client).expect("linked");
+        if !is_linked {
+            rig.completes(server, "SELECT 1");
+            rig.told(client);
+        }
+        sends_error(&mut rig, server, body);
+        rig.server_dies(server);
+        assert_eq!(rig.is_closed(client), is_linked);
+        assert!(rig.is_closed(server));
+        if !is_linked {
+            rig.says(client, |w| w.query(b"select 2"));
+            assert_eq!(rig.servers_log_in().len(), 1, "the client goes on with another server");
+        }
+    }
 }

@@ -113,6 +113,10 @@ impl Pooler {
             Then::IsWelcome => self.welcome_late(id),
             Then::NeedsServer => drop(self.acquire(now, id)),
             Then::IsRefused { sqlstate, message } => {
+                let message = match message.is_empty() {
+                    true => "the server refuses a startup parameter, and gives no reason".into(),
+                    false => message,
+                };
                 let mut text = Trouble::BadStartupParameter.text(&message, "", "");
                 if sqlstate.len() == 5 {
                     text.sqlstate = &sqlstate;
