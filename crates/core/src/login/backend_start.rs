@@ -6,8 +6,9 @@
 use crate::base::pool_id::StartupValue;
 use crate::login::spelling::canonical;
 
-/// The names of these settings: those whose `pg_settings.context` is `backend` or `superuser-backend`.
-const NAMES: [&str; 7] = [
+/// The names of these settings: those whose `pg_settings.context` is `backend` or `superuser-backend`, and
+/// `session_preload_libraries`, which PostgreSQL lets superusers change later, but only reads when a session begins.
+const NAMES: [&str; 8] = [
     "ignore_system_indexes",
     "jit_debugging_support",
     "jit_profiling_support",
@@ -15,10 +16,15 @@ const NAMES: [&str; 7] = [
     "log_connections",
     "log_disconnections",
     "post_auth_delay",
+    "session_preload_libraries",
 ];
 
 /// The settings among them whose values are not booleans.
-const NOT_BOOLEAN: [&str; 2] = ["local_preload_libraries", "post_auth_delay"];
+const NOT_BOOLEAN: [&str; 3] = [
+    "local_preload_libraries",
+    "post_auth_delay",
+    "session_preload_libraries",
+];
 
 /// Removes these settings from those that a client asks for, and returns them. The last value of each counts. They are
 /// returned in a fixed order and in canonical spelling.
@@ -61,12 +67,14 @@ mod tests {
             ("log_connections", "on"),
             ("post_auth_delay", "2"),
             ("log_connections", "TRUE"),
+            ("session_preload_libraries", "on"),
         ]);
         let taken = take_from(&mut wished);
         assert_eq!(wished, settings(&[("work_mem", "1MB")]));
-        let expected: [StartupValue; 2] = [
+        let expected: [StartupValue; 3] = [
             ("log_connections".into(), "on".into()),
             ("post_auth_delay".into(), "2".into()),
+            ("session_preload_libraries".into(), "on".into()),
         ];
         assert_eq!(*taken, expected);
     }
