@@ -8,7 +8,7 @@ If no line matches, the client gets the error `no authentication method is found
 - Each line is a type (`local` for Unix sockets, `host` for TCP, `hostssl` for TCP with TLS, `hostnossl` for TCP without), \
 databases, users, for TCP an address, a method, and the method's options.
 - Databases and users are lists separated by commas. `all` means all, `sameuser` the database with the user's name, \
-`replication` physical replication connections, and `@file` the words of a file next to this one. A keyword in quotes is a name. A word that begins with a slash is a regular expression. `+group`, `samerole` and `samegroup` match no client, because \
+`replication` physical replication connections, and `@file` the words of a file next to this one. A keyword in quotes is a name. A word that begins with a slash is a regular expression, in [most of PostgreSQL's syntax](differences.md). `+group`, `samerole` and `samegroup` match no client, because \
 only servers know the members of a role: `pgweir check` warns of them, and in a line that rejects they are an error.
 - An address is `all`, `samehost`, `samenet`, a network such as `10.0.0.0/8` or `2001:db8::/32`, or an address and a mask. \
 Addresses of the machine are read at the start and by RELOAD.

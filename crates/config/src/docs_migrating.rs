@@ -47,7 +47,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["auth_ident_file"],
         Better,
-        "regular expressions, as in PostgreSQL 16; a file with a bad line is refused",
+        "regular expressions where PostgreSQL 16 allows them, in most of their syntax ([differences](differences.md)); a file with a bad line is refused",
     ),
     (&["auth_ldap_options"], Better, "names are escaped; sixteen threads"),
     (
