@@ -69,3 +69,77 @@ fn a_begin_of_restored_settings_that_is_refused_costs_the_server() {
     let other = rig.server_of(b).expect("it goes on elsewhere");
     assert_eq!(rig.told(other), ["Query select 1"]);
 }
+
+/// What a client hears of who it is.
+fn identity(rig: &mut Rig, client: ClientId) -> Vec<String> {
+    let mut told = rig.told(client);
+    told.retain(|line| line.starts_with("ParameterStatus"));
+    told
+}
+
+const AS_EVE: [(&str, &str); 2] = [("session_authorization", "eve"), ("is_superuser", "off")];
+const AS_ITSELF: [(&str, &str); 2] = [("session_authorization", "u"), ("is_superuser", "on")];
+
+const EVE: Session = Session {
+    settings: &[("session_authorization", "eve")],
+    ..NOTHING
+};
+
+fn shown(values: &[(&str, &str)]) -> Vec<String> {
+    let one = |(name, value): &(&str, &str)| format!("ParameterStatus {name} {value}");
+    values.iter().map(one).collect()
+}
+
+fn reports(rig: &mut Rig, server: ServerId, tag: &str, values: &[(&str, &str)]) {
+    rig.says(server, |w| {
+        w.command_complete(tag);
+        for (name, value) in values {
+            w.parameter_status(name.as_bytes(), value.as_bytes());
+        }
+        w.ready_for_query(Idle);
+    });
+}
+
+/// Guards against a ParameterStatus that a direct connection does not send, or that is missing: a session authorization
+/// is made, restored behind another client, and reset.
+#[test]
+fn a_session_authorization_is_told_once_and_its_reset_once() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.connects.pop_front().expect("a server for the login");
+    rig.server_logs_in_with(server, &AS_ITSELF);
+    rig.told(client);
+    rig.query(client, "set session authorization eve");
+    rig.told(server);
+    reports(&mut rig, server, "SET", &AS_EVE);
+    rig.answers_all_about(server, EVE);
+    assert_eq!(identity(&mut rig, client), shown(&AS_EVE));
+
+    let other = rig.client();
+    rig.query(other, "select 1");
+    let restored = rig.told(server);
+    assert!(restored.contains(&"Bind  pgweir_1".into()), "{restored:?}");
+    rig.answers(server, &restored, &AS_ITSELF);
+    assert_eq!(rig.told(server), ["Query select 1"]);
+    rig.completes(server, "SELECT 1");
+    assert_eq!(identity(&mut rig, other), [""; 0], "its login has told it");
+
+    rig.query(client, "select 2");
+    let restored = rig.told(server);
+    assert!(restored.contains(&"Bind  pgweir_1".into()), "{restored:?}");
+    rig.answers(server, &restored, &AS_EVE);
+    assert_eq!(rig.told(server), ["Query select 2"]);
+    rig.completes(server, "SELECT 1");
+    assert_eq!(identity(&mut rig, client), [""; 0], "it has been told before");
+
+    rig.query(client, "reset session authorization");
+    rig.told(server);
+    reports(&mut rig, server, "RESET", &AS_ITSELF);
+    rig.answers_all_about(server, NOTHING);
+    assert_eq!(identity(&mut rig, client), shown(&AS_ITSELF));
+
+    rig.query(other, "select 3");
+    assert_eq!(rig.told(server), ["Query select 3"], "the server is itself again");
+    rig.completes(server, "SELECT 1");
+    assert_eq!(identity(&mut rig, other), [""; 0]);
+}
