@@ -208,10 +208,9 @@ fn a_cast_to_unknown_of_other_types_gets_the_types_that_were_told() {
         let told = rig.hears(second);
         assert!(told[0].0 == b'P' && told[0].1.ends_with(AS_TEXT), "{told:?}");
         let refusal = crate::rig::error("XX000", "failed to find conversion function from unknown to text");
-        rig.says(second, |w| {
-            w.error(&refusal);
-            w.ready_for_query(Idle);
-        });
+        rig.says(second, |w| w.error(&refusal));
+        rig.told(second);
+        rig.says(second, |w| w.ready_for_query(Idle));
         let heard = rig.told(a);
         assert!(heard[0].contains("XX000") && heard[1] == "ReadyForQuery I", "{heard:?}");
     }
