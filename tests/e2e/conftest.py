@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -22,12 +24,12 @@ from harness.waiting import eventually  # noqa: E402
 VERSIONS = (15, 18)
 
 # What the shared clusters hold beyond an empty one. md5 and SCRAM verifiers both appear, as in a grown installation.
-INITIAL_SQL = """
+INITIAL_SQL = f"""
 set password_encryption = 'scram-sha-256';
-alter role postgres password '{postgres}';
-create role alice login password '{alice}';
-create role bob login password '{bob}';
-create role stats login password '{stats}';
+alter role postgres password '{PASSWORDS['postgres']}';
+create role alice login password '{PASSWORDS['alice']}';
+create role bob login password '{PASSWORDS['bob']}';
+create role stats login password '{PASSWORDS['stats']}';
 create role admin nologin;
 grant all on schema public to public;
 create database shop;
@@ -98,8 +100,8 @@ def shared_cluster(version: int) -> pgthrow.Cluster:
                 "log_disconnections": "on",
                 "log_line_prefix": "%m [%p] %u@%d %a ",
             },
+            initial_sql=INITIAL_SQL,
         ).start()
-        cluster.psql(INITIAL_SQL.format(**PASSWORDS))
         _clusters[version] = cluster
     return _clusters[version]
 
@@ -140,11 +142,9 @@ def own_cluster():
 
     def make(**named) -> pgthrow.Cluster:
         named.setdefault("version", 15)
-        cluster = pgthrow.Cluster(port=ports.take(), **named)
+        cluster = pgthrow.Cluster(port=ports.take(), initial_sql=INITIAL_SQL, **named)
         made.append(cluster)
-        cluster.start()
-        cluster.psql(INITIAL_SQL.format(**PASSWORDS))
-        return cluster
+        return cluster.start()
 
     yield make
     for cluster in made:
@@ -185,10 +185,33 @@ def backends(cluster, where: str = "true") -> int:
         )
 
 
+# Titles of the processes that a cluster has without clients, behind "postgres: ".
+OWN_PROCESSES = re.compile(
+    r"(checkpointer|background writer|walwriter|autovacuum (launcher|worker .*)|logical replication launcher|io worker \d+) *"
+)
+
+
+def only_own_processes(cluster) -> bool:
+    """Whether all processes of the cluster are known to be no backends; false if it is not known."""
+    try:
+        with open(f"/proc/{cluster.pid}/task/{cluster.pid}/children", encoding="ascii") as file:
+            children = file.read().split()
+    except FileNotFoundError:
+        return False
+    titles = []
+    for child in children:
+        # One that ends meanwhile is none.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with open(f"/proc/{child}/cmdline", encoding="utf-8", errors="replace") as file:
+                titles.append(file.read().rstrip("\0").removeprefix("postgres: "))
+    return bool(titles) and all(map(OWN_PROCESSES.fullmatch, titles))
+
+
 def no_backend_left():
     """A backend still there would disturb the next test, and shows a pooler that left it behind."""
     for cluster in _clusters.values():
-        if cluster.running:
+        # A connection costs the server several milliseconds, and most tests leave nothing behind.
+        if cluster.running and not only_own_processes(cluster):
             eventually(
                 lambda: backends(cluster) == 0,
                 timeout=10,

@@ -32,9 +32,9 @@ def cluster_with(version: int, pair) -> pgthrow.Cluster:
         version=version,
         port=ports.take(),
         settings={"ssl": "on", "ssl_cert_file": pair.certificate, "ssl_key_file": pair.key},
-    ).start()
-    cluster.psql(INITIAL_SQL.format(**PASSWORDS))
-    return cluster
+        initial_sql=INITIAL_SQL,
+    )
+    return cluster.start()
 
 
 @pytest.fixture(scope="module", params=VERSIONS, ids=[f"pg{v}" for v in VERSIONS])

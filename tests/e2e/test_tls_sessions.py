@@ -82,10 +82,8 @@ def strict_pg(certificates):
     pair = certificates.server
     settings = {"ssl": "on", "ssl_cert_file": pair.certificate, "ssl_key_file": pair.key, "ssl_ca_file": certificates.ca}
     hba = "local all all trust\nhostssl all all all trust clientcert=verify-full\n"
-    cluster = pgthrow.Cluster(version=15, port=ports.take(), settings=settings, hba=hba).start()
-    cluster.psql(INITIAL_SQL.format(**PASSWORDS))
-    yield cluster
-    cluster.remove()
+    with pgthrow.Cluster(version=15, port=ports.take(), settings=settings, hba=hba, initial_sql=INITIAL_SQL) as cluster:
+        yield cluster
 
 
 def test_certificates_towards_the_server(strict_pg, certificates, make_pooler):

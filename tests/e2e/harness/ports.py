@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import tempfile
 
 # The blocks lie below the ports that Linux gives to outgoing connections (32768 and up), one of which would now and
 # then sit on a port between two starts of a server.
@@ -37,7 +36,8 @@ def _own_block() -> int:
     """First port of the block that this process has locked; the lock ends with the process."""
     global _block_first, _lock_file
     if _block_first is None:
-        folder = os.path.join(tempfile.gettempdir(), f"pgweir-test-ports-{os.geteuid()}")
+        # Not in TMPDIR, which is each run's own.
+        folder = f"/tmp/pgweir-test-ports-{os.geteuid()}"
         os.makedirs(folder, exist_ok=True)
         for block in range(BLOCKS_MAX):
             first = FIRST_PORT + block * PORTS_PER_BLOCK
