@@ -125,12 +125,10 @@ def with_objects(pg, request):
         pytest.skip(f"PostgreSQL {case.since} has it")
     pg.psql("create database ac_case")
     try:
-        pg.psql(FUNCTIONS, dbname="ac_case")
-        pg.psql(case.made_by, dbname="ac_case")
+        pg.psql(FUNCTIONS + case.made_by, dbname="ac_case")
         yield pg, case
     finally:
-        pg.psql("drop database ac_case with (force)")
-        pg.psql("drop role if exists other_role")
+        pg.psql("drop database ac_case with (force); drop role if exists other_role")
 
 
 @pytest.mark.parametrize("with_objects", CASES, indirect=True)

@@ -29,8 +29,8 @@ def waiting(pooler) -> int:
     return int(pooler.pool()["cl_waiting"])
 
 
-def one_server(pg, make_pooler, **settings):
-    return make_pooler(pg, settings={"default_pool_size": 1, **settings})
+def one_server(cluster, make_pooler, **settings):
+    return make_pooler(cluster, settings={"default_pool_size": 1, **settings})
 
 
 def serves_the_newcomer_first(pooler, before_it_is_free=lambda: None) -> bool:
@@ -54,13 +54,13 @@ def serves_the_newcomer_first(pooler, before_it_is_free=lambda: None) -> bool:
 
 
 @pytest.mark.parametrize("fair_by", ["client", "off"])
-def test_who_has_used_less_is_served_first(pg, make_pooler, fair_by):
-    pooler = one_server(pg, make_pooler, fair_by=fair_by)
+def test_who_has_used_less_is_served_first(pg15, make_pooler, fair_by):
+    pooler = one_server(pg15, make_pooler, fair_by=fair_by)
     assert serves_the_newcomer_first(pooler) == (fair_by == "client")
 
 
-def test_reload_changes_the_order_of_those_that_wait(pg, make_pooler):
-    pooler = one_server(pg, make_pooler, fair_by="client")
+def test_reload_changes_the_order_of_those_that_wait(pg15, make_pooler):
+    pooler = one_server(pg15, make_pooler, fair_by="client")
 
     def change(fair_by):
         pooler.settings["fair_by"] = fair_by
@@ -93,11 +93,11 @@ def test_clients_that_connect_for_each_transaction_keep_nobody_waiting(pg15, mak
 
 
 @pytest.mark.parametrize("weights", [(1, 1), (3, 1)])
-def test_users_share_server_time_by_weight(pg, make_pooler, weights):
+def test_users_share_server_time_by_weight(pg15, make_pooler, weights):
     """Two users in one pool, each with more clients than there are servers."""
     pooler = make_pooler(
-        pg,
-        databases={"*": f"host={pg.host} port={pg.port} user=postgres"},
+        pg15,
+        databases={"*": f"host={pg15.host} port={pg15.port} user=postgres"},
         users={user: f"weight={weight}" for user, weight in zip(("alice", "bob"), weights, strict=True)},
         settings={"default_pool_size": 2, "fair_by": "user"},
     )
@@ -106,8 +106,8 @@ def test_users_share_server_time_by_weight(pg, make_pooler, weights):
     assert 0.75 * expected < ratio < 1.33 * expected
 
 
-def test_clients_are_refused_early_where_all_would_wait_too_long(pg, make_pooler):
-    pooler = one_server(pg, make_pooler, queue_target="0.3")
+def test_clients_are_refused_early_where_all_would_wait_too_long(pg15, make_pooler):
+    pooler = one_server(pg15, make_pooler, queue_target="0.3")
     holder = pooler.connect()
     holder.send(query("begin; select 1"))
     assert error_codes(holder.read_ready()) == []
@@ -137,9 +137,9 @@ def test_clients_are_refused_early_where_all_would_wait_too_long(pg, make_pooler
         c.close()
 
 
-def test_a_burst_is_not_refused(pg, make_pooler):
+def test_a_burst_is_not_refused(pg15, make_pooler):
     """More clients at once than are served within queue_target, but the queue shrinks by itself."""
-    pooler = one_server(pg, make_pooler, queue_target="5")
+    pooler = one_server(pg15, make_pooler, queue_target="5")
     clients = [pooler.connect() for _ in range(60)]
     for c in clients:
         c.send(query("select pg_sleep(0.01)"))

@@ -77,9 +77,9 @@ def console_of(pooler, user="postgres") -> str:
     return f"host={pooler.host} port={pooler.port} user={user} sslmode=disable"
 
 
-def test_two_views_as_plain_text_say_what_the_console_says(pg, make_pooler):
+def test_two_views_as_plain_text_say_what_the_console_says(pg15, make_pooler):
     """Under load, by a user of stats_users; the counts of SHOW STATS meanwhile are the rates."""
-    pooler = make_pooler(pg, settings={**AUTO, "sizing": "hold"})
+    pooler = make_pooler(pg15, settings={**AUTO, "sizing": "hold"})
 
     def total() -> tuple[float, int]:
         rows = pooler.console("SHOW STATS")
@@ -108,8 +108,8 @@ def test_two_views_as_plain_text_say_what_the_console_says(pg, make_pooler):
         assert re.search(r"TPS [0-9,]+, queries/s", view), view
 
 
-def test_without_a_terminal_one_view_is_printed(pg, make_pooler):
-    pooler = make_pooler(pg)
+def test_without_a_terminal_one_view_is_printed(pg15, make_pooler):
+    pooler = make_pooler(pg15)
     with pooler.connect() as c:
         c.query("select 1")
         for arguments in ([], ["--once"], ["--batch", "1"], ["--console"]):
@@ -123,9 +123,9 @@ def test_without_a_terminal_one_view_is_printed(pg, make_pooler):
         assert f"{pooler.host}:{pooler.port}" in top("--once", "--interval", "0.2", **around).stdout
 
 
-def test_databases_with_several_pools_and_clients(pg, make_pooler):
+def test_databases_with_several_pools_and_clients(pg15, make_pooler):
     """Figures are the database's; each of its users has a row. --clients lists who waits longest first."""
-    pooler = make_pooler(pg, settings={"default_pool_size": 1})
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1})
     with pooler.connect() as holder, pooler.connect() as waiter, pooler.connect(user="alice") as other:
         holder.query("begin")
         holder.query("select 1")
@@ -145,13 +145,13 @@ def test_databases_with_several_pools_and_clients(pg, make_pooler):
         waiter.read_ready()
 
 
-def test_a_console_that_cannot_be_reached_is_an_error(pg, make_pooler):
+def test_a_console_that_cannot_be_reached_is_an_error(pg15, make_pooler):
     result = top("host=127.0.0.1 port=1 user=postgres", check=False)
     assert result.returncode == 1 and result.stdout == ""
     assert 'could not connect to server at "127.0.0.1", port 1, database "pgbouncer"' in result.stderr
     assert "hint: is a pgweir or PgBouncer running there?" in result.stderr and "--server" not in result.stderr
     # A user who may not see the console, and a database that is none.
-    pooler = make_pooler(pg)
+    pooler = make_pooler(pg15)
     refused = top(console_of(pooler, "alice"), check=False)
     assert refused.returncode == 1 and "could not connect" in refused.stderr, refused.stderr
     none = top(pooler.dsn(), check=False)
@@ -164,8 +164,8 @@ def test_a_console_that_cannot_be_reached_is_an_error(pg, make_pooler):
         assert b"could not connect" in screen.written and ENTERED not in screen.written
 
 
-def test_keys_at_a_terminal(pg, make_pooler):
-    pooler = make_pooler(pg, settings=AUTO)
+def test_keys_at_a_terminal(pg15, make_pooler):
+    pooler = make_pooler(pg15, settings=AUTO)
     with load(pooler, clients=3), Screen([*PGWEIR, "top", console_of(pooler), "-i", "0.3"]) as screen:
         page = screen.wait(r"TPS [1-9]")
         assert "pgweir top: 127.0.0.1" in page and "SIZING OF HOST" in page and "order: waiting" in page, page
@@ -203,8 +203,8 @@ def test_keys_at_a_terminal(pg, make_pooler):
 
 
 @pytest.mark.parametrize("ending", ["ctrl-c", signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=str)
-def test_the_terminal_is_restored_however_it_ends(pg, make_pooler, ending):
-    pooler = make_pooler(pg)
+def test_the_terminal_is_restored_however_it_ends(pg15, make_pooler, ending):
+    pooler = make_pooler(pg15)
     with Screen([*PGWEIR, "top", console_of(pooler)]) as screen:
         screen.wait("clients: ")
         if ending == "ctrl-c":
@@ -216,9 +216,9 @@ def test_the_terminal_is_restored_however_it_ends(pg, make_pooler, ending):
         screen.is_restored()
 
 
-def test_ctrl_z_gives_the_terminal_back_for_a_while(pg, make_pooler):
+def test_ctrl_z_gives_the_terminal_back_for_a_while(pg15, make_pooler):
     """A shell of the test starts it as its job, sees it stop, and lets it go on."""
-    pooler = make_pooler(pg)
+    pooler = make_pooler(pg15)
     shell = (
         "import os, signal, sys, termios\n"
         "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n"
@@ -246,8 +246,8 @@ def test_ctrl_z_gives_the_terminal_back_for_a_while(pg, make_pooler):
         screen.is_restored()
 
 
-def test_colours_can_be_turned_off(pg, make_pooler):
-    pooler = make_pooler(pg)
+def test_colours_can_be_turned_off(pg15, make_pooler):
+    pooler = make_pooler(pg15)
     for value, has_colours in (("", True), ("1", False)):
         with Screen([*PGWEIR, "top", console_of(pooler)], NO_COLOR=value) as screen:
             screen.wait("clients: ")
@@ -256,9 +256,9 @@ def test_colours_can_be_turned_off(pg, make_pooler):
             assert (re.search(rb"\x1b\[[0-9;]*m", screen.written) is not None) == has_colours
 
 
-def test_a_lost_connection_is_made_again(pg, make_pooler):
+def test_a_lost_connection_is_made_again(pg15, make_pooler):
     """The pooler is restarted while it is watched; and the view ends in order where there is none."""
-    pooler = make_pooler(pg)
+    pooler = make_pooler(pg15)
     with pooler.connect() as c:
         c.query("select 1")
     with Screen([*PGWEIR, "top", console_of(pooler), "-i", "0.3"]) as screen:
@@ -276,9 +276,9 @@ def test_a_lost_connection_is_made_again(pg, make_pooler):
         screen.is_restored()
 
 
-def test_a_lost_connection_ends_what_a_script_reads(pg, make_pooler):
+def test_a_lost_connection_ends_what_a_script_reads(pg15, make_pooler):
     """With status 1; whoever stops reading early is no error; a pooler that is paused is called so."""
-    pooler = make_pooler(pg)
+    pooler = make_pooler(pg15)
     with pooler.connect() as c:
         c.query("select 1")
     command = [*PGWEIR, "top", console_of(pooler), "--batch", "1000", "--interval", "0.1"]
