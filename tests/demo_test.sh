@@ -131,14 +131,34 @@ sleep 1
 kill -INT "$demo"
 ends_with 130
 
-# Beside what follows, with folders of its own: the laboratory comes last and late.
+# broken FILE: a program that as a pooler listens on the port of its configuration and closes what comes. In its laboratory
+# it is `$laboratory`, and fails where that is empty.
+broken() {
+    cat >"$1" <<PYTHON
+#!/usr/bin/env python3
+import os, re, socket, sys
+if sys.argv[1] == "--version":
+    sys.exit(print("broken 1.0"))
+if sys.argv[1] == "lab" and "$laboratory":
+    os.execv("$laboratory", sys.argv)
+port = int(re.search(r"listen_port = (\\d+)", open(sys.argv[1]).read())[1])
+with socket.create_server(("127.0.0.1", port)) as listener:
+    while True:
+        listener.accept()[0].close()
+PYTHON
+    chmod +x "$1"
+}
+
+# Beside what follows, with folders of its own: the laboratory comes last and late. It comes sooner if no run through pgweir
+# takes its time.
 mkdir "$results/beside" "$files.beside"
 chmod 755 "$files.beside"
+laboratory=$(realpath "${binary:-target/release/pgweir}") broken "$results/beside/broken"
 (
     files=$files.beside
     results=$results/beside
     trap 'kill -TERM "$demo"; wait "$demo"; exit 1' TERM
-    start "$binary" --quick --no-wait
+    start "$results/broken" --quick --no-wait
     until_says progress 'direct, 2 clients, round 1'
     kill -INT "$demo"
     ends_with 130
@@ -147,20 +167,8 @@ chmod 755 "$files.beside"
 beside=$!
 
 echo 'a pooler that takes no connections fails, in words and in status'
-broken=$results/broken
-# Listens on the port of the configuration it is given, and closes what comes.
-cat >"$broken" <<'PYTHON'
-#!/usr/bin/env python3
-import re, socket, sys
-if sys.argv[1] == "--version":
-    sys.exit(print("broken 1.0"))
-port = int(re.search(r"listen_port = (\d+)", open(sys.argv[1]).read())[1])
-with socket.create_server(("127.0.0.1", port)) as listener:
-    while True:
-        listener.accept()[0].close()
-PYTHON
-chmod +x "$broken"
-start "$broken" --quick --no-wait
+laboratory='' broken "$results/broken"
+start "$results/broken" --quick --no-wait
 ends_with 1
 times 3 '^  through pgweir +FAILED$'
 times 3 "^  direct +$figures"
