@@ -5,6 +5,7 @@ no more, EXECUTE of a statement that is gone. And floods: another client's state
 work is looked at. Each test would fail on a pooler that shares prepared statements by their text alone.
 """
 
+import contextlib
 import os
 import struct
 import threading
@@ -139,6 +140,33 @@ def test_a_local_setting_is_not_in_anothers_statement(pg15, make_pooler, setting
         assert backend_pid(b) == pid
         ask(b, parse("s", text), sync())
         assert rows_of(ask(b, bind("", "s"), execute(), sync())) == [(expected,)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "text", "expected"),
+    [
+        ("datestyle", "SQL, DMY", "select '01/02/2020'::date - '2020-01-01'::date", "31"),
+        ("client_encoding", "LATIN1", "select length('\u00fc')", "2"),
+    ],
+)
+@pytest.mark.parametrize("way", ["set", "set local"])
+@pytest.mark.parametrize("moves", [True, False])
+def test_the_unnamed_statement_behind_a_set_is_not_read_anew(pg, make_pooler, setting, value, text, expected, way, moves):
+    """Parsed in one pipeline with the SET and bound in the next transaction: it means what it meant, or does not exist."""
+    pooler = make_pooler(pg, settings=TWO_SERVERS)
+    with pooler.connect() as c:
+        pid = backend_pid(c)
+        sets = [parse("", "begin"), bind(), execute()] if way == "set local" else []
+        sets += [parse("", f"{way} {setting} = '{value}'"), bind(), execute()]
+        ends = [parse("c", "commit"), bind("c", "c"), execute("c")] if way == "set local" else []
+        assert not error_codes(ask(c, *sets, parse("", text), *ends, sync()))
+        with elsewhere(pooler, c, pid) if moves else contextlib.nullcontext():
+            messages = ask(c, bind("", ""), execute(), sync())
+        assert error_codes(messages) == ["26000"] or rows_of(messages) == [(expected,)]
+        assert not pooler.console("SHOW PINS")
+        # Parsed again, it is read under the present setting.
+        present = expected if way == "set" else {"31": "1", "2": "1"}[expected]
+        assert rows_of(ask(c, parse("", text), bind("", ""), execute(), sync())) == [(present,)]
 
 
 # ---- names that come to mean other objects

@@ -29,7 +29,7 @@ pub fn setting_shown(text: &[u8]) -> Option<&[u8]> {
 /// `false` only if no setting changes the meaning of the text, except search_path and role.
 pub fn has_constants(query: &[u8]) -> bool {
     let quotes = query.contains(&b'\'') || query.windows(2).any(|w| w[0] == b'$' && !w[1].is_ascii_digit());
-    quotes || contains(query, b"null") || contains(query, b"xml")
+    quotes || !query.is_ascii() || contains(query, b"null") || contains(query, b"xml")
 }
 
 /// `false` only if the text begins with the word of a write and does not contain the word RETURNING.
@@ -60,6 +60,7 @@ mod tests {
             "select $$x$$",
             "select a = NULL",
             "select xmlparse(document $1)",
+            "select \u{fc} from t",
         ] {
             assert!(has_constants(text.as_bytes()), "{text}");
         }

@@ -10,6 +10,10 @@ pub enum Weakness {
     SharesUnconfirmed,
     /// If a server refuses a client's settings after the client has left, the settings count as set.
     TrustsAbandoned,
+    /// If a server refuses one of two segments of restored settings, it is taken to have rolled back both.
+    TrustsHalves,
+    /// An unnamed statement that was parsed behind a SET is prepared again as if it stood before the SET.
+    ReadsUnnamedAnew,
     /// A cancel is passed on even while the server works on an internal query.
     CancelsQuestions,
     /// A probe is sent while a cancel is on its way.
@@ -85,9 +89,11 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 31] = [
+    pub const ALL: [Weakness; 33] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
+        Weakness::TrustsHalves,
+        Weakness::ReadsUnnamedAnew,
         Weakness::CancelsQuestions,
         Weakness::AsksUnderCancel,
         Weakness::ForgetsFailedProbe,

@@ -2,6 +2,7 @@
 
 use crate::base::message::Step;
 use crate::base::pin_reason::PinReason;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::statements::prepared::Statement;
 use std::sync::Arc;
@@ -19,6 +20,20 @@ impl Exchange<'_> {
             return Some(self.waits_for_replies());
         }
         self.settings_are_uncertain(statement);
+        None
+    }
+
+    /// The same for the unnamed statement. It does not pin its client, which hardly ever uses the statement after its
+    /// transaction: where the server no longer has it, it does not exist.
+    #[cold]
+    pub(crate) fn unnamed_reads_behind_set(&mut self, statement: &mut Arc<Statement>) -> Option<Step> {
+        if !statement.has_constants || !self.keeps_session() || self.shared.is_weak(Weakness::ReadsUnnamedAnew) {
+            return None;
+        }
+        if self.will_know_what_is_set() {
+            return Some(self.waits_for_replies());
+        }
+        *statement = self.shared.statements.intern_behind_set(statement);
         None
     }
 

@@ -102,7 +102,7 @@ impl Exchange<'_> {
                 .statements
                 .unnamed()
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
-        let new = (!same).then(|| interned(&mut self.shared.statements, server, &parse, settings));
+        let mut new = (!same).then(|| interned(&mut self.shared.statements, server, &parse, settings));
         if let Some(statement) = new.as_ref().or(client.statements.unnamed())
             && (!statement.effects.is_empty() || checks_run)
         {
@@ -111,6 +111,12 @@ impl Exchange<'_> {
                 return step;
             }
             self.suspect_analysis(&statement);
+        }
+        if let Some(statement) = &mut new
+            && self.server.held.may_read_behind_set()
+            && let Some(step) = self.unnamed_reads_behind_set(statement)
+        {
+            return step;
         }
         let client = &mut *self.client;
         let server = &mut *self.server;
@@ -122,7 +128,7 @@ impl Exchange<'_> {
             });
         }
         let unnamed = client.statements.unnamed().expect("set above");
-        server.held.unnamed_becomes(Unnamed::Statement(unnamed.id));
+        server.held.unnamed_becomes(Unnamed::of(unnamed));
         let names = unnamed.effects.intersects(Effects::PREPARE) && uses_names(&unnamed.verdict);
         let entry = Entry::forward(Expect::ParseUnnamed);
         let entry = match effect {

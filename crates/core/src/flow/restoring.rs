@@ -135,6 +135,7 @@ impl Pooler {
         let is_one_transaction = restoration.is_one_transaction();
         let (target, refused) = restoration.ends();
         let (link, idle) = (server.link, server.conversation.status() == TransactionStatus::Idle);
+        let is_one_transaction = is_one_transaction || self.is_weak(Weakness::TrustsHalves);
         // A login's values are refused because they are invalid: the whole transaction that tried them is rolled back.
         let are_tried =
             idle && is_one_transaction && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));

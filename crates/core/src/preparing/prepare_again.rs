@@ -369,11 +369,11 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         let server = &mut *self.server;
         match client.statements.unnamed() {
-            Some(statement) if server.held.unnamed() == Unnamed::Statement(statement.id) => {}
+            Some(statement) if server.held.unnamed() == Unnamed::of(statement) => {}
             Some(statement) if server.held.unnamed() == Unnamed::Asked(statement.id) => {
                 return Some(self.waits_for_replies());
             }
-            Some(statement) => {
+            Some(statement) if !statement.settings.are_uncertain() => {
                 let statement = statement.clone();
                 if self.to().would_go_apart_too_early(&statement) {
                     return Some(self.waits_for_replies());
@@ -393,8 +393,9 @@ impl Exchange<'_> {
                     return Some(self.waits_for_answer());
                 }
             }
-            None if server.held.unnamed() == Unnamed::Nothing => {}
-            None => {
+            // Nobody knows how a statement that was parsed behind a SET was read: it does not exist.
+            _ if server.held.unnamed() == Unnamed::Nothing => {}
+            _ => {
                 server.held.unnamed_becomes(Unnamed::Nothing);
                 let effect = Effect {
                     server_unnamed: true,

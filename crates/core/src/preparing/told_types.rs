@@ -69,8 +69,8 @@ impl Reply<'_> {
         if let Some(unnamed) = client.statements.unnamed().filter(|s| s.id == uses && s.infers) {
             let unnamed = self.shared.statements.intern_as_told(unnamed, types.bytes());
             let held = &mut self.server.held;
-            if held.unnamed() == Unnamed::Statement(uses) {
-                held.unnamed_becomes(Unnamed::Statement(unnamed.id));
+            if matches!(held.unnamed(), Unnamed::Statement(id) | Unnamed::BehindSet(id) if id == uses) {
+                held.unnamed_becomes(Unnamed::of(&unnamed));
             }
             client.statements.replace_unnamed(Some(unnamed));
         }

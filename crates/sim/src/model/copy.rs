@@ -111,7 +111,7 @@ impl Session {
             )
         );
         if !known {
-            self.out.report(&ServerError::protocol(format!(
+            self.report(&ServerError::protocol(format!(
                 "unexpected message type 0x{tag:02X} during COPY from stdin"
             )));
             self.fatal(&ServerError::fatal(
@@ -122,11 +122,12 @@ impl Session {
     }
 
     pub(super) fn copy_in_message(&mut self, shared: &mut Shared, now_us: u64, tag: FrontendTag, body: &[u8]) {
+        let data = self.received(body).into_owned();
         let Phase::CopyIn(copy, _) = &mut self.phase else {
             return;
         };
         let result = match tag {
-            FrontendTag::CopyData => copy.take(body),
+            FrontendTag::CopyData => copy.take(&data),
             FrontendTag::CopyFail => {
                 let reason = body.strip_suffix(&[0]).unwrap_or(body);
                 Err(ServerError::error(

@@ -168,7 +168,7 @@ impl Session {
         };
         let value = e.value(row, &mut surroundings);
         for warning in surroundings.warnings {
-            self.out.report(&warning);
+            self.report(&warning);
         }
         value
     }

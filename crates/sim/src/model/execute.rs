@@ -160,7 +160,7 @@ impl Session {
                     let values: Vec<Option<Vec<u8>>> = row
                         .iter()
                         .enumerate()
-                        .map(|(index, (value, of))| value.write(*of, binary.get(index) == Some(&true)))
+                        .map(|(index, (value, of))| self.written(value, *of, binary.get(index) == Some(&true)))
                         .collect();
                     self.out
                         .write(|w| w.data_row(values.len(), values.iter().map(Option::as_deref)));

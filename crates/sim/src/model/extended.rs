@@ -28,6 +28,7 @@ impl Session {
         if name.is_empty() {
             self.unnamed = None;
         }
+        let text = &*self.received(text);
         let mut statements = parse(text)?;
         if statements.len() > 1 {
             return Err(ServerError::error(
@@ -124,7 +125,7 @@ impl Session {
             let binary = *formats.get(index).or(formats.first()).unwrap_or(&0) == 1;
             values.push(match r.i32()? {
                 length if length < 0 => Value::Null,
-                length => Value::read(r.bytes(length as usize)?, *of, binary)?,
+                length => self.read(r.bytes(length as usize)?, *of, binary)?,
             });
         }
         let results = read_formats(&mut r)?;

@@ -17,6 +17,7 @@ mod commands;
 mod copy;
 mod cursor;
 mod defaults;
+mod encoding;
 mod error;
 mod execute;
 mod expression;

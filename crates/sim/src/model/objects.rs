@@ -218,11 +218,13 @@ impl Session {
             if !self.channels.contains(&notification.channel) {
                 continue;
             }
+            let texts = [&notification.channel, &notification.payload];
+            let texts = texts.map(|text| self.to_client(text.as_bytes()).into_owned());
             self.out.write(|w| {
                 w.message(b'A', |b| {
                     b.extend(notification.process_id.to_be_bytes());
-                    for text in [&notification.channel, &notification.payload] {
-                        b.extend_from_slice(text.as_bytes());
+                    for text in texts {
+                        b.extend(text);
                         b.push(0);
                     }
                 });

@@ -1,6 +1,5 @@
 //! Bytes on their way to the client.
 
-use super::error::ServerError;
 use pgweir_wire::Writer;
 
 /// The size of PostgreSQL's send buffer (`PQ_SEND_BUFFER_SIZE`). It is sent when it is full, without a flush.
@@ -21,16 +20,6 @@ impl Output {
         if full > 0 {
             self.sent.extend(self.pending.drain(..full));
         }
-    }
-
-    /// Writes an ErrorResponse or NoticeResponse, which are sent at once (`send_message_to_frontend`).
-    pub(super) fn report(&mut self, e: &ServerError) {
-        let text = e.text();
-        self.write(|w| match e.severity {
-            "ERROR" | "FATAL" => w.error(&text),
-            _ => w.notice(&text),
-        });
-        self.flush();
     }
 
     /// The one-byte answer to SSLRequest and GSSENCRequest, which is no message.

@@ -33,7 +33,7 @@ impl Session {
         }
         self.start_command()?;
         self.unnamed = None;
-        let statements: Rc<[Statement]> = parse(text)?.into();
+        let statements: Rc<[Statement]> = parse(&self.received(text))?.into();
         if statements.is_empty() {
             self.finish_command(shared);
             self.out.write(|w| w.empty(b'I'));

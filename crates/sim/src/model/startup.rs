@@ -111,8 +111,8 @@ impl Session {
             self.settings.set_at_startup(name, value).map_err(fatal)?;
         }
         for (name, value) in self.settings.changes_to_tell() {
-            self.out
-                .write(|w| w.parameter_status(name.as_bytes(), value.as_bytes()));
+            let value = self.to_client(value.as_bytes()).into_owned();
+            self.out.write(|w| w.parameter_status(name.as_bytes(), &value));
         }
         let key = self.key.clone();
         self.out.write(|w| w.backend_key_data(key.process_id, &key.secret));

@@ -1,14 +1,14 @@
 //! How statements begin, end and nest transactions.
 
 use super::error::ServerError;
-use super::portal::PortalState;
+use super::portal::{Portal, PortalState};
 use super::session::Session;
 use super::transaction::{Block, Shared};
 
 impl Session {
     pub(super) fn begin(&mut self) {
         if matches!(self.transaction.block, Block::InProgress) {
-            self.out.report(&ServerError::warning(
+            self.report(&ServerError::warning(
                 "25001",
                 "there is already a transaction in progress",
             ));
@@ -17,8 +17,7 @@ impl Session {
     }
 
     fn no_transaction(&mut self) {
-        self.out
-            .report(&ServerError::warning("25P01", "there is no transaction in progress"));
+        self.report(&ServerError::warning("25P01", "there is no transaction in progress"));
     }
 
     pub(super) fn commit_statement(&mut self, shared: &mut Shared, chain: bool) -> Result<&'static str, ServerError> {
@@ -70,14 +69,16 @@ impl Session {
     fn warn_of_portals(&mut self, level_id: u32) {
         // Levels further out are aborted in order, and their portals with them.
         let level_id = level_id.max(self.transaction.level_id());
-        for (name, portal) in &self.portals {
-            if portal.needs_cleanup && portal.state != PortalState::Dangling && portal.level_id >= level_id {
-                let name = String::from_utf8_lossy(name);
-                self.out.report(&ServerError::warning(
-                    "01000",
-                    format!("skipping cleanup for portal \"{name}\""),
-                ));
-            }
+        let is_skipped = |portal: &Portal| {
+            portal.needs_cleanup && portal.state != PortalState::Dangling && portal.level_id >= level_id
+        };
+        let skipped = self.portals.iter().filter(|(_, portal)| is_skipped(portal));
+        let names: Vec<_> = skipped
+            .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        for name in names {
+            let text = format!("skipping cleanup for portal \"{name}\"");
+            self.report(&ServerError::warning("01000", text));
         }
     }
 

@@ -118,8 +118,8 @@ impl Session {
                 self.load_plpgsql();
                 match severity {
                     Raise::Exception => return Err(ServerError::error("P0001", text)),
-                    Raise::Warning => self.out.report(&ServerError::warning("01000", text)),
-                    Raise::Notice => self.out.report(&ServerError {
+                    Raise::Warning => self.report(&ServerError::warning("01000", text)),
+                    Raise::Notice => self.report(&ServerError {
                         severity: "NOTICE",
                         ..ServerError::warning("00000", text)
                     }),
@@ -223,7 +223,7 @@ impl Session {
     /// SET, or RESET of one setting; the command tag.
     fn run_set(&mut self, name: &str, value: &SetTo, local: bool) -> Result<&'static str, ServerError> {
         if local && matches!(self.transaction.block, Block::Default | Block::Started) {
-            self.out.report(&ServerError::warning(
+            self.report(&ServerError::warning(
                 "25P01",
                 "SET LOCAL can only be used in transaction blocks",
             ));
@@ -266,8 +266,9 @@ impl Session {
     fn fetch(&mut self, name: &str, count: u64) -> Result<String, ServerError> {
         let cursor = self.cursors.get_mut(name).ok_or_else(|| missing_cursor(name))?;
         let taken = cursor.rows.len().min(count as usize);
-        for row in cursor.rows.drain(..taken) {
-            let values: Vec<_> = row.iter().map(|(value, of)| value.write(*of, false)).collect();
+        let rows: Vec<_> = cursor.rows.drain(..taken).collect();
+        for row in rows {
+            let values: Vec<_> = row.iter().map(|(value, of)| self.written(value, *of, false)).collect();
             self.out
                 .write(|w| w.data_row(values.len(), values.iter().map(Option::as_deref)));
         }
@@ -327,7 +328,7 @@ impl Session {
                 if index > 0 {
                     line.push(b'\t');
                 }
-                match value.write(*of, false) {
+                match self.written(value, *of, false) {
                     None => line.extend(b"\\N"),
                     Some(text) => super::copy::escape(&mut line, &text),
                 }

@@ -158,3 +158,69 @@ fn a_deallocate_that_fails_leaves_the_statement() {
     rig.told(a);
     uses_what_is_there(&mut rig, a, server);
 }
+
+/// A client that has parsed the unnamed statement behind a SET, in one pipeline with it. Its transaction has ended.
+fn unnamed_behind_set(settings: &str) -> (Rig, ClientId, ServerId) {
+    let mut rig = Rig::new(settings);
+    let a = rig.client();
+    rig.says(a, |w| {
+        w.parse(b"", b"set datestyle = 'sql, dmy'", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.parse(b"", TEXT, NO_TYPES);
+        w.sync();
+    });
+    rig.servers_log_in();
+    let server = rig.server_of(a).expect("linked");
+    rig.answers_all_about(server, NOTHING.with(&[("DateStyle", "SQL, DMY")]));
+    rig.told(a);
+    assert!(rig.server_of(a).is_none(), "it is not pinned");
+    (rig, a, server)
+}
+
+/// Guards against constants that are read again under other settings than those of the Parse.
+#[test]
+fn the_unnamed_statement_does_not_exist_on_another_server() {
+    let (mut rig, a, server) = unnamed_behind_set("default_pool_size = 2");
+    let other = rig.client();
+    rig.says(other, |w| w.query(b"select pg_sleep(60)"));
+    assert_eq!(rig.server_of(other), Some(server));
+    rig.says(a, |w| {
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    rig.servers_log_in();
+    let second = rig.server_of(a).expect("linked");
+    let told = rig.answers_all_about(second, NOTHING);
+    assert!(told.iter().any(|line| line == "Bind  "), "{told:?}");
+    assert!(!told.iter().any(|line| line.contains("01/02/2024")), "{told:?}");
+}
+
+/// Another client's definition outdates what servers hold: the unnamed statement of a client in its transaction stays.
+#[test]
+fn the_unnamed_statement_is_not_parsed_again_in_its_transaction() {
+    let mut rig = Rig::new("default_pool_size = 2");
+    let (a, b) = (rig.client(), rig.client());
+    let server = in_block(&mut rig, a, "begin; set local datestyle = 'sql, dmy'");
+    rig.says(a, |w| {
+        w.parse(b"", TEXT, NO_TYPES);
+        w.sync();
+    });
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(InTransaction);
+    });
+    rig.says(b, |w| w.query(b"create view v as select 1"));
+    rig.servers_log_in();
+    let second = rig.server_of(b).expect("linked");
+    rig.answers_all_about(second, NOTHING);
+    rig.says(a, |w| {
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    let told = rig.told(server);
+    assert_eq!(told, ["Bind  ", "Execute", "Sync"]);
+}

@@ -175,7 +175,7 @@ impl Session {
             self.fatal(e);
             return;
         }
-        self.out.report(e);
+        self.report(e);
         self.abort_current();
         if extended {
             self.skip_to_sync = true;
@@ -185,7 +185,7 @@ impl Session {
     }
 
     pub(in crate::model) fn fatal(&mut self, e: &ServerError) {
-        self.out.report(e);
+        self.report(e);
         self.client_closed();
     }
 
@@ -200,8 +200,8 @@ impl Session {
     /// Sends changed settings, and then ReadyForQuery.
     pub(in crate::model) fn tell_ready(&mut self) {
         for (name, value) in self.settings.changes_to_tell() {
-            self.out
-                .write(|w| w.parameter_status(name.as_bytes(), value.as_bytes()));
+            let value = self.to_client(value.as_bytes()).into_owned();
+            self.out.write(|w| w.parameter_status(name.as_bytes(), &value));
         }
         let status = self.status();
         self.out.write(|w| w.ready_for_query(status));

@@ -275,7 +275,7 @@ impl Session {
     pub(super) fn load_plpgsql(&mut self) {
         for name in self.settings.reserve_prefix() {
             let message = format!("{INVALID_NAME} \"{name}\", removing it");
-            self.out.report(&ServerError::warning("42602", message));
+            self.report(&ServerError::warning("42602", message));
         }
     }
 

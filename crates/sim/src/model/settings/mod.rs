@@ -147,6 +147,11 @@ impl Settings {
         &self.values.0.known[0].current
     }
 
+    /// Whether client_encoding is LATIN1.
+    pub(super) fn is_latin1(&self) -> bool {
+        &*self.values.0.known[1].current == "LATIN1"
+    }
+
     /// SET, or set_config(); `None` is the value that RESET returns to. Returns the new value.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<String, ServerError> {
         let place = match self.place(name) {

@@ -106,6 +106,12 @@ const STRANGE: [(&str, &[&str]); 5] = [
     ("role", &["none"]),
 ];
 
+/// The same where values are not ASCII.
+const STRANGE_ENCODINGS: [(&str, &[&str]); 2] = [
+    ("client_encoding", &["LATIN1", "nope", "nope"]),
+    ("app.tenant", &["nobody \u{fc}"]),
+];
+
 impl Client {
     /// A client that has not connected yet.
     pub fn new(number: u64, random: Random, topology: &Topology) -> Self {
@@ -168,6 +174,16 @@ impl Client {
                 }
             }
         }
+        if topology.beyond_ascii && topology.startup_settings {
+            for (name, value) in [
+                ("client_encoding", "LATIN1".to_string()),
+                ("app.tenant", format!("tenant tok{session_number}x\u{fc}")),
+            ] {
+                if self.random.percent(50) {
+                    self.settings.push((name, value));
+                }
+            }
+        }
         // If the startup packet names a role, the current role is another one, and RESET ALL does not change it.
         let has_roles = topology.role_defaults.iter().any(|d| d.name == "role");
         if topology.startup_settings && has_roles && self.random.percent(40) {
@@ -176,9 +192,10 @@ impl Client {
         self.abandons = topology.startup_settings && self.random.below(100) < topology.abandoned_percent;
         if self.abandons {
             self.rubbish = true;
-            for (name, values) in STRANGE {
+            let encodings = STRANGE_ENCODINGS.iter().filter(|_| topology.beyond_ascii);
+            for (name, values) in STRANGE.iter().chain(encodings) {
                 if self.random.percent(50) {
-                    self.settings.push((name, self.random.pick(values).to_string()));
+                    self.settings.push((name, self.random.pick::<&str>(values).to_string()));
                 }
             }
         }
@@ -226,6 +243,7 @@ impl Client {
         self.begins_idle = oracle.is_idle();
         self.leaves_settings = self.begins_idle && ![&b"set"[..], b"discard"].into_iter().any(changes);
         self.ran.clear();
+        oracle.may_set(!self.leaves_settings);
         oracle.forget_flight();
         oracle.begin(&self.flight.segments);
         Some(())

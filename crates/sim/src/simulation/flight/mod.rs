@@ -64,6 +64,8 @@ pub struct Author {
     leaves_behind: bool,
     /// It sends messages of a COPY when there is none.
     stray_copies: bool,
+    /// Its values are not ASCII, and it changes client_encoding.
+    beyond_ascii: bool,
     /// The first of the keys that this session uses.
     keys: u64,
     token: String,
@@ -110,6 +112,7 @@ impl Author {
             sequences: topology.sequences,
             leaves_behind: topology.leave_behind,
             stray_copies: topology.stray_copies,
+            beyond_ascii: topology.beyond_ascii,
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),
             count: 0,
@@ -128,7 +131,11 @@ impl Author {
 
     fn value(&mut self) -> String {
         self.count += 1;
-        format!("{}{}", self.token, self.count)
+        let letter = match self.beyond_ascii && self.random.percent(50) {
+            true => "\u{fc}",
+            false => "",
+        };
+        format!("{}{}{letter}", self.token, self.count)
     }
 
     fn key(&mut self) -> u64 {
@@ -188,6 +195,9 @@ impl Author {
         }
         if self.has_session && self.tracked_statements && !self.avoids_code && self.random.percent(2) {
             return Flight::of(self.nested_execute());
+        }
+        if self.beyond_ascii && self.random.percent(8) {
+            return self.bound_behind_set();
         }
         if self.repeats && self.random.percent(60) {
             return Flight::of(vec![self.repeated()]);

@@ -1,8 +1,8 @@
 //! Segments: messages up to one ReadyForQuery.
 
-use super::Author;
 use super::session_statements::BY_CODE;
 use super::statements::SETTINGS;
+use super::{Author, Flight};
 
 impl Author {
     /// One segment: exactly one ReadyForQuery, whatever happens in it.
@@ -100,6 +100,34 @@ impl Author {
         }
         self.push("Execute \"\" 0");
         self.push("Sync");
+    }
+
+    /// The unnamed statement is parsed behind a SET that changes how it is read, and bound in the next segment.
+    pub(super) fn bound_behind_set(&mut self) -> Flight {
+        self.may_be_tied = true;
+        let value = self.value();
+        let set = self.pick(&["set client_encoding = 'LATIN1'", "set client_encoding = 'UTF8'"]);
+        for line in [
+            format!("Parse \"\" \"{set}\""),
+            "Bind \"\" \"\"".into(),
+            "Execute \"\" 0".into(),
+            format!("Parse \"\" \"select '{value}\u{fc}'\""),
+            "Sync".into(),
+        ] {
+            self.push(line);
+        }
+        let mut segments = vec![self.take_bytes()];
+        for line in ["Bind \"\" \"\"", "Execute \"\" 0", "Sync"] {
+            self.push(line);
+        }
+        segments.push(self.take_bytes());
+        let mut flight = Flight::of(segments.clone());
+        if self.random.percent(50) {
+            // The client waits for the first answer, and other clients may get its server.
+            flight.stages = segments;
+            flight.certain = true;
+        }
+        flight
     }
 
     /// A transaction from BEGIN to its end, one segment each.

@@ -36,6 +36,8 @@ impl Author {
                 self.setting_of_the_pool()
             } else if !self.defaults.is_empty() && self.random.percent(50) {
                 self.setting_of_the_role()
+            } else if self.beyond_ascii && self.random.percent(20) {
+                self.encoding_statement()
             } else if self.sequences && self.random.percent(40) {
                 self.sequence_statement()
             } else {
@@ -95,6 +97,20 @@ impl Author {
             38 => self.made_by_code([name, &setting, &table, &value], lock),
             _ => format!("select '{value}', nullif(current_setting('app.tenant', true), '')"),
         }
+    }
+
+    /// Changes client_encoding.
+    fn encoding_statement(&mut self) -> String {
+        self.may_be_tied = true;
+        self.pick(&[
+            "set client_encoding = 'LATIN1'",
+            "set client_encoding = 'LATIN1'",
+            "set client_encoding = 'UTF8'",
+            "set client_encoding to default",
+            "set local client_encoding = 'LATIN1'",
+            "select set_config('client_encoding', 'LATIN1', false)",
+            "do $$begin perform set_config('client_encoding', 'LATIN1', false); end$$",
+        ])
     }
 
     /// Sets or resets a custom setting.

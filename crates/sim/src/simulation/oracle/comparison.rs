@@ -3,8 +3,8 @@
 use super::messages::{
     DEALLOCATED, HINT_TO_END, RESERVED_NAME, ends_block, is_bind_of_changed_rows, is_cancel_error,
     is_failed_transaction_error, is_missing_portal_error, is_missing_statement_error, is_missing_table_error,
-    is_no_block_warning, is_not_drawn_error, is_of_the_pooler, is_out_of_step, is_removal, is_reserved_name_error,
-    is_same_but_for_a_name, is_same_notification, is_taken_name_error,
+    is_missing_unnamed_error, is_no_block_warning, is_not_drawn_error, is_of_the_pooler, is_out_of_step, is_removal,
+    is_reserved_name_error, is_same_but_for_a_name, is_same_notification, is_taken_name_error,
 };
 use super::{Oracle, Verdict};
 use pgweir_wire::TransactionStatus;
@@ -171,8 +171,13 @@ impl Oracle {
         }
         if self.loses_notifications && message.first() != Some(&b'A') {
             while self.expected.front().is_some_and(|m| m.first() == Some(&b'A')) {
-                self.expected.pop_front();
+                self.lost.extend(self.expected.pop_front());
             }
+        }
+        // A listener that takes the place of a lost one may still hear them.
+        if let Some(at) = self.lost.iter().position(|lost| is_same_notification(lost, message)) {
+            self.lost.remove(at);
+            return Some(Verdict::Right);
         }
         None
     }
@@ -193,6 +198,14 @@ impl Oracle {
         if (matches!(expected.first(), Some(b't' | b'E')) || expected[..] == DEALLOCATED[..])
             && is_missing_table_error(message)
         {
+            return true;
+        }
+        if self.has_set && matches!(expected.first(), Some(b'2' | b't' | b'E')) && is_missing_unnamed_error(message) {
+            // The unnamed statement was parsed behind a SET, on another server (docs/differences.md).
+            return true;
+        }
+        if self.has_set && expected.first() == Some(&b'2') && is_missing_table_error(message) {
+            // A text in an encoding that is not known may be an EXECUTE of any statement, which must be prepared again.
             return true;
         }
         if self.transaction_failed && expected.first() == Some(&b't') && is_failed_transaction_error(message) {

@@ -44,6 +44,12 @@ pub(super) fn is_missing_statement_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"26000")
 }
 
+/// The client's unnamed statement is not on this server, and nobody knows how it was read.
+pub(super) fn is_missing_unnamed_error(message: &[u8]) -> bool {
+    let text = b"unnamed prepared statement does not exist";
+    is_missing_statement_error(message) && ErrorFields::read(&message[5..]).is_ok_and(|f| f.message == text)
+}
+
 pub(super) fn is_taken_name_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"42P05")
 }

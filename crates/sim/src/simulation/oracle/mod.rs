@@ -43,6 +43,10 @@ pub struct Oracle {
     has_ended_block: bool,
     /// Notifications may be lost, with the listener that would have delivered them.
     loses_notifications: bool,
+    /// Notifications that seem to be lost.
+    lost: Vec<Vec<u8>>,
+    /// The session may have set something.
+    has_set: bool,
     /// The private server has failed after a Query in the midst of a segment, as PostgreSQL 18 does, and was repaired.
     fell_into_step: bool,
     /// The last ReadyForQuery said that the transaction has failed.
@@ -89,6 +93,8 @@ impl Oracle {
             heard_early: Vec::new(),
             has_ended_block: false,
             loses_notifications: topology.servers_may_die(),
+            lost: Vec::new(),
+            has_set: false,
             transaction_failed: false,
             may_have_begun: false,
             cancelled: false,
@@ -99,6 +105,11 @@ impl Oracle {
         oracle.session.receive(&mut oracle.shared, 0, startup);
         oracle.session.take_sent();
         oracle
+    }
+
+    /// The next flight may set something.
+    pub fn may_set(&mut self, sets: bool) {
+        self.has_set |= sets;
     }
 
     /// Repairs the private server after a Query in the midst of a segment, if PostgreSQL 18 would fail its next

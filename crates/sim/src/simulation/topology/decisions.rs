@@ -90,10 +90,19 @@ impl Topology {
         topology.choose_views(Random::new(seed ^ 0x71e3_0000));
         topology.choose_sequences(Random::new(seed ^ 0x5e9e_0000));
         topology.choose_left_behind(Random::new(seed ^ 0x1ef7_0000));
+        topology.choose_encodings(Random::new(seed ^ 0xe4c0_0000));
         topology.choose_hosts(Random::new(seed ^ 0x4057_a000));
         // Where clients share a server at one time, a late cancel may hit any of them.
         topology.late_cancels = topology.pipeline_depth == "1" && Random::new(seed ^ 0x1a7e_0000).percent(20);
         topology
+    }
+
+    /// Clients whose sessions are kept may have any encoding.
+    fn choose_encodings(&mut self, mut r: Random) {
+        self.beyond_ascii = self.keeps_sessions && self.reader_percent == 0 && r.percent(8);
+        if self.beyond_ascii && r.percent(60) {
+            self.take_turns();
+        }
     }
 
     /// Where servers may die, the hosts that lead to them may fail, too.
@@ -226,6 +235,7 @@ impl Topology {
             abandoned_percent: percent(&mut r, 60),
             server_faults: percent(&mut r, 4),
             hosts: 1,
+            beyond_ascii: false,
             hosts_differ: false,
             host_faults: 0,
             load_balance_hosts: "round-robin",

@@ -149,6 +149,8 @@ pub struct Topology {
     pub sequences: bool,
     /// Clients only seed random(), and call a function that draws from it and keeps a plan, in time zones of their own.
     pub leave_behind: bool,
+    /// Values of clients are not ASCII, and clients change client_encoding.
+    pub beyond_ascii: bool,
     /// Clients now and then send messages of a COPY when there is none.
     pub stray_copies: bool,
     /// Sessions in a hundred that only read; the others of such a run leave nothing behind.
