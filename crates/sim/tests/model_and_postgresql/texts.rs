@@ -2,14 +2,15 @@
 
 use crate::script::Script;
 
-const SETTINGS: [(&str, &[&str]); 9] = [
+const SETTINGS: [(&str, &[&str]); 10] = [
     ("application_name", &["a", "b c", ""]),
     ("TimeZone", &["UTC", "Asia/Tokyo", "Nowhere/Land"]),
     ("DateStyle", &["ISO, DMY", "sql", "ymd"]),
     ("intervalstyle", &["iso_8601", "postgres"]),
     ("search_path", &["public"]),
     ("work_mem", &["8MB", "100kB", "1GB"]),
-    ("app.tenant", &["x", "y"]),
+    ("app.tenant", &["x", "\u{fc}"]),
+    ("client_encoding", &["LATIN1", "latin-1", "UTF8", "nope"]),
     ("plpgsql.no_such", &["x"]),
     ("nosuch", &["1"]),
 ];
@@ -21,7 +22,8 @@ impl Script {
         let (name, values) = SETTINGS[self.random.below(SETTINGS.len() as u64) as usize];
         let value = self.pick(values);
         match self.random.below(49) {
-            0..=3 => format!("select '{n}'"),
+            0..=2 => format!("select '{n}'"),
+            3 => format!("select '{n}\u{fc}'"),
             4 => "select 1, 'a', null, true".into(),
             5 => "select 1/0".into(),
             6 => "select 10/(3-g) from generate_series(1,5) g".into(),
@@ -41,7 +43,7 @@ impl Script {
             19..=20 => self.pick(&["rollback to a", "rollback to savepoint b"]),
             21 => self.pick(&["release a", "release savepoint b"]),
             22..=24 => format!("insert into kv values ({key}, 'v{n}')"),
-            25 => format!("update kv set v = 'u{n}' where k = {key}"),
+            25 => format!("update kv set v = 'u{n}\u{e0}' where k = {key}"),
             26 => self.pick(&["update kv set v = 'all'", "delete from kv", "update kv set v = v"]),
             27 => format!("delete from kv where k = {key}"),
             28 => "select k, v from kv order by k".into(),
@@ -63,7 +65,7 @@ impl Script {
             40 => "vacuum kv".into(),
             41 => self.pick(&[
                 "do $$begin raise notice 'hi'; end$$",
-                "do $$begin raise warning 'hm'; end$$",
+                "do $$begin raise warning 'hm \u{fc}'; end$$",
                 "do $$begin raise exception 'no'; end$$",
             ]),
             42 => self.pick(&[
