@@ -147,23 +147,29 @@ fn types_that_are_told_behind_a_close_in_a_failed_segment_count() {
 const TO_UNKNOWN: &[u8] = b"select $1::unknown = a from t";
 const AS_TEXT: &[u8] = &[0, 1, 0, 0, 0, 25];
 
-/// A client has prepared under this name a statement that PostgreSQL refuses if it is given the types that it has told.
-/// The client uses it on another server, which is returned. It was asked for the types, and answers.
-fn used_elsewhere(rig: &mut Rig, name: &[u8], types: &[u8]) -> (ClientId, ServerId) {
-    let (a, b) = (rig.client(), rig.client());
-    rig.says(a, |w| {
+/// A client prepares under this name a statement that PostgreSQL refuses if it is given the types that it has told.
+fn prepares_to_unknown(rig: &mut Rig, client: ClientId, name: &[u8]) -> ServerId {
+    rig.says(client, |w| {
         w.parse(name, TO_UNKNOWN, NO_TYPES);
         w.describe(b'S', name);
         w.sync();
     });
-    let first = rig.server_of(a).expect("a server");
-    rig.told(first);
-    rig.says(first, |w| {
+    let server = rig.server_of(client).expect("a server");
+    rig.told(server);
+    rig.says(server, |w| {
         w.empty(b'1');
         w.message(b't', |to| to.extend_from_slice(AS_TEXT));
         w.empty(b'n');
         w.ready_for_query(Idle);
     });
+    server
+}
+
+/// A client has prepared such a statement under this name, and uses it on another server, which is returned. That server
+/// was asked for the types, and answers.
+fn used_elsewhere(rig: &mut Rig, name: &[u8], types: &[u8]) -> (ClientId, ServerId) {
+    let (a, b) = (rig.client(), rig.client());
+    prepares_to_unknown(rig, a, name);
     rig.told(a);
     rig.says(b, |w| w.query(b"select pg_sleep(60)"));
     rig.says(a, |w| {
@@ -231,19 +237,7 @@ fn a_cast_to_unknown_is_asked_again_after_a_refusal() {
             let server = rig.server_of(a).expect("a server");
             rig.hears(server).iter().map(|(tag, _)| *tag).collect::<Vec<_>>()
         };
-        rig.says(a, |w| {
-            w.parse(name, TO_UNKNOWN, NO_TYPES);
-            w.describe(b'S', name);
-            w.sync();
-        });
-        let server = rig.server_of(a).expect("a server");
-        rig.told(server);
-        rig.says(server, |w| {
-            w.empty(b'1');
-            w.message(b't', |to| to.extend_from_slice(AS_TEXT));
-            w.empty(b'n');
-            w.ready_for_query(Idle);
-        });
+        let server = prepares_to_unknown(&mut rig, a, name);
         // Another client's text may have ended the statements.
         let b = rig.client();
         rig.says(b, |w| w.query(b"deallocate all"));

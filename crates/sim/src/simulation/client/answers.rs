@@ -92,7 +92,11 @@ impl Client {
             self.answered += 1;
         }
         if self.phase != Phase::Busy {
-            return Err(format!("{label}: while idle came {}", backend_to_text(message)));
+            return match message[0] {
+                // It seemed to be lost.
+                b'A' => Ok(Wish::Nothing),
+                _ => Err(format!("{label}: while idle came {}", backend_to_text(message))),
+            };
         }
         self.progress(topology)
     }

@@ -63,6 +63,11 @@ impl Oracle {
             }
             self.session.load_plpgsql_unseen();
         }
+        // A listener that takes the place of a lost one may still hear what seemed to be lost.
+        if let Some(at) = self.lost.iter().position(|lost| is_same_notification(lost, message)) {
+            self.lost.remove(at);
+            return Verdict::Right;
+        }
         if let Some(verdict) = self.await_expected(message) {
             return verdict;
         }
@@ -173,11 +178,6 @@ impl Oracle {
             while self.expected.front().is_some_and(|m| m.first() == Some(&b'A')) {
                 self.lost.extend(self.expected.pop_front());
             }
-        }
-        // A listener that takes the place of a lost one may still hear them.
-        if let Some(at) = self.lost.iter().position(|lost| is_same_notification(lost, message)) {
-            self.lost.remove(at);
-            return Some(Verdict::Right);
         }
         None
     }
