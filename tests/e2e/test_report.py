@@ -80,7 +80,7 @@ def test_idle_and_its_page(pg, tmp_path, browser):
     assert idle["direct"]["contexts_mean_bytes"] > result["details"]["fresh_backend_contexts_bytes"]
     assert result["details"]["sessions_by_wait_event"]["standard, direct, alone"]
     assert not lab_database(pg)
-    assert backends(pg) == 0
+    eventually(lambda: backends(pg) == 0, timeout=10, what="no backend left")
     check_report(browser, tmp_path / "result" / "report.html", figures_min=9)
 
 
