@@ -13,21 +13,25 @@ impl Exchange<'_> {
     /// this server has the statement as the client has prepared it.
     #[cold]
     pub(crate) fn reads_behind_set(&mut self, statement: &mut Arc<Statement>) -> Option<Step> {
-        if !statement.has_constants || !self.keeps_session() {
-            return None;
+        let step = self.waits_behind_set(statement);
+        if statement.settings.are_uncertain() {
+            self.pin_by(PinReason::ReadBehindSet, &statement.query);
         }
-        if self.will_know_what_is_set() {
-            return Some(self.waits_for_replies());
-        }
-        self.settings_are_uncertain(statement);
-        None
+        step
     }
 
     /// The same for the unnamed statement. It does not pin its client, which hardly ever uses the statement after its
     /// transaction: where the server no longer has it, it does not exist.
     #[cold]
     pub(crate) fn unnamed_reads_behind_set(&mut self, statement: &mut Arc<Statement>) -> Option<Step> {
-        if !statement.has_constants || !self.keeps_session() || self.shared.is_weak(Weakness::ReadsUnnamedAnew) {
+        match self.shared.is_weak(Weakness::ReadsUnnamedAnew) {
+            true => None,
+            false => self.waits_behind_set(statement),
+        }
+    }
+
+    fn waits_behind_set(&mut self, statement: &mut Arc<Statement>) -> Option<Step> {
+        if !statement.has_constants || !self.keeps_session() {
             return None;
         }
         if self.will_know_what_is_set() {

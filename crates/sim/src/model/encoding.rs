@@ -54,6 +54,14 @@ impl Session {
         }
     }
 
+    /// Sends the settings that have changed.
+    pub(super) fn tell_settings(&mut self) {
+        for (name, value) in self.settings.changes_to_tell() {
+            let value = self.to_client(value.as_bytes()).into_owned();
+            self.out.write(|w| w.parameter_status(name.as_bytes(), &value));
+        }
+    }
+
     /// Writes an ErrorResponse or NoticeResponse, which are sent at once (`send_message_to_frontend`).
     pub(super) fn report(&mut self, e: &ServerError) {
         let text = e.text();

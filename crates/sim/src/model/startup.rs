@@ -110,10 +110,7 @@ impl Session {
         for (name, value) in defaults.filter(|(name, _)| !is_named(name)) {
             self.settings.set_at_startup(name, value).map_err(fatal)?;
         }
-        for (name, value) in self.settings.changes_to_tell() {
-            let value = self.to_client(value.as_bytes()).into_owned();
-            self.out.write(|w| w.parameter_status(name.as_bytes(), &value));
-        }
+        self.tell_settings();
         let key = self.key.clone();
         self.out.write(|w| w.backend_key_data(key.process_id, &key.secret));
         self.phase = Phase::Ready;

@@ -44,7 +44,7 @@ impl World {
             Fault::Recover => self.postgres.down = false,
             Fault::HostFails { host, away, away_us } => self.host_fails(host, away, away_us),
             Fault::HostReturns(host) => self.host_returns(host),
-            Fault::Promotion => self.promotion(),
+            Fault::Promotion => self.hosts.promote(),
             Fault::TerminateOne | Fault::BreakOne => {
                 let all: Vec<u32> = self.postgres.sessions().map(|(id, _)| id).collect();
                 if all.is_empty() {

@@ -106,7 +106,7 @@ impl Hosts {
     }
 
     /// A host that is there becomes the primary, unless there is one.
-    fn promote(&mut self) {
+    pub(super) fn promote(&mut self) {
         let there = |host: &usize| self.away[*host].is_none();
         if self.primary.is_none() {
             self.primary = (0..self.away.len()).find(there);
@@ -150,11 +150,6 @@ impl World {
     /// A host is back; a former primary has become a standby, if another has taken over meanwhile.
     pub(super) fn host_returns(&mut self, host: usize) {
         self.hosts.away[host] = None;
-        self.hosts.promote();
-    }
-
-    /// A standby is promoted.
-    pub(super) fn promotion(&mut self) {
         self.hosts.promote();
     }
 

@@ -202,17 +202,14 @@ impl World {
             self.connecting.insert(server);
             return;
         }
-        let Answer::Accepts { host, is_standby } = answer else {
-            self.pooler
-                .handle_server_connect_failed(self.now(), server, "connection refused");
-            return self.settle();
+        let (host, is_standby) = match answer {
+            Answer::Accepts { host, is_standby } if !self.postgres.down => (host, is_standby),
+            _ => {
+                self.pooler
+                    .handle_server_connect_failed(self.now(), server, "connection refused");
+                return self.settle();
+            }
         };
-        if self.postgres.down {
-            self.pooler
-                .handle_server_connect_failed(self.now(), server, "connection refused");
-            self.settle();
-            return;
-        }
         let pace = match self.topology.slow_percent {
             0 => Pace::AtOnce,
             percent => Pace::Slow {

@@ -199,10 +199,7 @@ impl Session {
 
     /// Sends changed settings, and then ReadyForQuery.
     pub(in crate::model) fn tell_ready(&mut self) {
-        for (name, value) in self.settings.changes_to_tell() {
-            let value = self.to_client(value.as_bytes()).into_owned();
-            self.out.write(|w| w.parameter_status(name.as_bytes(), &value));
-        }
+        self.tell_settings();
         let status = self.status();
         self.out.write(|w| w.ready_for_query(status));
         self.out.flush();

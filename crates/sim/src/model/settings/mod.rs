@@ -59,16 +59,19 @@ impl Settings {
 
     /// Sets the session's user.
     pub(super) fn set_user(&mut self, user: &str) {
-        let index = find("session_authorization").expect("it is among them");
-        Rc::make_mut(&mut self.resets).known[index] = Pair::given(user.into());
+        self.begins_with("session_authorization", user);
+    }
+
+    /// The value of a setting that only the server sets.
+    fn begins_with(&mut self, name: &str, value: &str) {
+        let index = find(name).expect("it is among them");
+        Rc::make_mut(&mut self.resets).known[index] = Pair::given(value.into());
         self.reset_all();
     }
 
     /// The server is a standby.
     pub(super) fn is_on_standby(&mut self) {
-        let index = find("in_hot_standby").expect("it is among them");
-        Rc::make_mut(&mut self.resets).known[index] = Pair::given("on".into());
-        self.reset_all();
+        self.begins_with("in_hot_standby", "on");
     }
 
     /// A custom name that has not been set; `unknown` is the error if the name cannot be set.
