@@ -8,6 +8,7 @@ use crate::defaults::changed_defaults;
 use crate::effects::Effects;
 use crate::known_names::words;
 use crate::lexer::{Lexer, Token};
+use crate::names;
 
 /// The first words of such statements, at the top level or in a body.
 const VERBS: [&str; 4] = ["create", "alter", "drop", "import"];
@@ -56,6 +57,12 @@ const PLAIN_KINDS: [&str; 13] = [
 
 /// Words between the verb and the kind of object.
 const ADJECTIVES: [&str; 6] = ["unique", "local", "global", "temp", "temporary", "unlogged"];
+
+/// Further words between CREATE and VIEW.
+const ADJECTIVES_OF_VIEWS: [&str; 4] = ["or", "replace", "recursive", "materialized"];
+
+/// Names that say where a view is made, and not what its query does.
+const PLACES: Effects = names::TEMP_WORD.union(names::PG_TEMP).union(Effects::TEMPORARY);
 
 /// If a DROP has none of these words, it does not change what other code does.
 const SUSPICIOUS: [&str; 2] = ["do", "extension"];
@@ -137,6 +144,8 @@ pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unrea
                 () if verb.is("alter") || is("schema") => {
                     !PLAIN_KINDS.iter().any(|word| is(word)) || seen.code || hides
                 }
+                // A text that names the view will run what this text shows.
+                () if is_view(kind, &lexer) => unread || !found.without(PLACES).is_empty(),
                 () => !PLAIN_KINDS.iter().any(|word| is(word)) || hides || is("table") && is_execute_s(lexer),
             }
         }
@@ -173,6 +182,13 @@ fn verb<'a>(lexer: &mut Lexer<'a>) -> Option<Token<'a>> {
         }
         false
     })
+}
+
+/// Whether CREATE makes a view. `kind`: the first word behind CREATE and its [`ADJECTIVES`].
+fn is_view(kind: Option<Token<'_>>, behind: &Lexer<'_>) -> bool {
+    let mut words = kind.into_iter().chain(behind.clone());
+    let kind = words.find(|token| !ADJECTIVES_OF_VIEWS.iter().chain(&ADJECTIVES).any(|word| token.is(word)));
+    kind.is_some_and(|kind| kind.is("view"))
 }
 
 /// Whether the text after ALTER TABLE may change which code is run by statements that name the table: ENABLE or DISABLE
@@ -287,6 +303,13 @@ mod tests {
             "do $$begin create table t (a int); end$$",
             "explain select 1",
             "explain (analyze, verbose) create table t as select 1",
+            "create view v as select 1",
+            "create or replace temp view v (a) with (security_barrier) as values (1) with check option",
+            "create recursive view v (a) as select 1",
+            "create materialized view v as select 1",
+            "explain analyze create materialized view v as select 1",
+            "explain /* x */ (costs off, analyze) create materialized view if not exists v as select 1",
+            "EXPLAIN ANALYSE VERBOSE CREATE MATERIALIZED VIEW v AS SELECT 1",
         ] {
             assert_eq!(
                 effects(text.as_bytes(), false, Effects::NONE, false),
@@ -297,9 +320,6 @@ mod tests {
         for text in [
             "create function f() returns int language sql as 'select 1'",
             "create or replace function f() returns int language plpgsql as e'begin \\x65xecute 1; end'",
-            "create view v as select 1",
-            "create recursive view v (a) as select 1",
-            "create materialized view v as select 1",
             "create event trigger e on ddl_command_end execute function f()",
             "create extension hstore",
             "create policy p on t using (a > 1)",
@@ -317,10 +337,8 @@ mod tests {
             "alter domain d add check (value > 1)",
             "import foreign schema s from server x into y",
             "do $$begin create view v as select 1; end$$",
+            "alter view v rename to w",
             "create transform for x language y (from sql with function f(internal))",
-            "explain analyze create materialized view v as select 1",
-            "explain /* x */ (costs off, analyze) create materialized view if not exists v as select 1",
-            "EXPLAIN ANALYSE VERBOSE CREATE MATERIALIZED VIEW v AS SELECT 1",
         ] {
             assert_eq!(
                 effects(text.as_bytes(), false, Effects::NONE, false),
@@ -341,6 +359,23 @@ mod tests {
                 Effects::DEFINES,
                 "{text}"
             );
+        }
+        for text in [
+            "create view v as select current_setting('app.x')",
+            "create or replace view v as select name from pg_prepared_statements",
+            "create temp view v as table pg_settings",
+            "create materialized view v as select lastval()",
+            "create view v as select 1; create trigger t before insert on v execute function f()",
+        ] {
+            let effects = crate::effects(text.as_bytes());
+            assert!(effects.contains(Effects::DEFINES), "{text}");
+        }
+        for text in [
+            "create view v as select f(a) from t",
+            "create view pg_temp.v as select lower(a) from t",
+        ] {
+            let effects = crate::effects(text.as_bytes());
+            assert!(!effects.intersects(Effects::DEFINES), "{text}");
         }
         for text in [
             "create function f() returns int language c as 'x', 'y'",

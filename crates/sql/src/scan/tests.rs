@@ -199,14 +199,8 @@ fn objects_locks_and_the_rest() {
         ("CREATE TEMPORARY SEQUENCE s", Effects::TEMPORARY),
         ("create local temp table t (a int) on commit drop", Effects::TEMPORARY),
         ("create global temporary table t (a int)", Effects::TEMPORARY),
-        (
-            "create or replace temp view v as select 1",
-            Effects::TEMPORARY | Effects::DEFINES,
-        ),
-        (
-            "create temp recursive view v (a) as select 1",
-            Effects::TEMPORARY | Effects::DEFINES,
-        ),
+        ("create or replace temp view v as select 1", Effects::TEMPORARY),
+        ("create temp recursive view v (a) as select 1", Effects::TEMPORARY),
         (
             "create function pg_temp.f() returns int return 1",
             Effects::TEMPORARY | Effects::DEFINES,
