@@ -49,6 +49,29 @@ def test_options_in_every_spelling(pg, make_pooler, options, setting):
     assert shown(pooler.port, setting, options=options) == shown(pg.port, setting, options=options)
 
 
+REFUSED = [
+    "-c default_transaction_isolation=nope",
+    "-c work_mem=1",
+    "-c work_mem=9XB",
+    "-c TimeZone=Nowhere",
+    "-c search_path=\"",
+    "-c role=st_nobody",
+    "-c no_such_setting=1",
+    "-c wal_level=minimal",
+]
+
+
+@pytest.mark.parametrize("options", REFUSED)
+def test_a_refused_parameter_has_the_error_of_postgresql(pg, make_pooler, options):
+    pooler = make_pooler(pg, settings={"ignore_startup_parameters": None})
+    told = []
+    for port in pg.port, pooler.port:
+        with pytest.raises(wire.ServerError) as refused:
+            wire.Connection(port=port, options={"options": options})
+        told.append({field: refused.value.fields.get(field) for field in "SCMDH"})
+    assert told[1] == told[0]
+
+
 def test_an_application_name_is_cut_in_what_the_login_reports(pg, make_pooler):
     pooler = make_pooler(pg)
     name = "a" * 70

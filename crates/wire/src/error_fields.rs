@@ -13,6 +13,10 @@ pub struct ErrorFields<'a> {
     pub sqlstate: &'a [u8],
     /// `M`: the primary message.
     pub message: &'a [u8],
+    /// `D`: more about the cause.
+    pub detail: &'a [u8],
+    /// `H`: what to do about it.
+    pub hint: &'a [u8],
     /// `R`: the function in the server's source that reports the error.
     pub routine: &'a [u8],
     /// Whether there is a `P`: the error is about a position in the client's text.
@@ -45,6 +49,8 @@ impl<'a> ErrorFields<'a> {
                 b'S' if self.severity.is_empty() => self.severity = r.cstr()?,
                 b'C' => self.sqlstate = r.cstr()?,
                 b'M' => self.message = r.cstr()?,
+                b'D' => self.detail = r.cstr()?,
+                b'H' => self.hint = r.cstr()?,
                 b'R' => self.routine = r.cstr()?,
                 b'P' => {
                     self.has_position = true;
@@ -83,11 +89,12 @@ mod tests {
 
     #[test]
     fn fields_are_found_by_letter_in_any_order_and_may_be_missing() {
-        let f = ErrorFields::read(b"SFEHLER\0VERROR\0C42P01\0Mno table\0Hhint\0\0").unwrap();
+        let f = ErrorFields::read(b"SFEHLER\0VERROR\0C42P01\0Mno table\0Hhint\0Dmore\0\0").unwrap();
         assert_eq!(
             (f.severity, f.sqlstate, f.message),
             (&b"ERROR"[..], &b"42P01"[..], &b"no table"[..])
         );
+        assert_eq!((f.detail, f.hint), (&b"more"[..], &b"hint"[..]));
         assert!(!f.is_fatal() && !f.is_refusal());
         let typo = ErrorFields::read(b"SERROR\0C42601\0Mno\0P1\0Fscan.l\0Rscanner_yyerror\0\0").unwrap();
         assert!(typo.is_refusal() && typo.is_of_grammar());

@@ -277,7 +277,7 @@ impl Reply<'_> {
             return self.answers_waiting_request(error);
         }
         if self.server.session.restoration().is_some() {
-            self.server.session.restoration_refused(sqlstate, error.fields.message);
+            self.server.session.restoration_refused(&error.fields);
             return Passed::Skip;
         }
         if let To::Job(job) = refused.to {

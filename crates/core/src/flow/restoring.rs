@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::state::difference::{Change, difference, difference_on};
+use crate::state::restoration::RefusedSettings;
 use crate::state::shape::Shape;
 use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::TransactionStatus;
@@ -156,7 +157,8 @@ impl Pooler {
             self.shared.state_stats.refused += 1;
             let text = format!(
                 "{server_id}: server refused restored settings: {} {}",
-                refused.0, refused.1
+                refused.sqlstate(),
+                refused.message()
             );
             self.log(LogLevel::Warning, text);
         }
@@ -166,8 +168,8 @@ impl Pooler {
         }
         match refused {
             None => self.between(now, id, server_id).settings_confirmed(),
-            Some((_, message)) => {
-                self.settings_refused(now, id, server_id, &message, blame.expect("it was refused"));
+            Some(refused) => {
+                self.settings_refused(now, id, server_id, refused.message(), blame.expect("it was refused"));
             }
         }
     }
@@ -198,9 +200,9 @@ impl Pooler {
     }
 }
 
-/// Why a server with this shape has refused a client's settings: `refused` are SQLSTATE and message.
-fn blame(server: &Shape, client: &Shape, refused: &(String, String)) -> Blame {
-    let (sqlstate, message) = refused;
+/// Why a server with this shape has refused a client's settings.
+fn blame(server: &Shape, client: &Shape, refused: &RefusedSettings) -> Blame {
+    let (sqlstate, message) = (refused.sqlstate(), refused.message());
     let changes = difference(server, client);
     let is_own = |(name, value): &Change| value.is_some() && client.value(name) == value.as_ref();
     let named = changes

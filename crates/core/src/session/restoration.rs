@@ -17,6 +17,7 @@ use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::beyond_ascii::{self, bytes_of, in_database_encoding, text_of};
 use crate::state::difference::{Change, unhurried};
+use crate::state::restoration::Segments;
 use crate::state::server_session::Report;
 use crate::state::shape::{REPORTED_BYTES_MAX, REPORTED_MAX, SESSION_AUTHORIZATION, Shape};
 use crate::statements::parse_settings::CLIENT_ENCODING;
@@ -45,11 +46,15 @@ impl ServerSide<'_> {
     /// encoding that it then has lacks a character.
     pub(crate) fn send_settings(&mut self, set: &[Change], target: Arc<Shape>) {
         let (before, behind) = set.split_at(beyond_ascii::before_encoding(set));
-        if !before.is_empty() {
+        let segments = match before.is_empty() {
+            true => Segments::One,
+            false => Segments::FirstOfTwo,
+        };
+        if segments == Segments::FirstOfTwo {
             self.send_segment(before);
         }
         self.send_segment(behind);
-        self.server.session.restoration_begins(target, !before.is_empty());
+        self.server.session.restoration_begins(target, segments);
     }
 
     fn send_segment(&mut self, set: &[Change]) {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::alone::{Alone, CLIENT, SERVER};
 use crate::upstream::entry::Expect;
+use pgweir_wire::ErrorFields;
 
 /// The client wants a setting that its server does not have.
 fn asked() -> Alone {
@@ -91,13 +92,18 @@ fn custom_settings_are_remembered_for_their_server() {
 #[test]
 fn the_first_refusal_counts() {
     let mut alone = asked();
-    alone.server.session.restoration_refused(b"22023", b"invalid value");
-    alone
-        .server
-        .session
-        .restoration_refused(b"25P02", b"the rest is ignored");
-    let restoration = alone.server.session.restoration_ends().unwrap();
-    assert_eq!(restoration.ends().1.unwrap(), ("22023".into(), "invalid value".into()));
+    for body in [
+        &b"C22023\0Minvalid value\0Hvalid ones\0\0"[..],
+        b"C25P02\0Mthe rest is ignored\0\0",
+    ] {
+        let error = ErrorFields::read(body).unwrap();
+        alone.server.session.restoration_refused(&error);
+    }
+    let refused = alone.server.session.restoration_ends().unwrap().ends().1.unwrap();
+    assert_eq!(
+        (refused.sqlstate(), refused.message(), refused.hint()),
+        ("22023", "invalid value", "valid ones")
+    );
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::login::trial::{Trial, Verdict, first_shape};
 use crate::login::welcome::{Welcome, cut_name};
 use crate::pooler::Pooler;
 use crate::state::difference::Change;
+use crate::state::restoration::RefusedSettings;
 use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::Writer;
 
@@ -43,10 +44,7 @@ enum Then {
     /// Another server is asked.
     NeedsServer,
     /// The server has refused its startup parameters.
-    IsRefused {
-        sqlstate: String,
-        message: String,
-    },
+    IsRefused(RefusedSettings),
     /// It has been sent this error.
     IsClosed(String),
 }
@@ -92,7 +90,7 @@ impl Pooler {
         now: Time,
         id: ClientId,
         server_id: ServerId,
-        refused: Option<(String, String)>,
+        refused: Option<RefusedSettings>,
     ) {
         let tried = self.between(now, id, server_id).login_validated(refused);
         self.login_tried(now, id, server_id, tried);
@@ -112,17 +110,17 @@ impl Pooler {
         match then {
             Then::IsWelcome => self.welcome_late(id),
             Then::NeedsServer => drop(self.acquire(now, id)),
-            Then::IsRefused { sqlstate, message } => {
-                let message = match message.is_empty() {
-                    true => "the server refuses a startup parameter, and gives no reason".into(),
-                    false => message,
+            Then::IsRefused(refused) => {
+                let message = match refused.message() {
+                    "" => "the server refuses a startup parameter, and gives no reason",
+                    message => message,
                 };
-                let mut text = Trouble::BadStartupParameter.text(&message, "", "");
-                if sqlstate.len() == 5 {
-                    text.sqlstate = &sqlstate;
+                let mut text = Trouble::BadStartupParameter.text(message, refused.detail(), refused.hint());
+                if refused.sqlstate().len() == 5 {
+                    text.sqlstate = refused.sqlstate();
                 }
                 self.send(id, |w| w.error(&text));
-                self.close_client(now, id, &message);
+                self.close_client(now, id, message);
             }
             Then::IsClosed(message) => self.close_client(now, id, &message),
         }
@@ -226,7 +224,7 @@ impl Exchange<'_> {
     }
 
     /// The server has answered the settings of a trial.
-    fn login_validated(&mut self, refused: Option<(String, String)>) -> Tried {
+    fn login_validated(&mut self, refused: Option<RefusedSettings>) -> Tried {
         let Some(trial) = self.client.login_mut().and_then(|login| login.trial_mut()) else {
             return Tried::Asked;
         };
@@ -252,8 +250,8 @@ impl Exchange<'_> {
                     None => Then::IsWelcome,
                     // The server has not rejected the values: a time limit that is a default of the user has ended the
                     // wait for a lock.
-                    Some((sqlstate, _)) if TIME_LIMITS.contains(&&*sqlstate) => Then::NeedsServer,
-                    Some((sqlstate, message)) => Then::IsRefused { sqlstate, message },
+                    Some(refused) if TIME_LIMITS.contains(&refused.sqlstate()) => Then::NeedsServer,
+                    Some(refused) => Then::IsRefused(refused),
                 };
                 Tried::Over(leaving, then)
             }

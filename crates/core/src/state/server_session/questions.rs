@@ -2,14 +2,15 @@
 
 use super::ServerSession;
 use crate::state::probe::Probe;
-use crate::state::restoration::Restoration;
+use crate::state::restoration::{Restoration, Segments};
 use crate::state::shape::Shape;
+use pgweir_wire::ErrorFields;
 use std::sync::Arc;
 
 impl ServerSession {
-    /// A segment of restored settings was sent. If the server confirms it, the server's settings are `target`.
-    pub(crate) fn restoration_begins(&mut self, target: Arc<Shape>, in_two_segments: bool) {
-        self.restoration = Some(Box::new(Restoration::new(target, in_two_segments)));
+    /// Restored settings were sent. If the server confirms them, its settings are `target`.
+    pub(crate) fn restoration_begins(&mut self, target: Arc<Shape>, segments: Segments) {
+        self.restoration = Some(Box::new(Restoration::new(target, segments)));
     }
 
     /// The first of two segments of restored settings has been answered; `false`: there was only one, or it is the
@@ -25,9 +26,9 @@ impl ServerSession {
     }
 
     /// The server has refused a message in the segment of restored settings: none of them is set.
-    pub(crate) fn restoration_refused(&mut self, sqlstate: &[u8], message: &[u8]) {
+    pub(crate) fn restoration_refused(&mut self, error: &ErrorFields<'_>) {
         if let Some(restoration) = &mut self.restoration {
-            restoration.refuse(sqlstate, message);
+            restoration.refuse(error);
         }
     }
 
