@@ -154,6 +154,7 @@ impl Pooler {
             timers: parts.timers,
             deferred: parts.deferred,
             boarding: parts.boarding,
+            freed: None,
             client_count: parts.client_count,
         };
         if pooler.is_whole() {

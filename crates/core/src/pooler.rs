@@ -83,6 +83,8 @@ pub struct Pooler {
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
     /// Pools in which clients have begun to wait with flights: see [`Pooler::handle_turn_end`].
     pub(crate) boarding: Vec<PoolId>,
+    /// While a free server is being given away: the servers that become free by that.
+    pub(crate) freed: Option<Vec<ServerId>>,
     /// Clients that are logged in or logging in, without those of the console.
     pub(crate) client_count: u32,
 }
@@ -128,6 +130,7 @@ impl Pooler {
             timers: crate::base::timers::Timers::new(now),
             deferred: VecDeque::new(),
             boarding: Vec::new(),
+            freed: None,
             client_count: 0,
         };
         pooler.make_pools_to_keep_warm(now);
@@ -340,13 +343,15 @@ impl Pooler {
     /// Whether [`Pooler::handle_turn_end`] has something to do.
     #[inline]
     pub fn awaits_turn_end(&self) -> bool {
-        !self.boarding.is_empty()
+        !self.boarding.is_empty() || self.admin.is_due
     }
 
     /// The driver has passed on all input that it knows of. Until then the core collects the flights of waiting
-    /// clients, so that each server gets them in one write.
+    /// clients, so that each server gets them in one write, and leaves the ends of PAUSE and SHUTDOWN, which close
+    /// connections, for when no connection is being handled.
     pub fn handle_turn_end(&mut self, now: Time) {
         self.board_all(now);
+        self.follow_orders(now);
     }
 
     /// A signal.

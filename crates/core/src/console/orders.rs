@@ -39,8 +39,8 @@ pub(crate) struct Orders {
     pub(crate) ending: Ending,
     /// Console clients that wait for the end of a command.
     pub(crate) waiters: Vec<ClientId>,
-    /// `Pooler::pause_progress` is running. It closes servers, and each closed server calls it again.
-    pub(crate) progressing: bool,
+    /// Something has happened that an order may wait for: `Pooler::follow_orders` looks at the end of the turn.
+    pub(crate) is_due: bool,
     pub(crate) console_stats: Stats,
     pub(crate) periods: Periods,
 }

@@ -79,11 +79,9 @@ impl Pooler {
         if let Some(client) = server.link.take() {
             self.client_lost_its_server(now, client, &server, reason);
         }
-        // Last, because closing the last connection may end the process, including clients that still seem linked to
-        // this server.
         self.close_cancelling(now, server.cancels.take_asking());
-        self.pause_progress(now);
-        self.shutdown_progress(now);
+        self.pause_progress();
+        self.shutdown_progress();
         if !self.admin.is_ending() {
             match self.pool(server.pool).share() {
                 Some(share) => self.host_has_place(now, share.sizing()),

@@ -125,7 +125,25 @@ impl Pooler {
     }
 
     /// A clean server without a client: it goes to the first waiting client or to the idle list, or is closed.
+    ///
+    /// The client may be refused at once, and the server is free again before this function has returned. Then it is
+    /// given to the next client afterwards, not by a nested call: thousands of clients may wait.
     pub(crate) fn server_is_free(&mut self, now: Time, server_id: ServerId) {
+        if let Some(freed) = &mut self.freed {
+            return freed.push(server_id);
+        }
+        self.freed = Some(Vec::new());
+        let mut next = Some(server_id);
+        while let Some(server_id) = next {
+            if self.servers.get(server_id.0).is_some() {
+                self.give_away(now, server_id);
+            }
+            next = self.freed.as_mut().and_then(Vec::pop);
+        }
+        self.freed = None;
+    }
+
+    fn give_away(&mut self, now: Time, server_id: ServerId) {
         self.work_ends(now, server_id);
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         if !server.is_clean() {
@@ -173,7 +191,7 @@ impl Pooler {
             server.phase = ServerPhase::Idle;
             server.since = now;
             self.put_back(pool_id, server_id);
-            self.pause_progress(now);
+            self.pause_progress();
             if shares {
                 self.wake_idle(now, pool_id);
             }

@@ -199,6 +199,26 @@ fn startup_parameters_that_poolers_do_not_keep_are_refused() {
     assert!(rig.told(next).ends_with(&["ReadyForQuery I".into()]));
 }
 
+/// Guards against a stack that grows with the number of waiting clients.
+#[test]
+fn thousands_of_clients_that_wait_may_be_refused_by_one_server() {
+    let mut rig = Rig::one_server("max_client_conn = 20000");
+    let wanted = [("user", "u"), ("database", "db"), ("search_path", "secret")];
+    let (first, _) = asked(&mut rig, &wanted[2..], u32::MAX);
+    let waiting: Vec<_> = (0..10_000).map(|_| rig.client_begins(&wanted)).collect();
+    let (server, _) = rig
+        .endpoints
+        .iter()
+        .next()
+        .map(|(id, to)| (*id, to.clone()))
+        .expect("one server");
+    rig.tells_process_id(server, 77);
+    for client in [&[first][..], &waiting].concat() {
+        let told = rig.told(client);
+        assert_eq!(told, ["Error 22023 unsupported startup parameter: search_path=secret"]);
+    }
+}
+
 /// A client has a setting of its own when PostgreSQL is replaced by a pooler: it runs in its own session or not at all.
 #[test]
 fn a_session_that_a_pooler_cannot_keep_ends() {

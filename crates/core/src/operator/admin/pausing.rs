@@ -15,9 +15,9 @@ use crate::server::Server;
 const PAUSE_MODE: &str = "pause mode";
 
 impl Pooler {
-    pub(crate) fn pause(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn pause(&mut self, database: Option<&str>) -> Result<(), Refusal> {
         self.admin.pause(&mut self.databases, database)?;
-        self.pause_progress(now);
+        self.pause_progress();
         Ok(())
     }
 
@@ -56,16 +56,22 @@ impl Pooler {
         !self.admin.paused_all() && !self.databases.some_are_paused() && self.admin.waiters.is_empty()
     }
 
-    /// A server has become free or was closed, or a command was given. Closes free servers that are paused, and answers
-    /// the console clients whose commands have ended.
+    /// A server has become free or was closed, or a command was given. The caller may be at work on any connection, so
+    /// what follows is done at the end of the turn.
     #[inline]
-    pub(crate) fn pause_progress(&mut self, now: Time) {
-        if !self.has_no_orders() && !self.admin.progressing {
-            self.admin.progressing = true;
+    pub(crate) fn pause_progress(&mut self) {
+        if !self.has_no_orders() {
+            self.admin.is_due = true;
+        }
+    }
+
+    /// Closes free servers that are paused, answers the console clients whose commands have ended, and ends the process
+    /// if SHUTDOWN has waited for what has happened.
+    pub(crate) fn follow_orders(&mut self, now: Time) {
+        while std::mem::take(&mut self.admin.is_due) {
             self.close_paused_servers(now);
             self.answer_waiters();
-            self.admin.progressing = false;
-            self.shutdown_progress(now);
+            self.end_if_due(now);
         }
     }
 

@@ -39,17 +39,20 @@ impl Pooler {
                 self.refuse_for_shutdown(now, ClientId(slot));
             }
         }
-        self.pause_progress(now);
-        self.shutdown_progress(now);
+        self.shutdown_progress();
     }
 
     pub(crate) fn refuse_for_shutdown(&mut self, now: Time, id: ClientId) {
         self.fail_client(now, id, Trouble::ShuttingDown, SHUTTING_DOWN, "", "");
     }
 
-    /// A client or a server has been closed: ends the process if SHUTDOWN has waited for
-    /// that.
-    pub(crate) fn shutdown_progress(&mut self, now: Time) {
+    /// A client or a server has been closed. If SHUTDOWN waits for that, the process ends with this turn.
+    pub(crate) fn shutdown_progress(&mut self) {
+        self.admin.is_due |= self.admin.ending != Ending::No;
+    }
+
+    /// Ends the process if nothing is left that SHUTDOWN waits for.
+    pub(super) fn end_if_due(&mut self, now: Time) {
         let text = match self.admin.ending {
             Ending::WaitForClients if self.client_count == 0 && !any_login(&self.clients) => {
                 "client connections dropped, exiting"

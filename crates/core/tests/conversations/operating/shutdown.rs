@@ -1,7 +1,7 @@
 //! SHUTDOWN and the signals that end the process.
 
 use super::orders::{GONE, done, in_transaction, logged, order, signal};
-use crate::rig::Rig;
+use crate::rig::{NOTHING, Rig};
 use pgweir_core::Command;
 
 #[test]
@@ -129,6 +129,21 @@ fn shutdown_orders_of_the_console_are_answered_before_the_end() {
     told.push(GONE.into());
     assert_eq!(order(&mut rig, boss, "shutdown wait_for_servers"), told);
     assert!(rig.exited);
+}
+
+/// Guards against a panic: the server that is released may be the last one that SHUTDOWN waits for, and its client is
+/// being welcomed.
+#[test]
+fn the_server_that_tries_a_startup_parameter_may_be_the_last_one_in_use() {
+    let mut rig = Rig::new("");
+    rig.client();
+    let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "1MB")]);
+    rig.servers_log_in();
+    let server = rig.server_of(client).expect("it tries the value");
+    signal(&mut rig, Command::ShutdownWaitForServers);
+    rig.answers_about(server, NOTHING);
+    assert!(rig.exited);
+    assert_eq!(rig.told(client).last().map(String::as_str), Some(GONE));
 }
 
 /// Guards against a panic: the end of the last connection may end the process while a lost server still seems linked to
