@@ -38,6 +38,8 @@ pub enum Weakness {
     TrustsFirstFlights,
     /// If a server is lost, the clients whose flights it had not begun are forgotten.
     ForgetsRiders,
+    /// If a server is lost, the flights behind the first one count as not begun, and run again elsewhere.
+    RunsBegunAgain,
     /// A client that cancels its flight, which stands behind others, gets the error at once, although the server will
     /// run the flight.
     RefusesRiders,
@@ -89,7 +91,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 33] = [
+    pub const ALL: [Weakness; 34] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -105,6 +107,7 @@ impl Weakness {
         Weakness::SharesAnything,
         Weakness::TrustsFirstFlights,
         Weakness::ForgetsRiders,
+        Weakness::RunsBegunAgain,
         Weakness::RefusesRiders,
         Weakness::ForgetsToCharge,
         Weakness::ServesNewestFirst,

@@ -125,8 +125,9 @@ impl Session {
         rows_max: u64,
         binary: &[bool],
     ) -> Result<Ran, ServerError> {
-        if let Some(token) = audit::token(plan) {
-            let (token, settings) = (token.to_string(), self.settings.snapshot());
+        self.running = audit::token(plan).map(str::to_string);
+        if let Some(token) = self.running.clone() {
+            let settings = self.settings.snapshot();
             if matches!(
                 self.transaction.block,
                 Block::Default | Block::Started | Block::Implicit

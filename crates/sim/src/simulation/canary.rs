@@ -66,10 +66,10 @@ impl Canary {
 
     /// Whether only clients that share servers by flights can show it.
     pub fn is_of_flights(self) -> bool {
-        use Weakness::{ForgetsRiders, RefusesRiders, SharesAnything, TellsWhatOthersCancel};
+        use Weakness::{ForgetsRiders, RefusesRiders, RunsBegunAgain, SharesAnything, TellsWhatOthersCancel};
         matches!(
             self,
-            Canary::Weak(ForgetsRiders | RefusesRiders | SharesAnything | TellsWhatOthersCancel)
+            Canary::Weak(ForgetsRiders | RefusesRiders | RunsBegunAgain | SharesAnything | TellsWhatOthersCancel)
         )
     }
 

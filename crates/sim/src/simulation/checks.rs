@@ -106,8 +106,23 @@ impl World {
         {
             return client.has_run(ran);
         }
-        if let Some(wrong) = self.retired.get(&number).and_then(|retired| retired.judge(&ran)) {
+        let retired = self.retired.get_mut(&number);
+        if let Some(wrong) = retired.and_then(|retired| retired.judge(&ran)) {
             self.fail(format!("session {number}, which has gone: {wrong}"));
+        }
+    }
+
+    /// A cancel has ended a statement: its client, or the pooler, may send it once more.
+    pub(super) fn note_undone(&mut self, token: &str) {
+        let Some(number) = session_of(token) else { return };
+        let mut clients = self.clients.iter_mut();
+        match clients.find(|c| c.session_number == number && c.connection.is_some()) {
+            Some(client) => client.is_undone(token),
+            None => self
+                .retired
+                .get_mut(&number)
+                .into_iter()
+                .for_each(|retired| retired.is_undone(token)),
         }
     }
 

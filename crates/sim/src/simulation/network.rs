@@ -139,9 +139,13 @@ impl World {
             return;
         };
         let (mut sent, is_closed, busy_until) = (session.take_sent(), session.is_closed(), session.busy_until());
-        let (ran, synced, foreign) = (session.take_ran(), session.take_synced(), session.take_foreign());
+        let (ran, undone) = (session.take_ran(), session.take_undone());
+        let (synced, foreign) = (session.take_synced(), session.take_foreign());
         for ran in ran {
             self.check_settings(ran);
+        }
+        for token in undone {
+            self.note_undone(&token);
         }
         for token in synced {
             self.check_completed(&token);

@@ -113,7 +113,7 @@ impl Pooler {
     /// function that a view calls: the clients of these flights get the same error as the client at the front.
     pub(crate) fn flights_lost(&mut self, now: Time, server: &mut Server, reason: &str) {
         let forgets = self.is_weak(Weakness::ForgetsRiders);
-        let begun = server.conversation.fatal().is_none();
+        let begun = server.conversation.fatal().is_none() && !self.is_weak(Weakness::RunsBegunAgain);
         let Some(flights) = &mut server.flights else { return };
         let mut aboard = flights.take_all();
         aboard.pop_front();

@@ -65,6 +65,10 @@ pub struct Session {
     pub(super) met_undefined: bool,
     /// Statements that have begun to run since they were last asked for.
     pub(super) ran: Vec<Ran>,
+    /// The token of the statement that has begun last.
+    pub(super) running: Option<String>,
+    /// Tokens of statements that a cancel has ended, since they were last asked for.
+    pub(super) undone: Vec<String>,
     /// Tokens of the statements that have run since the last Sync, outside of a transaction block.
     pub(super) unsynced: Vec<String>,
     /// Tokens of statements that a Sync has committed, since they were last asked for.
@@ -119,6 +123,8 @@ impl Session {
             heard: 0,
             met_undefined: false,
             ran: Vec::new(),
+            running: None,
+            undone: Vec::new(),
             unsynced: Vec::new(),
             synced: Vec::new(),
             user: String::new(),
@@ -183,6 +189,11 @@ impl Session {
     /// Statements that have begun to run since the last call.
     pub fn take_ran(&mut self) -> Vec<Ran> {
         std::mem::take(&mut self.ran)
+    }
+
+    /// Tokens of statements that a cancel has ended, since the last call.
+    pub fn take_undone(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.undone)
     }
 
     /// Tokens of statements that a Sync has committed, since the last call.
@@ -319,6 +330,7 @@ impl Session {
             };
             let extended = matches!(caller, Caller::Execute { .. });
             let e = ServerError::error("57014", "canceling statement due to user request");
+            self.undone.extend(self.running.take());
             self.fail(shared, &e, extended);
             self.work(shared, now_us);
         } else if self.pausing.take().is_some() {

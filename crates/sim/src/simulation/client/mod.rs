@@ -89,6 +89,7 @@ pub struct Client {
     ready_seen: usize,
     /// Statements of this flight that its servers have run.
     ran: Vec<Ran>,
+    runs: judgement::Runs,
     /// No transaction was open when this flight began.
     begins_idle: bool,
     /// No transaction was open when this flight began, and its text changes no settings.
@@ -139,6 +140,7 @@ impl Client {
             unsent_bytes: 0,
             ready_seen: 0,
             ran: Vec::new(),
+            runs: judgement::Runs::default(),
             begins_idle: false,
             leaves_settings: false,
             settings: Vec::new(),
@@ -242,10 +244,10 @@ impl Client {
         let changes = |word: &[u8]| bytes.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
         self.begins_idle = oracle.is_idle();
         self.leaves_settings = self.begins_idle && ![&b"set"[..], b"discard"].into_iter().any(changes);
-        self.ran.clear();
         oracle.may_set(!self.leaves_settings);
         oracle.forget_flight();
         oracle.begin(&self.flight.segments);
+        self.forget_runs();
         Some(())
     }
 

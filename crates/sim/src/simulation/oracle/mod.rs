@@ -238,6 +238,11 @@ impl Oracle {
         ))
     }
 
+    /// How often a statement of this flight has run on the private server; `None`: it has not.
+    pub fn runs(&self, token: &str) -> Option<i64> {
+        self.ran.get(token).map(|runs| runs.len() as i64)
+    }
+
     /// A flight is over: none of its statements runs any more.
     pub fn forget_flight(&mut self) {
         self.ran.clear();
