@@ -60,7 +60,7 @@ def run_program(name, host, port, mode, database="shop"):
     assert result.returncode == 0 and closing and int(closing[1]) > 0, failures
 
 
-@pytest.mark.parametrize("mode", ("direct", "session", "transaction", "statement"))
+@pytest.mark.parametrize("mode", ("direct", "session", "transaction", "flights", "statement"))
 @pytest.mark.parametrize("driver", PROGRAMS)
 def test_driver(pg, make_pooler, driver, mode):
     if not os.path.exists(f"{BUILT}/jdbc.stamp"):
@@ -69,7 +69,12 @@ def test_driver(pg, make_pooler, driver, mode):
         run_program(driver, pg.host, pg.port, mode)
         return
     # Fewer servers than clients, but in session mode, where each client has its own.
-    pooler = make_pooler(pg, mode=mode, settings={"default_pool_size": 60 if mode == "session" else 3})
+    settings = {"default_pool_size": 60 if mode == "session" else 3}
+    if mode == "flights":
+        # In transaction pooling, with as many transactions on a server at a time as possible.
+        mode = "transaction"
+        settings |= {"pipeline_depth": 16, "link": "adversarial"}
+    pooler = make_pooler(pg, mode=mode, settings=settings)
     neighbours = (
         contextlib.nullcontext()
         if mode == "session"

@@ -21,12 +21,12 @@ from harness.scramblers import scramblers
 FOLDER = os.path.join(CHECKOUT, "tests", "differential", "session")
 SCRIPTS = sorted(p for p in glob.glob(os.path.join(FOLDER, "*")) if os.path.basename(p) != "setup.sql")
 
-# The server's version, the size of the pool, and how scripts are sent there: each way is tried at two sizes.
+# The server's version, the size of the pool, pipeline_depth, and how scripts are sent there: each way is tried at two sizes.
 SCENES = (
-    (15, 1, ("simple", "pipelined", "one by one")),
-    (15, 2, (*differential.VARIANTS, "one by one", "as written")),
-    (15, 5, ("extended", "prepared", "as written")),
-    (18, 2, ("simple", "prepared", "one by one")),
+    (15, 1, 16, ("simple", "pipelined", "one by one")),
+    (15, 2, 1, (*differential.VARIANTS, "one by one", "as written")),
+    (15, 5, 1, ("extended", "prepared", "as written")),
+    (18, 2, 16, ("simple", "prepared", "one by one")),
 )
 
 # How a .msg script is sent: each step in one write, or so that others can have a turn at each ReadyForQuery.
@@ -173,7 +173,7 @@ def run_on(cluster, pooler, steps, cut):
 @pytest.fixture(scope="module", params=SCENES, ids=lambda p: f"pg{p[0]}-pool{p[1]}")
 def scrambled(request):
     """A scene, its cluster, and a pooler in transaction mode whose servers two other clients scramble all the time."""
-    version, size, variants = request.param
+    version, size, depth, variants = request.param
     if request.config.getoption("--quick") and version != 15:
         pytest.skip("--quick")
     cluster = prepared_cluster(version)
@@ -183,6 +183,7 @@ def scrambled(request):
         "reserve_pool_timeout": 1,
         "max_prepared_statements": 5,
         "link": "adversarial",
+        "pipeline_depth": depth,
         "ignore_startup_parameters": "",
     }
     with Pooler(cluster, mode="transaction", settings=settings) as pooler:

@@ -41,6 +41,9 @@ SHRINK_SECONDS_MAX = 20
 # Servers: as many as clients, who may all keep theirs, and one more.
 POOL_SIZES = (2, 3)
 
+# How many transactions of different clients one server may have at a time.
+PIPELINE_DEPTHS = (1, 1, 16, 16)
+
 
 def rounds():
     if SEED is not None:
@@ -64,8 +67,10 @@ def first_difference(got, expected):
 def test_random_sequences(make_pooler, seeds, major):
     """Whatever the scripts' authors did not think of."""
     cluster = prepared_cluster(major)
+    number = seeds[0] // SEEDS_PER_TEST
     settings = {
-        "default_pool_size": POOL_SIZES[seeds[0] // SEEDS_PER_TEST % len(POOL_SIZES)],
+        "default_pool_size": POOL_SIZES[number % len(POOL_SIZES)],
+        "pipeline_depth": PIPELINE_DEPTHS[number % len(PIPELINE_DEPTHS)],
         "reserve_pool_size": 2,
         "reserve_pool_timeout": 1,
         "link": "adversarial",
