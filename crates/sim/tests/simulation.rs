@@ -3,7 +3,7 @@
 use pgweir_sim::simulation::canary::Canary;
 use pgweir_sim::simulation::takeover::TakeOvers;
 use pgweir_sim::simulation::topology::Topology;
-use pgweir_sim::simulation::{run, run_with};
+use pgweir_sim::simulation::{run, run_with, shutdown};
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::sync::Mutex;
@@ -80,7 +80,10 @@ fn catches(seed: u64, canary: Canary) -> bool {
 
 /// One of the first seeds that catches a canary; the seed that did so earlier is run first.
 fn caught_by(canary: Canary, earlier: Option<u64>) -> Option<u64> {
-    let can_show = |seed: &u64| !canary.is_of_flights() || Topology::new(*seed).crowds();
+    let can_show = |seed: &u64| {
+        (!canary.is_of_flights() || Topology::new(*seed).crowds())
+            && (!canary.is_of_shutdown() || shutdown::has_shutdown(*seed))
+    };
     let first = (0..).filter(can_show).take(CANARY_SEEDS_MAX);
     let earlier = earlier.filter(|earlier| first.clone().any(|seed| seed == *earlier));
     earlier.into_iter().chain(first).find(|seed| catches(*seed, canary))

@@ -75,6 +75,8 @@ pub enum Weakness {
     CommitsForTheGone,
     /// The plans of functions stay when the settings change under which their constants were read.
     KeepsPlans,
+    /// PAUSE and SHUTDOWN are followed at once, while a connection is being handled.
+    EndsAtOnce,
     /// If an EXECUTE runs a statement that is an EXECUTE itself, only what the text of the second one shows counts.
     TrustsNested,
 }
@@ -91,7 +93,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 34] = [
+    pub const ALL: [Weakness; 35] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -125,6 +127,7 @@ impl Weakness {
         Weakness::KeepsPlans,
         Weakness::CommitsForTheGone,
         Weakness::TrustsLateCancels,
+        Weakness::EndsAtOnce,
         Weakness::TrustsNested,
     ];
 }

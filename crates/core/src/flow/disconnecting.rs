@@ -110,7 +110,7 @@ impl Pooler {
             }
             self.abandon(now, server_id, client.passing);
         }
-        self.shutdown_progress();
+        self.shutdown_progress(now);
     }
 
     /// `vanished`: the pooler did not close the connection.

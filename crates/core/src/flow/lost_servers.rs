@@ -80,8 +80,8 @@ impl Pooler {
             self.client_lost_its_server(now, client, &server, reason);
         }
         self.close_cancelling(now, server.cancels.take_asking());
-        self.pause_progress();
-        self.shutdown_progress();
+        self.pause_progress(now);
+        self.shutdown_progress(now);
         if !self.admin.is_ending() {
             match self.pool(server.pool).share() {
                 Some(share) => self.host_has_place(now, share.sizing()),

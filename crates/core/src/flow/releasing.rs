@@ -191,7 +191,7 @@ impl Pooler {
             server.phase = ServerPhase::Idle;
             server.since = now;
             self.put_back(pool_id, server_id);
-            self.pause_progress();
+            self.pause_progress(now);
             if shares {
                 self.wake_idle(now, pool_id);
             }

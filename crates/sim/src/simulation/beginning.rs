@@ -5,6 +5,7 @@ use super::client::Client;
 use super::faults::Fault;
 use super::hosts::Hosts;
 use super::postgres::Postgres;
+use super::shutdown::Ending;
 use super::takeover::{Successors, TakeOvers};
 use super::topology::Topology;
 use super::trace::Trace;
@@ -15,6 +16,9 @@ use pgweir_config::Config;
 use pgweir_core::{Pooler, Surroundings, Time, WallClock};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
+
+/// How often replies are lost with a server where clients share servers.
+const BREAKS_IN_CROWDS: u64 = 8;
 
 impl World {
     /// The world of a topology; with a canary its driver has a defect.
@@ -62,6 +66,7 @@ impl World {
             cancels: BTreeMap::new(),
             doing_requests: false,
             turn_ends: false,
+            ending: Ending::No,
             successors,
             canary,
             broken: 0,
@@ -95,6 +100,14 @@ impl World {
                 _ => Fault::TerminateOne,
             };
             self.schedule(at, Event::Fault(fault));
+        }
+        // Servers with the transactions of several clients are rare.
+        if self.topology.crowds() && self.topology.server_faults > 0 {
+            let mut random = Random::new(self.topology.seed ^ 0x10_5700);
+            for _ in 0..BREAKS_IN_CROWDS {
+                let at = random.below(self.topology.calm_at_us);
+                self.schedule(at, Event::Fault(Fault::BreakUnheard));
+            }
         }
     }
 }

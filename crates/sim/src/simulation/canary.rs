@@ -73,6 +73,11 @@ impl Canary {
         )
     }
 
+    /// Whether only a shutdown can show it.
+    pub fn is_of_shutdown(self) -> bool {
+        matches!(self, Canary::Weak(Weakness::EndsAtOnce))
+    }
+
     /// Whether a crowd can show it.
     pub fn is_of_queue(self) -> bool {
         use Weakness::{ForgetsToCharge, ServesNewestFirst};

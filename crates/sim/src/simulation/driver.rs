@@ -2,6 +2,7 @@
 
 use super::canary::{Canary, with_bad_question, with_bad_setting, without_a_setting, without_cleanup};
 use super::network::{Peer, move_front};
+use super::shutdown::Ending;
 use super::world::{Event, World};
 use pgweir_core::{ClientId, ConnectionId, InternalWork, Request, ServerId, Verification, Verified};
 
@@ -309,6 +310,8 @@ impl World {
                 }
                 _ => self.fail("a question nobody gave reason for".into()),
             },
+            Request::StopListening if self.ending == Ending::Ordered => {}
+            Request::Exit if self.ending == Ending::Ordered => self.ending = Ending::Over,
             Request::Reload { .. } | Request::Configure(_) | Request::StopListening | Request::Exit => {
                 self.fail("a request nobody gave reason for".into());
             }

@@ -1,6 +1,7 @@
 //! The faults.
 
 use super::hosts::Away;
+use super::network::Peer;
 use super::world::{Event, World};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +14,8 @@ pub(super) enum Fault {
     TerminateOne,
     /// One connection breaks without a message.
     BreakOne,
+    /// The same, and replies on it are lost.
+    BreakUnheard,
     /// One of several hosts fails, and is back after this many microseconds.
     HostFails {
         /// Its place in the list.
@@ -26,6 +29,11 @@ pub(super) enum Fault {
     HostReturns(usize),
     /// A standby becomes the primary, if there is none.
     Promotion,
+    /// The pooler gets SIGTERM or SIGINT.
+    Shutdown {
+        /// It is SIGTERM.
+        waits_for_clients: bool,
+    },
 }
 
 impl World {
@@ -45,6 +53,17 @@ impl World {
             Fault::HostFails { host, away, away_us } => self.host_fails(host, away, away_us),
             Fault::HostReturns(host) => self.host_returns(host),
             Fault::Promotion => self.hosts.promote(),
+            Fault::Shutdown { waits_for_clients } => self.shut_down(waits_for_clients),
+            Fault::BreakUnheard => {
+                let servers = self.connections.values().filter(|c| !c.inbox.is_empty());
+                let unheard = servers.filter_map(|c| match c.peer {
+                    Peer::Server(process_id) => Some((c.inbox.len(), process_id)),
+                    _ => None,
+                });
+                if let Some((_, process_id)) = unheard.max() {
+                    self.break_server(process_id);
+                }
+            }
             Fault::TerminateOne | Fault::BreakOne => {
                 let all: Vec<u32> = self.postgres.sessions().map(|(id, _)| id).collect();
                 if all.is_empty() {

@@ -29,6 +29,8 @@
 //!
 //! In a [`crowd`], clients wait for servers all the time, and it is checked who gets the next one.
 //!
+//! Some seeds are run once more, with a [`shutdown`] in their midst.
+//!
 //! A [`canary::Canary`] breaks the driver on purpose: the checkers must notice every one of them.
 
 mod actors;
@@ -45,6 +47,7 @@ mod network;
 pub mod oracle;
 pub mod postgres;
 pub mod seeds;
+pub mod shutdown;
 pub mod takeover;
 pub mod topology;
 pub mod trace;
@@ -65,6 +68,7 @@ pub fn run_with(seed: u64, canary: Option<Canary>, take_overs: TakeOvers, print:
     // Every other seed is also that of a crowd; a crowd alone can show the defects of the queue.
     let crowd = (seed.is_multiple_of(2) && canary.is_none_or(Canary::is_of_queue)).then(|| crowd::run(seed, canary));
     let mut outcome = World::new(Topology::new(seed), canary, take_overs, print).run();
-    outcome.violation = outcome.violation.or(crowd.flatten());
+    let shutdown = || shutdown::run(seed, canary, print);
+    outcome.violation = outcome.violation.or(crowd.flatten()).or_else(shutdown);
     outcome
 }

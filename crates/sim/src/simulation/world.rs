@@ -6,6 +6,7 @@ use super::faults::Fault;
 use super::hosts::Hosts;
 use super::network::Connection;
 use super::postgres::Postgres;
+use super::shutdown::Ending;
 use super::takeover::Successors;
 use super::topology::Topology;
 use super::trace::Trace;
@@ -167,6 +168,7 @@ pub struct World {
     pub(super) doing_requests: bool,
     /// The end of the driver's turn is among the events.
     pub(super) turn_ends: bool,
+    pub(super) ending: Ending,
     pub(super) successors: Successors,
     pub(super) canary: Option<Canary>,
     pub(super) broken: u64,
@@ -183,6 +185,10 @@ impl World {
         let mut rest_until = None;
         let mut rests = 0;
         while self.violation.is_none() {
+            if self.ending == Ending::Over {
+                self.check_end();
+                break;
+            }
             self.steps += 1;
             if self.steps > STEPS_MAX {
                 self.fail("the run does not come to an end".into());
@@ -217,6 +223,8 @@ impl World {
                 if rests < rests_max && !self.without_rest().is_empty() {
                     rests += 1;
                     rest_until = Some(next + REST_FROM_FLOODS_US);
+                } else if self.ending == Ending::Ordered {
+                    self.fail("all clients have left, and the process does not end".into());
                 } else {
                     self.check_rest();
                     break;

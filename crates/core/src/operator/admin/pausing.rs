@@ -3,6 +3,7 @@
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::request::Request;
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
@@ -15,9 +16,9 @@ use crate::server::Server;
 const PAUSE_MODE: &str = "pause mode";
 
 impl Pooler {
-    pub(crate) fn pause(&mut self, database: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn pause(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
         self.admin.pause(&mut self.databases, database)?;
-        self.pause_progress();
+        self.pause_progress(now);
         Ok(())
     }
 
@@ -59,9 +60,17 @@ impl Pooler {
     /// A server has become free or was closed, or a command was given. The caller may be at work on any connection, so
     /// what follows is done at the end of the turn.
     #[inline]
-    pub(crate) fn pause_progress(&mut self) {
+    pub(crate) fn pause_progress(&mut self, now: Time) {
         if !self.has_no_orders() {
-            self.admin.is_due = true;
+            self.look_at_orders(now);
+        }
+    }
+
+    /// An order may wait for what has happened.
+    pub(super) fn look_at_orders(&mut self, now: Time) {
+        self.admin.is_due = true;
+        if self.is_weak(Weakness::EndsAtOnce) {
+            self.follow_orders(now);
         }
     }
 

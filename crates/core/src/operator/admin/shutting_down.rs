@@ -39,7 +39,7 @@ impl Pooler {
                 self.refuse_for_shutdown(now, ClientId(slot));
             }
         }
-        self.shutdown_progress();
+        self.shutdown_progress(now);
     }
 
     pub(crate) fn refuse_for_shutdown(&mut self, now: Time, id: ClientId) {
@@ -47,8 +47,10 @@ impl Pooler {
     }
 
     /// A client or a server has been closed. If SHUTDOWN waits for that, the process ends with this turn.
-    pub(crate) fn shutdown_progress(&mut self) {
-        self.admin.is_due |= self.admin.ending != Ending::No;
+    pub(crate) fn shutdown_progress(&mut self, now: Time) {
+        if self.admin.ending != Ending::No {
+            self.look_at_orders(now);
+        }
     }
 
     /// Ends the process if nothing is left that SHUTDOWN waits for.

@@ -177,7 +177,7 @@ impl Pooler {
             Done::Waits(waits) => {
                 talk.console.begin_to_wait(waits);
                 self.admin.waiters.push(id);
-                self.pause_progress();
+                self.pause_progress(now);
             }
         }
     }

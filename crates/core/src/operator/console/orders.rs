@@ -78,7 +78,7 @@ impl Pooler {
         let owned = || database.map(str::to_string);
         match (command, database) {
             (Command::Pause(_), _) => {
-                self.pause(database)?;
+                self.pause(now, database)?;
                 return Ok(Done::Waits(Waits::Paused(owned())));
             }
             (Command::WaitClose(_), _) => return Ok(Done::Waits(Waits::Closed(owned()))),

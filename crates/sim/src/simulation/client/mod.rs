@@ -251,6 +251,13 @@ impl Client {
         Some(())
     }
 
+    /// From now on it may be refused at any moment, and does not come back.
+    pub fn expects_nothing_more(&mut self) {
+        self.rubbish = true;
+        self.sessions_left = 0;
+        self.forget_runs();
+    }
+
     /// Bytes of the next stage.
     pub fn next_stage(&mut self) -> Vec<u8> {
         let bytes = self.flight.stages[self.stage].clone();
