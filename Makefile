@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 INSTALL ?= install
 
-.PHONY: help demo test check build install uninstall bench bench-sizing bench-settling bench-fairness record fuzz simulate hunt soak conformance docs
+.PHONY: help demo test check build install uninstall bench bench-flights bench-sizing bench-settling bench-fairness record fuzz simulate hunt soak conformance docs
 
 help:
 	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
@@ -18,6 +18,7 @@ help:
 	@echo 'make build     a release: target/release/pgweir, and its debug lines beside it in pgweir.debug'
 	@echo 'make install   program, manual pages, systemd unit and examples into PREFIX=/usr/local, below DESTDIR'
 	@echo 'make bench     pgweir, PgBouncer, a blind relay and direct, in one table (about 20 minutes)'
+	@echo 'make bench-flights  flights and PgBouncer, each with its best pool size (a quarter of an hour)'
 	@echo 'make bench-sizing  pools of fixed sizes beside default_pool_size = auto (about an hour)'
 	@echo 'make bench-settling  how long default_pool_size = auto needs to find its size (a quarter of an hour)'
 	@echo 'make bench-fairness  how long one client waits beside 1,000, and how weights share servers (some minutes)'
@@ -77,6 +78,11 @@ bench:
 	scripts/setup --bench
 	$(CARGO) build --release -p pgweir
 	bench/run
+
+bench-flights:
+	scripts/setup --bench
+	$(CARGO) build --release -p pgweir
+	bench/flights
 
 bench-sizing:
 	scripts/setup --bench
