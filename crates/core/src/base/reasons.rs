@@ -37,6 +37,15 @@ pub(crate) enum Waiting {
     },
 }
 
+/// How a client has waited for a server to begin its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) struct Waited {
+    /// When it began to wait.
+    pub(crate) since: Time,
+    /// Whether it has got the NOTICE of query_wait_notify.
+    pub(crate) notified: bool,
+}
+
 /// What becomes of the remaining bytes of a message that had arrived only in part when it was handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Passing {

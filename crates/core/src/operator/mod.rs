@@ -9,3 +9,4 @@ mod shortage;
 pub mod stats;
 mod timers;
 mod view;
+mod waits;

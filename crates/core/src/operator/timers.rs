@@ -16,7 +16,6 @@ use crate::pooler::Pooler;
 use crate::pools::pool;
 use crate::server;
 use crate::upstream::phase::ServerPhase;
-use pgweir_wire::write::ErrorText;
 use std::time::Duration;
 
 /// Time between two rounds: a timeout fires up to this much late.
@@ -27,15 +26,6 @@ const CLIENTS_ROUND: Duration = Duration::from_millis(500);
 
 /// If a pool has no server and its clients have waited for this long, another pool under the same limit gives one up.
 const STARVED_AFTER: Duration = Duration::from_secs(1);
-
-/// The message of query_wait_notify, in PgBouncer's words.
-const QUEUED: ErrorText<'static> = ErrorText {
-    severity: "NOTICE",
-    sqlstate: "00000",
-    message: "No server connection available in postgres backend, client being queued",
-    detail: "",
-    hint: "",
-};
 
 impl Pooler {
     pub(crate) fn run_timers(&mut self, now: Time) {
@@ -48,6 +38,7 @@ impl Pooler {
         }
         for slot in self.servers.slots() {
             self.time_server(now, ServerId(slot));
+            self.time_flights(now, ServerId(slot));
             if self.shared.sizings.some() {
                 self.time_work(now, ServerId(slot));
             }
@@ -151,53 +142,6 @@ impl Pooler {
         }
         if self.pool(pool_id).servers() == 0 {
             self.drop_pool(now, pool_id);
-        }
-    }
-
-    fn time_waiters(&mut self, now: Time, pool_id: PoolId) {
-        let pool = self.pool(pool_id);
-        let (limit, notify) = (
-            pool.settings().query_wait_timeout,
-            self.shared.settings.query_wait_notify,
-        );
-        let Some(shortest) = [limit, notify].into_iter().flatten().min() else {
-            return;
-        };
-        // The queue is in order of arrival: after the first client that is within its limit, all are.
-        let late: Vec<ClientId> = pool
-            .waiting()
-            .iter()
-            .take_while(|(_, since)| now - *since > shortest)
-            .map(|(id, _)| id)
-            .collect();
-        for id in late {
-            self.time_waiter(now, id, pool_id, limit, notify);
-        }
-    }
-
-    /// Checks how long a client has waited for a server.
-    fn time_waiter(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        pool_id: PoolId,
-        limit: Option<Duration>,
-        notify: Option<Duration>,
-    ) {
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        let session = client.is_session();
-        let Waiting::ForServer { since, notified, .. } = &mut client.waiting else {
-            return;
-        };
-        if limit.is_some_and(|l| now - *since > l) {
-            let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
-            let (detail, hint) = shortage::why_it_waited(self.pool(pool_id), pinned);
-            self.fail_client(now, id, Trouble::QueryWaitTimeout, "query_wait_timeout", &detail, &hint);
-        } else if !*notified && session && notify.is_some_and(|l| now - *since > l) {
-            *notified = true;
-            self.send(id, |w| w.notice(&QUEUED));
         }
     }
 

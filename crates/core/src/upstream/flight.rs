@@ -1,9 +1,11 @@
 //! One client's transaction that shares a server with those of other clients: see [`crate::upstream::flights`].
 
 use crate::base::ids::ClientId;
+use crate::base::reasons::Waited;
 use crate::base::time::Time;
 use crate::statements::prepared::Statement;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What messages a flight consists of.
 #[derive(Debug, Clone, pgweir_freeze::Freeze)]
@@ -66,28 +68,28 @@ pub(crate) struct Aboard {
     /// `None`: its client has left, and nobody gets its reply.
     pub(super) client: Option<ClientId>,
     pub(super) flight: Box<Flight>,
-    /// When its client began to wait.
-    since: Time,
-    /// When it was sent.
-    sent: Time,
+    /// How its client waits, until the server can begin the flight.
+    pub(super) waited: Waited,
     /// Its client wants it cancelled.
     pub(super) is_cancelled: bool,
     /// A cancel that is meant for a flight in front of it may hit this one. So its client gets no part of the reply
     /// before ReadyForQuery has come.
     pub(super) is_exposed: bool,
+    /// The clients that wait behind it have been counted, because it is late.
+    pub(super) is_late: bool,
     /// When the pooler stopped reading the server, because too much of this flight's reply waits for its client.
     pub(super) unread_since: Option<Time>,
 }
 
 impl Aboard {
-    pub(super) fn new(now: Time, client: ClientId, flight: Box<Flight>, since: Time) -> Self {
+    pub(super) fn new(client: ClientId, flight: Box<Flight>, waited: Waited) -> Self {
         Aboard {
             client: Some(client),
             flight,
-            since,
-            sent: now,
+            waited,
             is_cancelled: false,
             is_exposed: false,
+            is_late: false,
             unread_since: None,
         }
     }
@@ -108,27 +110,27 @@ impl Aboard {
 
     /// When its client began to wait.
     pub(crate) fn since(&self) -> Time {
-        self.since
+        self.waited.since
     }
 
-    /// Its reply is dropped, and it is run again.
-    pub(super) fn runs_again(&mut self) -> Again {
+    /// Its reply is dropped, and it is run again. `in_front`: how long the server has worked on it.
+    pub(super) fn runs_again(&mut self, in_front: Duration) -> Again {
         self.client = None;
         let mut flight = self.flight.clone();
         flight.runs_again = true;
         Again {
             flight,
-            since: self.since,
-            sent: self.sent,
+            waited: self.waited,
+            in_front,
         }
     }
 
-    /// What its client needs to wait again.
+    /// What its client needs to wait again. The server has not begun it.
     pub(crate) fn into_again(self) -> Again {
         Again {
             flight: self.flight,
-            since: self.since,
-            sent: self.sent,
+            waited: self.waited,
+            in_front: Duration::ZERO,
         }
     }
 }
@@ -137,8 +139,8 @@ impl Aboard {
 pub(crate) struct Again {
     /// The flight.
     pub(crate) flight: Box<Flight>,
-    /// When its client began to wait.
-    pub(crate) since: Time,
-    /// When it was sent for the first time: from then on its client has not waited.
-    pub(crate) sent: Time,
+    /// How its client waits.
+    pub(crate) waited: Waited,
+    /// How long a server has worked on it: for so long its client has not waited.
+    pub(crate) in_front: Duration,
 }

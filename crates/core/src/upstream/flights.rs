@@ -5,6 +5,7 @@
 //! everything else in the core knows only that client. At the client's ReadyForQuery the link moves to the next one.
 
 use crate::base::ids::ClientId;
+use crate::base::reasons::Waited;
 use crate::base::time::Time;
 use crate::upstream::flight::{Aboard, Again, Flight};
 use std::collections::VecDeque;
@@ -84,9 +85,10 @@ impl Landed {
         self.reply_bytes as usize
     }
 
-    /// Whether the flight's time says something about its class: no cancel can have hit the flight.
-    pub(crate) fn says_how_long(&self) -> bool {
-        !self.aboard.is_cancelled && !self.aboard.is_exposed
+    /// Whether the flight has run to its end, as far as is known: no cancel can have hit it. The work of a client that
+    /// has left is cancelled.
+    pub(crate) fn ran_to_its_end(&self) -> bool {
+        self.aboard.client.is_some() && !self.aboard.is_cancelled && !self.aboard.is_exposed
     }
 }
 
@@ -111,6 +113,35 @@ impl Flights {
 
     pub(crate) fn front(&self) -> Option<&Aboard> {
         self.aboard.front()
+    }
+
+    /// The clients that wait behind the flight at the front, and since when.
+    pub(crate) fn riders(&self) -> impl Iterator<Item = (ClientId, Time)> {
+        let riders = self.aboard.iter().skip(1);
+        riders.filter_map(|aboard| Some((aboard.client?, aboard.since())))
+    }
+
+    /// Since when a client waits behind the flight at the front, if it does.
+    pub(crate) fn rides_since(&self, client: ClientId) -> Option<Time> {
+        let (_, since) = self.riders().find(|(id, _)| *id == client)?;
+        Some(since)
+    }
+
+    /// A client that waits behind the flight at the front is to get the NOTICE of query_wait_notify. `false`: it has
+    /// got it.
+    pub(crate) fn notify_rider(&mut self, client: ClientId) -> bool {
+        let aboard = self.aboard.iter_mut().find(|a| a.client == Some(client));
+        aboard.is_some_and(|aboard| !std::mem::replace(&mut aboard.waited.notified, true))
+    }
+
+    /// How many clients wait behind the flight at the front, if that is late and they have not been counted.
+    pub(crate) fn count_late(&mut self, now: Time) -> u64 {
+        let is_late = self.at_work_us(now) > LATE_US;
+        let Some(front) = self.aboard.front_mut().filter(|front| is_late && !front.is_late) else {
+            return 0;
+        };
+        front.is_late = true;
+        self.riders().count() as u64
     }
 
     /// A client leaves: nobody gets the reply to its flight.
@@ -156,8 +187,9 @@ impl Flights {
     }
 
     /// A cancel that was not meant for the flight at the front has hit it: its reply is dropped, and it is run again.
-    pub(crate) fn front_runs_again(&mut self) -> Option<Again> {
-        Some(self.aboard.front_mut()?.runs_again())
+    pub(crate) fn front_runs_again(&mut self, now: Time) -> Option<Again> {
+        let in_front = now - self.began;
+        Some(self.aboard.front_mut()?.runs_again(in_front))
     }
 
     /// The server is put into its pool's list of servers with room. Returns `false` if it is there already.
@@ -177,11 +209,11 @@ impl Flights {
     }
 
     /// A flight has been sent.
-    pub(crate) fn push(&mut self, now: Time, client: ClientId, flight: Box<Flight>, since: Time) {
+    pub(crate) fn push(&mut self, now: Time, client: ClientId, flight: Box<Flight>, waited: Waited) {
         if self.aboard.is_empty() {
             (self.began, self.reply_bytes) = (now, 0);
         }
-        self.aboard.push_back(Aboard::new(now, client, flight, since));
+        self.aboard.push_back(Aboard::new(client, flight, waited));
     }
 
     /// The flight at the front has been answered; the server begins the next.
@@ -292,3 +324,7 @@ impl Flights {
         std::mem::take(&mut self.aboard)
     }
 }
+
+#[cfg(test)]
+#[path = "flights_tests.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pin_reason::Cleanup;
 use crate::base::pool_id::PoolId;
-use crate::base::reasons::{Passing, Waiting};
+use crate::base::reasons::{Passing, Waited, Waiting};
 use crate::base::request::Request;
 use crate::base::settings::Settings;
 use crate::base::time::Time;
@@ -233,9 +233,10 @@ impl Pooler {
             return false;
         }
         exchange.pool.waiting_mut().pop();
+        let notified = matches!(exchange.client.waiting, Waiting::ForServer { notified: true, .. });
         exchange.client.waiting = Waiting::Flying { server: id };
         if let Some(flights) = &mut exchange.server.flights {
-            flights.push(now, client_id, flight, since);
+            flights.push(now, client_id, flight, Waited { since, notified });
         }
         true
     }
@@ -305,7 +306,9 @@ impl Pooler {
         let is_sent = at == flight.bytes().len() && client.waiting == Waiting::No && client.passing == Passing::None;
         if is_sent && leaves_nothing {
             client.waiting = Waiting::Flying { server: server_id };
-            server.flights.get_or_insert_default().push(now, id, flight, since);
+            let notified = false;
+            let flights = server.flights.get_or_insert_default();
+            flights.push(now, id, flight, Waited { since, notified });
             return self.fill(now, pool_id, server_id);
         }
         if at > 0 {

@@ -5,15 +5,29 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Passed, Passing, Waiting};
 use crate::base::request::Request;
+use crate::base::state_stats::StateStats;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
+use crate::pools::pool::Pool;
 use crate::reply::Reply;
 use crate::upstream::flight::Form;
-use crate::upstream::flights::{LATE_US, Landed};
+use crate::upstream::flights::{Flights, Landed};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::TransactionStatus;
+
+impl Flights {
+    /// The server has not ended the flight at the front. If that has been at work for long, flights of its class are
+    /// sent behind no others, and none behind them. The clients that wait behind it are counted.
+    pub(crate) fn front_is_at_work(&mut self, now: Time, pool: &mut Pool, stats: &mut StateStats) {
+        let Some(class) = self.front().map(|front| front.flight().class()) else {
+            return;
+        };
+        stats.flights_late += self.count_late(now);
+        pool.classes_mut().learn_at_least(class, self.at_work_us(now));
+    }
+}
 
 impl Reply<'_> {
     /// The ReadyForQuery of a flight.
@@ -64,7 +78,11 @@ impl Pooler {
             return;
         };
         let pool_id = server.pool;
-        let Some(landed) = server.flights.as_mut().and_then(|flights| flights.land(now)) else {
+        let Some(flights) = &mut server.flights else {
+            return self.release_if_clean(now, id);
+        };
+        self.shared.state_stats.flights_late += flights.count_late(now);
+        let Some(landed) = flights.land(now) else {
             return self.release_if_clean(now, id);
         };
         let has_next = server.flies();
@@ -80,7 +98,7 @@ impl Pooler {
             }
             self.flies_no_more(client_id, &landed);
         }
-        self.learn(pool_id, &landed, has_next);
+        self.learn(pool_id, &landed);
         self.flight_worked(now, id, landed.flight().class(), landed.took_us(), has_next);
         if !has_next {
             return self.release(now, id);
@@ -99,7 +117,7 @@ impl Pooler {
         let landed = server.flights.as_mut().and_then(|flights| flights.land(now));
         if let (Some(landed), Some(client_id)) = (landed, link) {
             self.flies_no_more(client_id, &landed);
-            self.learn(pool_id, &landed, false);
+            self.learn(pool_id, &landed);
         }
     }
 
@@ -111,15 +129,14 @@ impl Pooler {
         self.shared.requests.push_back(Request::Resume(id.into()));
     }
 
-    fn learn(&mut self, pool_id: PoolId, landed: &Landed, has_next: bool) {
+    fn learn(&mut self, pool_id: PoolId, landed: &Landed) {
         let classes = self.pool_mut(pool_id).classes_mut();
         let (class, took_us) = (landed.flight().class(), landed.took_us());
-        let is_late = has_next && took_us > LATE_US && classes.is_short(class);
-        // The time of a flight that a cancel has hit says nothing about its class.
-        if landed.says_how_long() {
-            classes.learn(class, took_us, landed.reply_bytes());
+        match landed.ran_to_its_end() {
+            true => classes.learn(class, took_us, landed.reply_bytes()),
+            // Without the cancel it would have taken longer.
+            false => classes.learn_at_least(class, took_us),
         }
-        self.shared.state_stats.flights_late += u64::from(is_late);
     }
 
     /// The server begins the flight at the front.

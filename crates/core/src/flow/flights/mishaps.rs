@@ -2,7 +2,7 @@
 //! lost.
 
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::reasons::Waiting;
+use crate::base::reasons::{Waited, Waiting};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
@@ -79,7 +79,10 @@ impl Pooler {
         let Some(client) = server.link.take() else { return };
         server.phase = ServerPhase::Draining;
         server.since = now;
-        let again = server.flights.as_mut().and_then(|flights| flights.front_runs_again());
+        let again = server
+            .flights
+            .as_mut()
+            .and_then(|flights| flights.front_runs_again(now));
         let Some(again) = again else { return };
         let parses = matches!(again.flight.form(), Form::Parse(_));
         let holder = self.client_mut(client);
@@ -88,22 +91,23 @@ impl Pooler {
             // A Parse that a cancel hits has dropped the unnamed statement.
             holder.statements.replace_unnamed(None);
         }
-        self.wait_again(now, client, again);
+        self.wait_again(client, again);
     }
 
-    /// A client waits for a server again, with a flight that has not been answered. It keeps its place, but while the
-    /// flight was aboard it has not waited.
-    fn wait_again(&mut self, now: Time, id: ClientId, again: Again) {
+    /// A client waits for a server again, with a flight that has not been answered. It keeps its place, but while a
+    /// server worked on the flight it has not waited.
+    fn wait_again(&mut self, id: ClientId, again: Again) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
         let Some(pool_id) = client.pool else { return };
         client.flight = Some(again.flight);
-        let ticket = self.pool_mut(pool_id).waiting_mut().push_front(id, again.since);
+        let Waited { since, notified } = again.waited;
+        let ticket = self.pool_mut(pool_id).waiting_mut().push_front(id, since);
         self.client_mut(id).waiting = Waiting::ForServer {
             ticket,
-            since: again.since + (now - again.sent),
-            notified: false,
+            since: since + again.in_front,
+            notified,
         };
         self.shared.state_stats.flights_run_again += 1;
     }
@@ -115,13 +119,17 @@ impl Pooler {
         let forgets = self.is_weak(Weakness::ForgetsRiders);
         let begun = server.conversation.fatal().is_none() && !self.is_weak(Weakness::RunsBegunAgain);
         let Some(flights) = &mut server.flights else { return };
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        flights.front_is_at_work(now, pool, &mut self.shared.state_stats);
         let mut aboard = flights.take_all();
         aboard.pop_front();
         for aboard in aboard.into_iter().rev() {
             match aboard.client().filter(|_| !forgets) {
                 Some(client) if begun => self.tell_server_lost(now, client, reason),
                 Some(client) if aboard.is_cancelled() => self.cancel_waiting(now, client),
-                Some(client) => self.wait_again(now, client, aboard.into_again()),
+                Some(client) => self.wait_again(client, aboard.into_again()),
                 None => {}
             }
         }

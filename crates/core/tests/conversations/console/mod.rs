@@ -4,4 +4,4 @@ mod access;
 mod columns;
 mod protocol;
 mod rows;
-mod tables;
+pub mod tables;

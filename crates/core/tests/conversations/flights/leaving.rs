@@ -263,28 +263,10 @@ fn last_words_to_a_client_that_has_left_send_the_others_elsewhere() {
     assert_eq!(rig.told(up), ["Query select 'b'"]);
 }
 
-/// The time for which a transaction was on a server is no time of waiting for one.
-#[test]
-fn query_wait_timeout_does_not_count_the_time_on_a_server() {
-    let mut rig = Rig::new(&format!("{SHARED}\nquery_wait_timeout = 3"));
-    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
-    rig.wait(Duration::from_secs(1));
-    first_ends(&mut rig, server);
-    rig.wait(Duration::from_secs(4));
-    rig.says(server, |w| {
-        w.error(&fatal("57P01", "terminating connection due to administrator command"))
-    });
-    rig.server_dies(server);
-    rig.wait(Duration::from_millis(1500));
-    assert!(!rig.is_closed(crowd[1]), "{:?}", rig.told(crowd[1]));
-    rig.wait(Duration::from_millis(1000));
-    assert!(rig.is_closed(crowd[1]), "it has waited for three seconds");
-}
-
 /// Guards against a client that keeps those behind it from their replies for as long as it likes.
 #[test]
 fn who_does_not_read_its_reply_is_closed_if_others_stand_behind_it() {
-    let mut rig = Rig::new(SHARED);
+    let mut rig = Rig::new(&format!("{SHARED}\nquery_wait_notify = 0"));
     let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
     first_ends(&mut rig, server);
     assert!(rig.pooler.others_stand_behind(server));

@@ -3,6 +3,8 @@
 mod cancel_requests;
 mod code;
 mod crowd;
+mod how_long;
 mod leaving;
 mod own_answers;
+mod waiting;
 mod who_flies;

@@ -1,0 +1,135 @@
+//! How long clients wait: `query_wait_timeout` and `query_wait_notify`.
+//!
+//! A client waits in the queue of its pool, or its flight stands behind another client's on a server
+//! ([`crate::upstream::flights`]). Both count from when it began to wait until a server can begin its transaction.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::Waiting;
+use crate::base::time::Time;
+use crate::operator::shortage;
+use crate::pooler::Pooler;
+use pgweir_wire::write::ErrorText;
+use std::time::Duration;
+
+/// The message of query_wait_timeout, in PgBouncer's words.
+const WAITED: &str = "query_wait_timeout";
+
+/// The DETAIL for a client whose flight stands behind another client's.
+const SENT: &str = "The transaction was sent to a server that still works for another client. The server will run it, \
+                    and its reply will be dropped.";
+
+/// The HINT for such a client.
+const SENT_HINT: &str = "See SHOW SERVERS EXTENDED, pipeline_depth, query_wait_timeout and query_timeout.";
+
+/// The message of query_wait_notify, in PgBouncer's words.
+const QUEUED: ErrorText<'static> = ErrorText {
+    severity: "NOTICE",
+    sqlstate: "00000",
+    message: "No server connection available in postgres backend, client being queued",
+    detail: "",
+    hint: "",
+};
+
+/// Limits on a wait.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// query_wait_timeout of the pool.
+    timeout: Option<Duration>,
+    /// query_wait_notify.
+    notify: Option<Duration>,
+}
+
+impl Limits {
+    /// The limit that is over first.
+    fn shortest(&self) -> Option<Duration> {
+        [self.timeout, self.notify].into_iter().flatten().min()
+    }
+
+    fn is_time_over(&self, waited: Duration) -> bool {
+        self.timeout.is_some_and(|limit| waited > limit)
+    }
+
+    fn notice_is_due(&self, waited: Duration) -> bool {
+        self.notify.is_some_and(|limit| waited > limit)
+    }
+}
+
+impl Pooler {
+    fn limits_on_waits(&self, pool_id: PoolId) -> Limits {
+        Limits {
+            timeout: self.pool(pool_id).settings().query_wait_timeout,
+            notify: self.shared.settings.query_wait_notify,
+        }
+    }
+
+    /// Checks how long the clients of a pool's queue have waited.
+    pub(super) fn time_waiters(&mut self, now: Time, pool_id: PoolId) {
+        let limits = self.limits_on_waits(pool_id);
+        let Some(shortest) = limits.shortest() else { return };
+        // The queue is in order of arrival: after the first client that is within its limit, all are.
+        let queue = self.pool(pool_id).waiting().iter();
+        let late: Vec<ClientId> = queue
+            .take_while(|(_, since)| now - *since > shortest)
+            .map(|(id, _)| id)
+            .collect();
+        for id in late {
+            self.time_waiter(now, id, pool_id, limits);
+        }
+    }
+
+    fn time_waiter(&mut self, now: Time, id: ClientId, pool_id: PoolId, limits: Limits) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let session = client.is_session();
+        let Waiting::ForServer { since, notified, .. } = &mut client.waiting else {
+            return;
+        };
+        if limits.is_time_over(now - *since) {
+            let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
+            let (detail, hint) = shortage::why_it_waited(self.pool(pool_id), pinned);
+            self.fail_client(now, id, Trouble::QueryWaitTimeout, WAITED, &detail, &hint);
+        } else if !*notified && session && limits.notice_is_due(now - *since) {
+            *notified = true;
+            self.send(id, |w| w.notice(&QUEUED));
+        }
+    }
+
+    /// Checks how long a server has worked on the flight at the front, and how long clients have waited behind that.
+    pub(super) fn time_flights(&mut self, now: Time, id: ServerId) {
+        if !self.servers.get(id.0).is_some_and(|server| server.flies()) {
+            return;
+        }
+        let side = self.at(id);
+        let Some(flights) = &mut side.server.flights else {
+            return;
+        };
+        flights.front_is_at_work(now, side.pool, &mut side.shared.state_stats);
+        let pool_id = side.server.pool;
+        let limits = self.limits_on_waits(pool_id);
+        let (Some(shortest), Some(flights)) = (limits.shortest(), self.flights_of(id)) else {
+            return;
+        };
+        let riders = flights.riders().filter(|(_, since)| now - *since > shortest);
+        let riders: Vec<ClientId> = riders.map(|(client, _)| client).collect();
+        for client in riders {
+            self.time_rider(now, client, id, limits);
+        }
+    }
+
+    /// A client waits behind the flight of another one. If it waits for too long, it is closed. The server runs its
+    /// flight in any case, and nobody gets the reply.
+    fn time_rider(&mut self, now: Time, id: ClientId, server_id: ServerId, limits: Limits) {
+        let Some(flights) = self.flights_of(server_id) else {
+            return;
+        };
+        let Some(since) = flights.rides_since(id) else { return };
+        if limits.is_time_over(now - since) {
+            self.fail_client(now, id, Trouble::QueryWaitTimeout, WAITED, SENT, SENT_HINT);
+        } else if limits.notice_is_due(now - since) && flights.notify_rider(id) {
+            self.send(id, |w| w.notice(&QUEUED));
+        }
+    }
+}
