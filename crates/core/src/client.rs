@@ -289,6 +289,15 @@ impl Client {
         matches!(self.waiting, Waiting::Flying { .. } | Waiting::ForReplies)
     }
 
+    /// Whether it waits for a server that can begin its request: in the queue, or behind the flight of another client.
+    pub(crate) fn waits_to_begin(&self) -> bool {
+        match self.waiting {
+            Waiting::ForServer { .. } => true,
+            Waiting::Flying { .. } => self.link.is_none(),
+            _ => false,
+        }
+    }
+
     /// Whether the pooler must do or know something before the next message goes to a server.
     #[inline]
     pub(crate) fn attends(&self) -> bool {

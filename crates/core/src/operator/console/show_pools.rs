@@ -1,7 +1,6 @@
 //! SHOW POOLS.
 
 use crate::base::pool_id::PoolKind;
-use crate::base::reasons::Waiting;
 use crate::client::ClientPhase;
 use crate::console::rows::{Rows, Value};
 use crate::operator::view::View;
@@ -48,6 +47,7 @@ impl Counts {
         self.sv_login += other.sv_login;
         self.cl_pinned += other.cl_pinned;
         self.sv_pinned += other.sv_pinned;
+        self.longest_wait_us = self.longest_wait_us.max(other.longest_wait_us);
     }
 }
 
@@ -134,6 +134,9 @@ impl View<'_> {
                     _ => &mut pool.cl_active_cancel_req,
                 };
                 *requests += server.cancels.asking() as u32;
+                let riders = server.flights.iter().flat_map(|flights| flights.riders());
+                let waits = riders.map(|(_, since)| self.now.us_since(since));
+                pool.longest_wait_us = waits.fold(pool.longest_wait_us, u64::max);
                 let client = server.link.and_then(|c| self.clients.get(c.0));
                 pool.sv_pinned += u32::from(client.is_some_and(|c| c.session.pinned().is_some()));
             }
@@ -143,9 +146,9 @@ impl View<'_> {
                 continue;
             };
             pool.cl_pinned += u32::from(client.session.pinned().is_some());
-            match (&client.phase, client.waiting) {
-                (_, Waiting::ForServer { .. }) => pool.cl_waiting += 1,
-                (ClientPhase::Session, _) => pool.cl_active += 1,
+            match client.phase {
+                _ if client.waits_to_begin() => pool.cl_waiting += 1,
+                ClientPhase::Session => pool.cl_active += 1,
                 _ => {}
             }
         }

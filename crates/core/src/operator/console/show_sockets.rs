@@ -131,9 +131,10 @@ impl View<'_> {
             ClientPhase::Console(console) => console.portals.statements(),
             _ => client.statements.names().map_or(0, |n| n.len()),
         };
-        let wait_us = match client.waiting {
-            Waiting::ForServer { since, .. } => self.now.us_since(since),
-            _ => 0,
+        let (server, wait_us) = match client.waiting {
+            Waiting::ForServer { since, .. } => (None, self.now.us_since(since)),
+            Waiting::Flying { server } => (Some(server), self.rides_for_us(ClientId(slot), server)),
+            _ => (client.link, 0),
         };
         Socket {
             kind: "C",
@@ -150,7 +151,7 @@ impl View<'_> {
             wait_us,
             close_needed: false,
             ptr: pointer(ClientId(slot)),
-            link: client.link.map(pointer).unwrap_or_default(),
+            link: server.map(pointer).unwrap_or_default(),
             remote_pid: 0,
             tls: client.tls.as_ref().map_or(String::new(), |tls| tls.to_string()),
             application_name,
@@ -194,6 +195,13 @@ impl View<'_> {
         }
     }
 
+    /// How long a client has waited whose flight is on this server; 0 if the server can have begun the flight.
+    fn rides_for_us(&self, id: ClientId, server: ServerId) -> u64 {
+        let flights = self.servers.get(server.0).and_then(|server| server.flights.as_ref());
+        let since = flights.and_then(|flights| flights.rides_since(id));
+        since.map_or(0, |since| self.now.us_since(since))
+    }
+
     /// A server's state in SHOW SOCKETS; SHOW SERVERS drops the prefix.
     fn server_state(&self, server: &Server) -> &'static str {
         match server.phase {
@@ -219,10 +227,10 @@ fn is_authenticating(client: &Client) -> bool {
 }
 
 fn client_state(client: &Client) -> &'static str {
-    match client.waiting {
-        Waiting::ForServer { .. } => "waiting",
-        _ if client.link.is_some() => "active",
-        _ => "idle",
+    match client.link {
+        _ if client.waits_to_begin() => "waiting",
+        Some(_) => "active",
+        None => "idle",
     }
 }
 
@@ -231,7 +239,7 @@ fn client_socket_state(client: &Client) -> &'static str {
         (ClientPhase::Login(_), Waiting::ForServer { .. }) => "cl_waiting_login",
         (ClientPhase::Cancelling, _) => "cl_active_cancel_req",
         (ClientPhase::Startup | ClientPhase::Login(_), _) => "cl_login",
-        (_, Waiting::ForServer { .. }) => "cl_waiting",
+        _ if client.waits_to_begin() => "cl_waiting",
         _ => "cl_active",
     }
 }

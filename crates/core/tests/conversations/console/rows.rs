@@ -177,3 +177,37 @@ fn show_servers_extended_counts_flights() {
     let (columns, _) = query(&mut rig, boss, "SHOW SERVERS");
     assert!(columns.iter().all(|(name, _)| name != "flights"));
 }
+
+/// Guards against clients that hang behind a transaction and look idle.
+#[test]
+fn clients_behind_the_flights_of_others_wait() {
+    let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 8\nlink = adversarial\nquery_wait_notify = 0");
+    let crowd: Vec<ClientId> = (0..3).map(|_| rig.client()).collect();
+    for client in &crowd {
+        rig.says(*client, |w| w.query(b"select 1"));
+    }
+    rig.wait(Duration::from_millis(500));
+    let server = rig.server_of(crowd[0]).expect("the pool's only server");
+    rig.completes(server, "SELECT 1");
+    rig.wait(Duration::from_secs(2));
+    let id = console(&mut rig);
+    let columns = |rig: &mut Rig, show: &str, names: [&str; 4]| {
+        let (columns, rows) = query(rig, id, show);
+        let at = names.map(|name| columns.iter().position(|(n, _)| n == name).unwrap());
+        let row = |row: &Vec<Option<String>>| at.map(|at| row[at].clone().unwrap());
+        rows.iter().map(row).collect::<Vec<_>>()
+    };
+    let own = value(&mut rig, id, "show servers", 0, "ptr");
+    let clients = columns(&mut rig, "show clients", ["state", "link", "wait", "wait_us"]);
+    assert_eq!(clients[0], ["idle", "", "0", "0"]);
+    assert_eq!(clients[1], ["active", &own, "0", "0"], "the server can have begun it");
+    assert_eq!(clients[2], ["waiting", &own, "2", "500000"]);
+    let sockets = columns(&mut rig, "show sockets", ["type", "state", "link", "wait"]);
+    assert_eq!(sockets[2], ["C", "cl_waiting", &own, "2"]);
+    let pools = columns(
+        &mut rig,
+        "show pools",
+        ["cl_active", "cl_waiting", "maxwait", "maxwait_us"],
+    );
+    assert_eq!(pools[0], ["2", "1", "2", "500000"]);
+}
