@@ -1,6 +1,6 @@
 //! Whose statements are sent behind those of others.
 
-use super::crowd::{SHARED, crowd, first_ends};
+use super::crowd::{SHARED, cancelled, crowd, first_ends, login};
 use crate::rig::Rig;
 use pgweir_wire::TransactionStatus::Idle;
 use std::time::Duration;
@@ -195,4 +195,53 @@ fn a_prepared_statement_is_sent_under_the_servers_name_for_it() {
             ["BindComplete", "CommandComplete SELECT 1", "ReadyForQuery I"]
         );
     }
+}
+
+/// There the pooler knows no objects, only the settings that the server reports.
+#[test]
+fn with_session_state_pgbouncer_servers_are_shared_too() {
+    let mut rig = Rig::new(&format!("{SHARED}\nsession_state = pgbouncer"));
+    let texts = ["select 'a'", "select x from public.view", "select f(1)"];
+    let (server, crowd) = crowd(&mut rig, &texts);
+    let zone = rig.client_begins(&[("user", "u"), ("database", "db"), ("TimeZone", "Europe/Vienna")]);
+    rig.told(zone);
+    rig.query(zone, "select 'zone'");
+    first_ends(&mut rig, server);
+    assert_eq!(
+        rig.told(server),
+        ["Query select 'a'", "Query select x from public.view"],
+        "the text names a function that is not PostgreSQL's own"
+    );
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.told(crowd[0]), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(crowd[1]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+    assert_eq!(rig.told(server), ["Query select f(1)"]);
+    rig.completes(server, "SELECT 3");
+    assert_eq!(rig.told(crowd[2]), ["CommandComplete SELECT 3", "ReadyForQuery I"]);
+    let told = rig.told(server);
+    assert!(told.iter().any(|message| message.contains("set_config")), "{told:?}");
+    assert!(told.iter().all(|message| !message.contains("zone'")), "{told:?}");
+}
+
+#[test]
+fn with_session_state_pgbouncer_another_clients_cancel_is_not_noticed_either() {
+    let mut rig = Rig::new(&format!("{SHARED}\nsession_state = pgbouncer"));
+    let (server, _) = crowd(&mut rig, &[]);
+    let (a, b) = (login(&mut rig), login(&mut rig));
+    let key = rig.key_told(a);
+    for client in [a, b] {
+        rig.told(client);
+        rig.query(client, "select 'short'");
+    }
+    first_ends(&mut rig, server);
+    rig.told(server);
+    rig.cancel_request(&key);
+    rig.completes(server, "SELECT 1");
+    rig.says(server, cancelled);
+    assert!(rig.told(b).is_empty());
+    rig.cancel_arrives(server);
+    assert_eq!(rig.told(server), ["Query select 'short'"]);
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(b), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
 }
