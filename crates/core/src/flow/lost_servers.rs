@@ -58,8 +58,12 @@ impl Pooler {
         };
         if self.shared.settings.log_disconnections {
             let age = (now - server.connect_time).as_secs();
+            let flights = match server.flights.as_ref().map_or(0, |flights| flights.len()) {
+                0 => String::new(),
+                outstanding => format!(", {outstanding} flights outstanding"),
+            };
             let text = format!(
-                "{} closing because: {reason} (age={age}s)",
+                "{} closing because: {reason} (age={age}s{flights})",
                 server::label(&self.servers, &self.pools, id)
             );
             self.log(LogLevel::Log, text);

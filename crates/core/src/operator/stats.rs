@@ -7,7 +7,7 @@ use crate::base::time::Time;
 use crate::operator::view::View;
 use crate::pooler::Pooler;
 use crate::pools::pool;
-use pgweir_config::CONSOLE_DATABASE;
+use pgweir_config::{CONSOLE_DATABASE, PipelineDepth};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +31,12 @@ impl View<'_> {
         alive.values().fold(gone, |sum, stats| sum.plus(stats))
     }
 
+    /// Clients' transactions that were sent to servers as flights and are not answered.
+    fn flights(&self) -> usize {
+        let flights = self.servers.iter().filter_map(|(_, server)| server.flights.as_ref());
+        flights.map(|flights| flights.len()).sum()
+    }
+
     pub(super) fn average_of(&self, database: &str, total: &Stats) -> Stats {
         self.orders.periods.average(self.now, database, total)
     }
@@ -48,11 +54,15 @@ impl Pooler {
             return;
         }
         let a = self.view(now).average_of_all();
+        let flights = match self.shared.settings.pipeline_depth {
+            PipelineDepth::AtMost(1) => String::new(),
+            _ => format!(", {} flights outstanding", self.view(now).flights()),
+        };
         self.log(
             LogLevel::Log,
             format!(
                 "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, {} binds/s, {} client logins/s, \
-                 in {} B/s, out {} B/s, xact {} us, query {} us, wait {} us",
+                 in {} B/s, out {} B/s, xact {} us, query {} us, wait {} us{flights}",
                 a.xact_count,
                 a.query_count,
                 a.client_parse_count,

@@ -187,3 +187,19 @@ fn a_flight_whose_server_is_lost_counts_too() {
     rig.told(up);
     assert!(!are_sent_together(&mut rig, up));
 }
+
+#[test]
+fn the_log_says_how_many_flights_were_outstanding() {
+    let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 8\nlink = adversarial\nstats_period = 1");
+    let server = teach(&mut rig, 1);
+    wait_together(&mut rig, server, 3);
+    rig.wait(Duration::from_secs(2));
+    let logged = |rig: &Rig, begin: &str, end: &str| {
+        let mut lines = rig.log.iter().map(|(_, text)| text);
+        lines.any(|text| text.contains(begin) && text.ends_with(end))
+    };
+    assert!(logged(&rig, "stats: ", " us, 3 flights outstanding"), "{:?}", rig.log);
+    rig.server_dies(server);
+    let begin = "closing because: server conn crashed?";
+    assert!(logged(&rig, begin, ", 3 flights outstanding)"), "{:?}", rig.log);
+}
