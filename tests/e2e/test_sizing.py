@@ -1,5 +1,6 @@
 """`default_pool_size = auto`: the pooler finds out how many servers should work at once."""
 
+import contextlib
 import threading
 import time
 
@@ -8,7 +9,7 @@ import pytest
 from harness import wire
 from harness.saturation import ratio_of_answers
 from harness.waiting import eventually
-from harness.wire import error_codes, rows_of
+from harness.wire import error_codes
 
 AUTO = {"default_pool_size": "auto", "max_client_conn": 500}
 # The limit at the beginning.
@@ -103,21 +104,38 @@ def test_slow_readers_stop_nobody(pg, make_pooler):
     eventually(lambda: sizing(pooler)["working"] == "0", timeout=20)
 
 
-def test_waiting_queries_get_more_servers(pg, make_pooler):
-    """Each waits for 20 ms: twice the servers do twice as much, so that the limit grows, and SHOW SIZING says why."""
-    pooler = make_pooler(pg, settings=AUTO)
+@contextlib.contextmanager
+def crowd(pooler):
+    """60 clients whose queries wait for 20 ms each: twice the servers do twice as much, so that the limit grows. They come
+    back if their connection ends, until they are told to leave."""
     over = threading.Event()
 
     def work():
-        with pooler.connect() as c:
-            while not over.is_set():
-                c.send(wire.query("select pg_sleep(0.02)"))
-                assert error_codes(c.read_ready()) == []
+        while not over.is_set():
+            with contextlib.suppress(OSError, wire.Closed, wire.ServerError), pooler.connect() as c:
+                while not over.is_set():
+                    c.send(wire.query("select pg_sleep(0.02)"))
+                    assert error_codes(c.read_ready()) == []
 
     threads = [threading.Thread(target=work) for _ in range(60)]
+
+    def leave():
+        over.set()
+        for thread in threads:
+            thread.join()
+
     for thread in threads:
         thread.start()
     try:
+        yield leave
+    finally:
+        leave()
+
+
+def test_waiting_queries_get_more_servers(pg, make_pooler):
+    """SHOW SIZING says why, and SHOW SIZING STEPS how it went."""
+    pooler = make_pooler(pg, settings=AUTO)
+    with crowd(pooler):
         eventually(lambda: int(sizing(pooler)["settled"]) >= 27, timeout=60)
         row = sizing(pooler)
         assert "more servers do" in row["reason"] or "workload changed" in row["reason"], row
@@ -128,12 +146,11 @@ def test_waiting_queries_get_more_servers(pg, make_pooler):
         assert held["sizing"] == "hold"
         time.sleep(1)
         assert sizing(pooler)["limit"] == held["limit"]
+        steps = pooler.console("SHOW SIZING STEPS")
+        assert (steps[0]["from"], steps[-1]["to"]) == (str(LIMIT), held["settled"])
+        assert [step["from"] for step in steps[1:]] == [step["to"] for step in steps[:-1]]
         pooler.console("SET sizing = 'auto'")
         assert sizing(pooler)["sizing"] == "auto"
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
     assert "servers may work at once instead of" in pooler.log()
 
 
@@ -171,15 +188,23 @@ def test_what_the_server_allows_is_never_exceeded(pg, make_pooler):
         holder.close()
 
 
-def test_a_restart_of_postgresql_is_survived(own_cluster, make_pooler):
-    """The limit begins softly, and clients go on."""
+@pytest.mark.parametrize("clients", ["idle", "busy"])
+def test_after_a_restart_of_postgresql_the_limit_begins_softly(own_cluster, make_pooler, clients):
+    """It has grown before. Clients come back, and are served."""
     cluster = own_cluster()
     pooler = make_pooler(cluster, settings=AUTO)
-    with pooler.connect() as c:
-        assert c.value("select 'before'") == "before"
-    cluster.restart()
-    with pooler.connect() as c:
-        assert c.value("select 'after'") == "after"
-        c.send(wire.query("select generate_series(1, 3)"))
-        assert len(rows_of(c.read_ready())) == 3
-    assert int(sizing(pooler)["settled"]) <= LIMIT
+    with crowd(pooler) as leave:
+        eventually(lambda: int(sizing(pooler)["settled"]) >= 2 * LIMIT, timeout=60)
+        if clients == "idle":
+            leave()
+            eventually(lambda: sizing(pooler)["working"] == "0")
+        cluster.restart()
+        with pooler.connect() as c:
+            assert c.value("select 'after'") == "after"
+        steps = pooler.console("SHOW SIZING STEPS")
+    [restart] = [step for step in steps if step["reason"] == "server restarted or replaced"]
+    assert int(restart["from"]) > LIMIT and int(restart["to"]) == LIMIT
+    told = f"{LIMIT} servers may work at once instead of {restart['from']}: server restarted or replaced"
+    assert told in pooler.log()
+    if clients == "idle":
+        assert int(sizing(pooler)["settled"]) == LIMIT

@@ -385,7 +385,7 @@ catalogue! {
     /// The most servers of one host that `default_pool_size = auto` may have.
     pool_size_max: u32 {
         default: Some("0"), unit: "connections", group: Limits, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. 0: what the server allows, which is its `max_connections` less the connections that it reserves for others. All pools of a host whose size is `auto` share it.",
+        help: "pgweir's own. 0: what the server allows, which is its `max_connections` less the connections that it reserves for others. They never have more than that. All pools of a host whose size is `auto` share it.",
     }
     /// How long a query may run.
     query_timeout: Duration {

@@ -220,6 +220,11 @@ impl Server {
         )
     }
 
+    /// Whether it has logged in, and the pooler has not told it to end: then its PostgreSQL was not restarted.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.is_opening() && !matches!(self.phase, ServerPhase::Closing)
+    }
+
     /// `S-0x…: db/user@address:port`, as PgBouncer writes it. `key` is that of its pool.
     pub(crate) fn label(&self, id: ServerId, key: &PoolKey) -> String {
         match &self.connected {

@@ -5,6 +5,7 @@
 //! lets the requests of the old limit end. `evidence` says what a window is good for and what follows from it, `choice`
 //! which limit is tried next.
 
+mod anew;
 mod choice;
 mod evidence;
 
@@ -202,25 +203,6 @@ impl Controller {
     /// Whether the limit is held.
     pub fn is_held(&self) -> bool {
         self.held
-    }
-
-    /// The server was restarted, or the endpoint leads to another server: begins again at the first limit, or lower.
-    pub fn restarted(&mut self, now_us: u64) {
-        let to = self.base.min(self.ladder.at_most(self.start));
-        self.step_to(to, Reason::Restarted, now_us);
-        self.map.forget(to);
-        self.noise.forget();
-        (self.pace, self.base_pace) = (Pace::default(), Pace::default());
-        (self.surprises, self.odd, self.checks, self.connected) = (0, None, 0, 0);
-        self.go(to, now_us);
-    }
-
-    /// Other bounds hold from now on. What was learnt is forgotten; the limit stays, as far as the bounds allow it.
-    pub fn set_bounds(&mut self, bounds: Bounds, now_us: u64) {
-        let settled = self.settled();
-        let old = std::mem::replace(self, Controller::new(bounds, settled, now_us));
-        self.steps = old.steps;
-        (self.held, self.weakness, self.start, self.connected) = (old.held, old.weakness, old.start, old.connected);
     }
 
     /// Does what is due; `connected` servers are connected, and `working` of them have a request outstanding. Returns a

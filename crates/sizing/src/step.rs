@@ -1,5 +1,6 @@
 //! What the controller did, and why, in words.
 
+use crate::Bounds;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -46,8 +47,10 @@ pub enum Reason {
         /// Share of the service time that moved, in percent.
         percent: f64,
     },
-    /// The server was restarted, or the endpoint is another one.
+    /// The server was restarted, or the endpoint leads to another one.
     Restarted,
+    /// Other bounds hold, and the limit before is not one of those that are tried between them.
+    BoundsChanged(Bounds),
 }
 
 impl fmt::Display for Reason {
@@ -75,7 +78,10 @@ impl fmt::Display for Reason {
             Reason::MixChanged { percent } => {
                 write!(f, "mix changed: {percent:.0} % of the service time is of other classes")
             }
-            Reason::Restarted => write!(f, "server restarted"),
+            Reason::Restarted => write!(f, "server restarted or replaced"),
+            Reason::BoundsChanged(bounds) => {
+                write!(f, "between {} and {} servers are allowed now", bounds.min, bounds.max)
+            }
         }
     }
 }
@@ -93,7 +99,12 @@ impl Steps {
         }
     }
 
+    /// Keeps a step. A server that is restarted again and again adds only one, so that the others stay.
     pub(crate) fn push(&mut self, step: Step) {
+        let is_restart = |step: &Step| step.reason == Reason::Restarted;
+        if is_restart(&step) && step.from == step.to && self.kept.back().is_some_and(is_restart) {
+            return;
+        }
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }

@@ -83,10 +83,9 @@ fn a_held_limit_stays_and_a_released_one_moves() {
     assert!(controller.settled() < held.max(3));
 }
 
-#[test]
-fn a_restart_begins_softly() {
+/// A controller that began at 8, where each server does as much as before, so that more servers do more; and the time.
+fn grown() -> (Controller, u64) {
     let mut controller = Controller::new(BOUNDS, 8, 0);
-    // Each server does as much as before: more servers do more.
     let mut now_us = 0;
     while now_us < 20 * SECOND {
         now_us += 20_000 / u64::from(controller.limit());
@@ -94,21 +93,53 @@ fn a_restart_begins_softly() {
         controller.tick(now_us, CONNECTED, 0);
     }
     assert!(controller.settled() > 80, "{}", controller.settled());
-    controller.restarted(now_us);
+    (controller, now_us)
+}
+
+#[test]
+fn a_restart_begins_softly() {
+    let (mut controller, now_us) = grown();
+    let found = controller.settled();
+    let step = controller.restarted(now_us);
+    assert_eq!((step.from, step.to, step.reason), (found, 8, Reason::Restarted));
     assert_eq!((controller.limit(), controller.settled()), (8, 8));
-    assert_eq!(
-        controller.steps().last().map(|step| step.reason),
-        Some(Reason::Restarted)
-    );
+    assert_eq!(controller.steps().last(), Some(&step));
+}
+
+#[test]
+fn a_server_that_is_restarted_again_and_again_leaves_the_other_steps_where_they_are() {
+    let (mut controller, now_us) = grown();
+    let first = controller.steps().next().copied();
+    for _ in 0..100 {
+        controller.restarted(now_us);
+    }
+    assert_eq!(controller.steps().next().copied(), first);
+}
+
+/// Nothing would raise it again.
+#[test]
+fn a_restart_leaves_a_held_limit_as_it_is() {
+    let (mut controller, now_us) = grown();
+    let found = controller.settled();
+    controller.hold(true, now_us);
+    let step = controller.restarted(now_us);
+    assert_eq!((step.from, step.to, step.reason), (found, found, Reason::Restarted));
+    assert_eq!((controller.limit(), controller.settled()), (found, found));
 }
 
 #[test]
 fn other_bounds_hold_at_once() {
     let mut controller = Controller::new(BOUNDS, 50, 0);
-    controller.set_bounds(Bounds { min: 1, max: 20 }, SECOND);
+    let step = controller.set_bounds(Bounds { min: 1, max: 20 }, SECOND).unwrap();
     assert_eq!(controller.limit(), 20);
+    assert_eq!((step.at_us, step.from, step.to), (SECOND, 41, 20));
+    assert_eq!(step.reason.to_string(), "between 1 and 20 servers are allowed now");
+    assert_eq!(controller.steps().last(), Some(&step));
     controller.set_bounds(Bounds { min: 64, max: 128 }, SECOND);
     assert_eq!(controller.limit(), 64);
+    assert_eq!(controller.steps().count(), 2);
+    let same = controller.set_bounds(Bounds { min: 64, max: 200 }, SECOND);
+    assert_eq!((same, controller.steps().count()), (None, 2), "the limit stays");
 }
 
 #[test]
@@ -158,7 +189,7 @@ fn endures_any_input() {
         controller.completed(at_us, class, service_us, random(10) > 0);
         controller.tick(at_us, random(200) as u32, random(200) as u32);
         match round % 20_011 {
-            1 => controller.restarted(at_us),
+            1 => _ = controller.restarted(at_us),
             2 => controller.hold(round.is_multiple_of(2), at_us),
             _ => {}
         }
@@ -174,5 +205,5 @@ fn steps_say_why_in_words() {
     controller.restarted(30 * SECOND);
     let texts: Vec<String> = controller.steps().map(|step| step.reason.to_string()).collect();
     assert!(texts[0].starts_with("fewer servers do "), "{texts:?}");
-    assert_eq!(texts.last().map(String::as_str), Some("server restarted"));
+    assert_eq!(texts.last().map(String::as_str), Some("server restarted or replaced"));
 }

@@ -49,6 +49,8 @@ const SIZING: &[Column] = &[
     text("reason"),
 ];
 
+const SIZING_STEPS: &[Column] = &[text("host"), text("at"), int4("from"), int4("to"), text("reason")];
+
 const STATE_STATS: &[Column] = &[text("name"), int8("count")];
 
 const LISTS: &[Column] = &[text("list"), int4("items")];
@@ -279,6 +281,7 @@ pub(crate) fn columns(show: Show) -> &'static [Column] {
         Show::Listeners => LISTENERS,
         Show::Pins => PINS,
         Show::Sizing => SIZING,
+        Show::SizingSteps => SIZING_STEPS,
         Show::StateStats => STATE_STATS,
         Show::Lists => LISTS,
         Show::Mem => MEM,

@@ -36,6 +36,8 @@ pub(crate) enum Show {
     /// The session of one client; the number is its id in SHOW CLIENTS.
     Session(u32),
     Sizing,
+    /// SHOW SIZING STEPS: the latest steps to other limits.
+    SizingSteps,
     Sockets,
     State,
     StateStats,
@@ -232,6 +234,7 @@ fn show_detail(what: &Token, detail: &Token) -> Result<Option<Command>, Refusal>
     match (&*word(what), &*word(detail)) {
         ("pools", "extended") => Ok(Some(Command::Show(Show::PoolsExtended))),
         ("servers", "extended") => Ok(Some(Command::Show(Show::ServersExtended))),
+        ("sizing", "steps") => Ok(Some(Command::Show(Show::SizingSteps))),
         ("session", id) => {
             let id = id.parse().map_err(|_| Refusal::bad_client_id())?;
             Ok(Some(Command::Show(Show::Session(id))))

@@ -27,6 +27,7 @@ fn words_in_any_case_with_or_without_a_semicolon() {
     );
     assert_eq!(parse("SHOW Pools EXTENDED;"), Command::Show(Show::PoolsExtended));
     assert_eq!(parse("show servers extended"), Command::Show(Show::ServersExtended));
+    assert_eq!(parse("show sizing steps"), Command::Show(Show::SizingSteps));
     assert_eq!(parse("show session 4098"), Command::Show(Show::Session(4098)));
     assert_eq!(Command::parse("show session x").unwrap_err().sqlstate, "22023");
     assert_eq!(parse("show help"), Command::Help);

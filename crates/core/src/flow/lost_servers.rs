@@ -22,6 +22,13 @@ const SERVER_CRASHED: &str = "server conn crashed?";
 /// as one that could not be opened.
 const EARLY: Duration = RETRY_PAUSE_MAX;
 
+/// Who has ended the connection of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EndedBy {
+    Server,
+    Pooler,
+}
+
 impl Pooler {
     /// The connection of a server is closed, and not by the pooler.
     pub(crate) fn server_closed(&mut self, now: Time, id: ServerId) {
@@ -32,7 +39,6 @@ impl Pooler {
             self.catalogs().doubt(now, pool_id);
         }
         self.server_ended(now, id, SERVER_CRASHED);
-        self.note_restart(now, pool_id);
     }
 
     /// A server has ended its connection, has said that it will, or broke the protocol. If the server was never of use,
@@ -46,11 +52,16 @@ impl Pooler {
         let ends_early = ends_itself && !server.is_opening() && !server.has_served && now - server.connect_time < EARLY;
         let was_of_no_use = is_examined || ends_early && self.pool_mut(pool_id).ends_early_again(now, EARLY);
         let failure = was_of_no_use.then(|| LoginFailure::temporary(reason));
-        self.server_lost(now, id, reason, failure);
+        self.server_gone(now, id, reason, failure, EndedBy::Server);
     }
 
-    /// A server connection is gone, for any reason. `failure`: why it could not be opened, if known.
+    /// The pooler gives up a server connection, or could not open it. `failure`: why it could not be opened, if known.
     pub(crate) fn server_lost(&mut self, now: Time, id: ServerId, reason: &str, failure: Option<LoginFailure>) {
+        self.server_gone(now, id, reason, failure, EndedBy::Pooler);
+    }
+
+    /// A server connection is gone, for any reason.
+    fn server_gone(&mut self, now: Time, id: ServerId, reason: &str, failure: Option<LoginFailure>, by: EndedBy) {
         let Some(server) = self.servers.get(id.0) else { return };
         let reason = match server.phase {
             ServerPhase::Closing => CloseReason::Evicted.text(),
@@ -70,6 +81,11 @@ impl Pooler {
         }
         let mut server = self.servers.remove(id.0).expect("looked up above");
         self.count_out(now, id, &server, reason, failure);
+        // A client that has got the server's FATAL message may leave before the server does.
+        let ended_itself = by == EndedBy::Server || server.conversation.fatal().is_some();
+        if ended_itself && server.is_up() {
+            self.note_end(now, server.pool);
+        }
         if server.session.has_definitions() {
             self.catalogs().doubt(now, server.pool);
         }
@@ -102,7 +118,12 @@ impl Pooler {
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
         self.databases.server_out(pool, connecting);
         if let Some(share) = pool.share_mut() {
-            self.shared.sizings.is_lost(share, server.work);
+            let sizings = &mut self.shared.sizings;
+            sizings.is_lost(share, server.work);
+            sizings.server_out(*share);
+            if server.is_up() {
+                sizings.is_down(*share);
+            }
         }
         pool.doubt_ends(server.in_doubt);
         if server.is_idle() {

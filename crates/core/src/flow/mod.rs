@@ -33,6 +33,7 @@ pub(crate) mod renaming;
 pub(crate) mod replies;
 mod reply_kinds;
 pub(crate) mod requests;
+pub(crate) mod restarts;
 pub(crate) mod restoring;
 pub(crate) mod server_messages;
 pub(crate) mod session_input;

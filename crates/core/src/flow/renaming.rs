@@ -10,8 +10,8 @@ use crate::server::Server;
 use std::net::IpAddr;
 
 impl Pooler {
-    /// A host name no longer has these addresses: servers there are replaced when they are free. `names` is for the
-    /// console.
+    /// A host name no longer has these addresses: servers there are replaced when they are free, and the limits on
+    /// servers at work begin again. `names` is for the console.
     pub(crate) fn names_known(&mut self, now: Time, names: DnsFacts, name: &str, gone: &[IpAddr]) {
         self.names = names;
         let is_there = |server: &Server| {
@@ -19,8 +19,12 @@ impl Pooler {
             let address = server.connected.as_ref().map(|connected| connected.remote);
             of_name && matches!(address, Some(Address::Tcp(address)) if gone.contains(&address.ip()))
         };
-        for slot in self.servers.slots() {
-            let Some(server) = self.servers.get_mut(slot).filter(|server| is_there(server)) else {
+        let there: Vec<_> = self.servers.iter().filter(|(_, server)| is_there(server)).collect();
+        let (slots, pools): (Vec<_>, Vec<_>) = there.iter().map(|(slot, server)| (*slot, server.pool)).unzip();
+        // Before a server is closed, because another one may be opened for it at once.
+        self.limits_begin_anew(now, &pools);
+        for slot in slots {
+            let Some(server) = self.servers.get_mut(slot) else {
                 continue;
             };
             if server.is_idle() {

@@ -41,7 +41,7 @@ impl Server {
     /// Whether the server works or could work: no client keeps it without using it.
     fn could_work(&self) -> bool {
         let is_held = self.link.is_some() && self.work.is_none();
-        !self.is_opening() && !is_held && !matches!(self.phase, ServerPhase::Closing)
+        self.is_up() && !is_held
     }
 }
 
@@ -110,17 +110,21 @@ impl Pooler {
             pool.settings().weight,
             settings.pool_size_max,
         );
-        sizings.configure(now, settings.pool_size_max, settings.holds_sizes);
+        let told = sizings.configure(now, settings.pool_size_max, settings.holds_sizes);
         for slot in self.servers.slots() {
-            let server = self
-                .servers
-                .get_mut(slot)
-                .filter(|s| s.pool == pool_id && s.link.is_some());
-            if let Some(server) = server.filter(|server| !server.rests()) {
+            let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) else {
+                continue;
+            };
+            sizings.server_in(share);
+            if server.is_up() {
+                sizings.is_up(share);
+            }
+            if server.link.is_some() && !server.rests() {
                 sizings.begins(now, &mut share, &mut server.work);
             }
         }
         pool.gets_share(share);
+        told.into_iter().for_each(|text| self.log(LogLevel::Log, text));
     }
 
     /// A pool gives up its part in the limit of its host.
@@ -128,8 +132,14 @@ impl Pooler {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let Some(mut share) = pool.take_share() else { return };
         for slot in self.servers.slots() {
-            if let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) {
-                self.shared.sizings.ends(now, &mut share, &mut server.work, false);
+            let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) else {
+                continue;
+            };
+            let sizings = &mut self.shared.sizings;
+            sizings.ends(now, &mut share, &mut server.work, false);
+            sizings.server_out(share);
+            if server.is_up() {
+                sizings.is_down(share);
             }
         }
         self.shared.sizings.leave(pool_id, share);
@@ -332,14 +342,7 @@ impl Pooler {
             let Some(sizing) = self.shared.sizings.get_mut(id) else {
                 continue;
             };
-            if let Some(step) = sizing.tick(now, connected) {
-                let text = format!(
-                    "sizing of {}: {} servers may work at once instead of {}: {}",
-                    sizing.hosts(),
-                    step.to,
-                    step.from,
-                    step.reason
-                );
+            if let Some(text) = sizing.tick(now, connected) {
                 self.log(LogLevel::Log, text);
             }
             self.start_waiters_at(now, id);
@@ -350,8 +353,7 @@ impl Pooler {
     pub(crate) fn full_host(&self, pool_id: PoolId) -> Option<SizingId> {
         let id = self.pool(pool_id).share()?.sizing();
         let sizing = self.shared.sizings.get(id)?;
-        let servers: u32 = sizing.pools().iter().map(|id| self.pool(*id).servers()).sum();
-        (servers >= sizing.servers_max()).then_some(id)
+        (sizing.servers() >= sizing.servers_max()).then_some(id)
     }
 
     /// A server of a host has gone: the pool whose turn it is may open one.
@@ -361,22 +363,6 @@ impl Pooler {
             self.list_waiters(pool);
         }
         self.start_waiters_at(now, sizing);
-    }
-
-    /// A server has closed its connection. If it was the last one of its host, the next one may belong to another
-    /// PostgreSQL.
-    pub(crate) fn note_restart(&mut self, now: Time, pool_id: PoolId) {
-        let Some(Some(pool)) = self.pools.get(pool_id as usize) else {
-            return;
-        };
-        let Some(share) = pool.share() else { return };
-        let Some(sizing) = self.shared.sizings.get_mut(share.sizing()) else {
-            return;
-        };
-        let pools = &self.pools;
-        if sizing.pools().iter().all(|id| pool::of(pools, *id).servers() == 0) {
-            sizing.restarted(now);
-        }
     }
 }
 

@@ -20,6 +20,10 @@ impl Pooler {
         }
         for (id, sizing) in self.shared.sizings.iter() {
             let shares = |s: &Server| self.pool(s.pool).shares(id);
+            let servers = self.servers.iter().filter(|(_, s)| shares(s));
+            is_count("servers of a limit", sizing.servers(), servers.count())?;
+            let up = self.servers.iter().filter(|(_, s)| s.is_up() && shares(s));
+            is_count("servers of a limit that are up", sizing.servers_up(), up.count())?;
             let working = self.servers.iter().filter(|(_, s)| s.work.is_some() && shares(s));
             is_count("servers at work", sizing.working(), working.count())?;
             let long = self

@@ -3,11 +3,13 @@
 //! The pools of a host use the same PostgreSQL, so they share one limit. It applies to clients that ask for a server.
 //! A client that holds a server goes on, because others may wait for its locks.
 
+mod host;
 mod share;
 
 use crate::base::pool_id::PoolId;
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
+use host::{Servers, bounds};
 use pgweir_sizing::{Bounds, Controller, Step};
 pub(crate) use share::{Share, SizingId, UNKNOWN, Work};
 use std::collections::BTreeSet;
@@ -15,9 +17,6 @@ use std::time::Duration;
 
 /// The limit at the beginning.
 const LIMIT_AT_FIRST: u32 = 8;
-
-/// The most servers of a host until a server has said how many connections it allows.
-const SERVERS_MAX_AT_FIRST: u32 = 90;
 
 /// Completions per second are counted over this time.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
@@ -29,6 +28,8 @@ pub(crate) struct Sizing {
     controller: Controller,
     /// The pools whose size is `auto`.
     pools: Vec<PoolId>,
+    /// The servers of these pools, and those among them that are [up](crate::server::Server::is_up).
+    servers: Servers,
     /// Servers at work, and how many of them have worked so long that they do not count.
     working: u32,
     long: u32,
@@ -53,6 +54,7 @@ impl Sizing {
             endpoints,
             controller: Controller::new(bounds, LIMIT_AT_FIRST, now.0),
             pools: Vec::new(),
+            servers: Servers::default(),
             working: 0,
             long: 0,
             waiting: BTreeSet::new(),
@@ -132,8 +134,8 @@ impl Sizing {
         (self.has_news || self.somebody_waits()).then(|| Time(self.controller.due_us()))
     }
 
-    /// Asks the controller. `connected`: servers that could work. Returns a step to another limit.
-    pub(crate) fn tick(&mut self, now: Time, connected: u32) -> Option<Step> {
+    /// Asks the controller. `connected`: servers that could work. Returns what the log says of a step to another limit.
+    pub(crate) fn tick(&mut self, now: Time, connected: u32) -> Option<String> {
         self.has_news = false;
         let (since, completed) = self.period;
         let passed_us = now.us_since(since);
@@ -141,8 +143,21 @@ impl Sizing {
             self.rate = completed.saturating_mul(1_000_000) / passed_us;
             self.period = (now, 0);
         }
-        let step = self.controller.tick(now.0, connected, self.working - self.long);
-        step.filter(|step| step.from != step.to)
+        let step = self.controller.tick(now.0, connected, self.working - self.long)?;
+        self.tells(&step)
+    }
+
+    /// What the log says of a step; `None` if the limit stays.
+    fn tells(&self, step: &Step) -> Option<String> {
+        (step.from != step.to).then(|| {
+            format!(
+                "sizing of {}: {} servers may work at once instead of {}: {}",
+                self.hosts(),
+                step.to,
+                step.from,
+                step.reason
+            )
+        })
     }
 
     /// The pool whose turn it is, out of those that wait.
@@ -220,33 +235,35 @@ impl Sizings {
 
     /// Clients of a pool wait, and may start when it is the pool's turn.
     pub(crate) fn list(&mut self, pool: PoolId, share: &mut Share) {
-        let Some(sizing) = self.get_mut(share.sizing).filter(|_| !share.is_listed) else {
+        let Some(sizing) = self.get_mut(share.sizing).filter(|_| share.listed.is_none()) else {
             return;
         };
         // A pool that has not waited for a while has no credit.
         share.turn = share.turn.max(sizing.clock);
-        share.is_listed = sizing.waiting.insert((share.turn, pool));
+        share.listed = Some(share.turn);
+        sizing.waiting.insert((share.turn, pool));
     }
 
     /// A pool had its turn and could start no client: its turn comes again before that of others.
     pub(crate) fn list_again(&mut self, pool: PoolId, share: &mut Share) {
-        if let Some(sizing) = self.get_mut(share.sizing).filter(|_| !share.is_listed) {
-            share.is_listed = sizing.waiting.insert((share.turn, pool));
+        if let Some(sizing) = self.get_mut(share.sizing).filter(|_| share.listed.is_none()) {
+            share.listed = Some(share.turn);
+            sizing.waiting.insert((share.turn, pool));
         }
     }
 
     /// No client of a pool waits any more.
     pub(crate) fn unlist(&mut self, pool: PoolId, share: &mut Share) {
-        if std::mem::take(&mut share.is_listed)
+        if let Some(turn) = share.listed.take()
             && let Some(sizing) = self.get_mut(share.sizing)
         {
-            sizing.waiting.retain(|(_, other)| *other != pool);
+            sizing.waiting.remove(&(turn, pool));
         }
     }
 
     /// The pool was taken out by [`Sizing::next_pool`].
     pub(crate) fn taken(share: &mut Share) {
-        share.is_listed = false;
+        share.listed = None;
     }
 
     /// A server begins to work.
@@ -333,48 +350,4 @@ impl Sizings {
             .filter(|(_, sizing)| sizing.due().is_some_and(|at| at <= now));
         due.map(|(id, _)| id).collect()
     }
-
-    /// Applies pool_size_max, and whether the limits are held.
-    pub(crate) fn configure(&mut self, now: Time, servers_max: u32, held: bool) {
-        for sizing in self.all.iter_mut().flatten() {
-            sizing.set_bounds(now, servers_max);
-            if sizing.controller.is_held() != held {
-                sizing.controller.hold(held, now.0);
-            }
-        }
-    }
-}
-
-impl Sizing {
-    fn set_bounds(&mut self, now: Time, servers_max: u32) {
-        let bounds = bounds(servers_max, self.allowed);
-        if bounds != self.bounds {
-            self.bounds = bounds;
-            self.controller.set_bounds(bounds, now.0);
-        }
-    }
-
-    /// A server has told how many connections it allows.
-    pub(crate) fn learn_allowed(&mut self, now: Time, allowed: u32, servers_max: u32) {
-        self.allowed = Some(allowed);
-        self.set_bounds(now, servers_max);
-    }
-
-    /// Whether it is known how many connections the server allows.
-    pub(crate) fn knows_allowed(&self) -> bool {
-        self.allowed.is_some()
-    }
-
-    /// The last server has gone: the next one may belong to another PostgreSQL.
-    pub(crate) fn restarted(&mut self, now: Time) {
-        self.allowed = None;
-        self.controller.restarted(now.0);
-    }
-}
-
-/// The limits between which a controller chooses. `servers_max` is pool_size_max, `allowed` what the server allows.
-fn bounds(servers_max: u32, allowed: Option<u32>) -> Bounds {
-    let allowed = allowed.unwrap_or(SERVERS_MAX_AT_FIRST).max(1);
-    let max = if servers_max > 0 { servers_max } else { allowed };
-    Bounds { min: 1, max }
 }

@@ -1,5 +1,8 @@
 //! Pools whose size is `auto`: who starts, who waits, and who is never held back.
 
+mod bounds;
+mod restarts;
+
 use crate::rig::{NOTHING, Rig};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
@@ -299,6 +302,11 @@ fn pools_that_have_too_few_servers_for_all_of_them_take_turns() {
     assert!(ones >= 80 && twos >= 80, "{ones} and {twos}");
     let anew = connected(&rig) - before;
     assert!((10..=20).contains(&anew), "{anew} connections in 2 seconds");
+    assert_eq!(
+        show(&mut rig, "reason"),
+        "",
+        "the pooler has ended the servers: no restart"
+    );
 }
 
 #[test]

@@ -186,16 +186,22 @@ impl ServerSide<'_> {
         self.asks(To::Job(Job::Probe(ProbeRows::Value)), |r| r.query(question.as_bytes()));
     }
 
-    /// A server has answered [`CONNECTIONS_ALLOWED`].
+    /// A server has answered [`CONNECTIONS_ALLOWED`]. If it is to be replaced, the others may be at another PostgreSQL.
     pub(crate) fn limit_told(&mut self, probe: &Probe) {
+        if self.server.close_reason.is_some() {
+            return;
+        }
         let told = probe.value().and_then(|value| value.parse::<u32>().ok());
         let servers_max = self.shared.settings.pool_size_max;
         let sizing = self
             .pool
             .share()
             .and_then(|share| self.shared.sizings.get_mut(share.sizing()));
-        if let (Some(allowed), Some(sizing)) = (told, sizing) {
-            sizing.learn_allowed(self.server.connect_time, allowed, servers_max);
+        let (Some(allowed), Some(sizing)) = (told, sizing) else {
+            return;
+        };
+        if let Some(text) = sizing.learn_allowed(self.server.since, allowed, servers_max) {
+            self.shared.log(LogLevel::Log, text);
         }
     }
 

@@ -144,11 +144,15 @@ impl Pooler {
     /// PostgreSQL.
     pub(crate) fn close_and_wait(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
-        let pool = server.pool;
+        let (pool_id, was_up) = (server.pool, server.is_up());
         server.phase = ServerPhase::Closing;
         server.since = now;
         server.close_reason = Some(CloseReason::Evicted);
-        self.pool_mut(pool).forget_idle(id);
+        let pool = self.pool_mut(pool_id);
+        pool.forget_idle(id);
+        if let Some(share) = pool.share().filter(|_| was_up) {
+            self.shared.sizings.is_down(share);
+        }
         self.send(id, |w| w.terminate());
     }
 
@@ -163,6 +167,9 @@ impl Pooler {
         server.in_doubt = in_doubt;
         let id = ServerId(self.servers.insert_with(|_| server));
         self.databases.server_in(pool);
+        if let Some(share) = pool.share() {
+            self.shared.sizings.server_in(share);
+        }
         self.shared
             .requests
             .push_back(Request::Connect { server: id, endpoint });

@@ -135,6 +135,9 @@ impl Pooler {
         let pool = self.pool_mut(pool_id);
         pool.doubt_ends(was_in_doubt);
         pool.note_login(&endpoint, is_wanted);
+        if let Some(share) = pool.share() {
+            self.shared.sizings.is_up(share);
+        }
         self.note_soon_free(id);
         self.introduce(now, id);
     }

@@ -34,8 +34,12 @@ impl Pooler {
         }
     }
 
-    /// RECONNECT: servers are closed when they become free, and new ones are attempted at once, at every host.
+    /// RECONNECT: servers are closed when they become free, and new ones are attempted at once, at every host. The
+    /// limits on servers at work begin again.
     pub(crate) fn reconnect(&mut self, now: Time, of: Choice<'_>) {
+        let mut pools = pool::ids(&self.pools);
+        pools.retain(|pool_id| of.includes(&self.pools, *pool_id));
+        self.limits_begin_anew(now, &pools);
         self.replace_servers(now, CloseReason::Reconnect, of);
         for pool_id in pool::ids(&self.pools) {
             if of.includes(&self.pools, pool_id) {

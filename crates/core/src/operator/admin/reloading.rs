@@ -84,9 +84,10 @@ impl Pooler {
         self.shared.config = config;
         self.scram_keys.keep_at_most(scram_keys_kept_max(&self.shared.config));
         let settings = &self.shared.settings;
-        self.shared
-            .sizings
-            .configure(now, settings.pool_size_max, settings.holds_sizes);
+        let sizings = &mut self.shared.sizings;
+        for text in sizings.configure(now, settings.pool_size_max, settings.holds_sizes) {
+            self.shared.log(LogLevel::Log, text);
+        }
         for (pool_id, credential) in before {
             self.refresh_pool(now, pool_id, &credential, changes);
         }

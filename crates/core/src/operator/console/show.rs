@@ -42,6 +42,7 @@ impl View<'_> {
             Show::Listeners => self.show_listeners(rows),
             Show::Pins => self.show_pins(access, rows),
             Show::Sizing => self.show_sizing(rows),
+            Show::SizingSteps => self.show_sizing_steps(rows),
             Show::StateStats => self.show_state_stats(rows),
             Show::Pools => self.show_pools(rows, false),
             Show::PoolsExtended => self.show_pools(rows, true),

@@ -1,4 +1,4 @@
-//! SHOW SIZING: the limits on servers at work.
+//! SHOW SIZING and SHOW SIZING STEPS: the limits on servers at work.
 
 use crate::base::time::Time;
 use crate::console::rows::Rows;
@@ -11,6 +11,21 @@ impl View<'_> {
     pub(super) fn show_sizing(&self, rows: &mut Rows<'_>) {
         for (id, sizing) in self.sizings.iter() {
             self.show_sizing_of(id, sizing, rows);
+        }
+    }
+
+    /// The latest steps of each host, oldest first.
+    pub(super) fn show_sizing_steps(&self, rows: &mut Rows<'_>) {
+        for (_, sizing) in self.sizings.iter() {
+            for step in sizing.controller().steps() {
+                rows.push(&[
+                    (&*sizing.hosts()).into(),
+                    self.wall.text(Time(step.at_us)).to_string().into(),
+                    step.from.into(),
+                    step.to.into(),
+                    step.reason.to_string().into(),
+                ]);
+            }
         }
     }
 

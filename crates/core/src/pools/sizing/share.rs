@@ -65,8 +65,8 @@ pub(crate) struct Share {
     pub(super) turn: u64,
     /// Mean service time of its requests, microseconds times [`MEAN_WEIGHT`].
     mean: u64,
-    /// The pool stands among those that wait.
-    pub(super) is_listed: bool,
+    /// The turn under which the pool stands among those that wait. Its turn may have changed since.
+    pub(super) listed: Option<u64>,
     pub(super) weight: u32,
 }
 
@@ -82,7 +82,7 @@ impl Share {
             sizing,
             turn,
             mean: 0,
-            is_listed: false,
+            listed: None,
             weight: weight.max(1),
         }
     }

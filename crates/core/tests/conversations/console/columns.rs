@@ -60,6 +60,7 @@ fn every_table_has_pgbouncers_columns_in_order_and_type() {
             "name:t pool_size:t reserve_pool_size:t pool_mode:t max_user_connections:i current_connections:i \
              max_user_client_connections:i current_client_connections:i",
         ),
+        ("SIZING STEPS", "host:t at:t from:i to:i reason:t"),
         ("PEERS", "peer_id:i host:t port:i pool_size:i"),
         (
             "PEER_POOLS",
