@@ -168,6 +168,23 @@ def test_an_interrupt_gives_the_server_back(restarted, tmp_path, moment):
     restarted.is_as_it_was()
 
 
+@pytest.mark.parametrize("interrupted", [False, True], ids=["to-the-end", "interrupted"])
+def test_a_reader_who_leaves_early_gets_the_server_back(restarted, tmp_path, interrupted):
+    """`lab buffers ... 2>&1 | head -1`: nothing that is said later can be written, not even that the server is restored."""
+    command = [*program(), "lab", "buffers", *restarted.arguments(), "--sizes", "4MB,32MB", "-o", "result", *QUICK]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout.readline()
+    process.stdout.close()
+    if interrupted:
+        eventually(lambda: at_work(restarted.cluster) > 0, timeout=30, what="pgbench is at work")
+        process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=120) == (130 if interrupted else 0)
+    assert (tmp_path / "result" / "report.html").exists() != interrupted
+    restarted.is_as_it_was()
+
+
 def test_a_size_that_the_server_does_not_start_with(restarted, tmp_path):
     """The server is down then, and ALTER SYSTEM could not bring it back."""
     refuses_large = (
@@ -178,7 +195,7 @@ def test_a_size_that_the_server_does_not_start_with(restarted, tmp_path):
     status, _, errors = run(tmp_path, *arguments)
     assert status == 1
     assert "failed with exit status: 1" in errors and "could not map shared memory" in errors, errors
-    assert "postgresql.auto.conf back, and restarting the server with it" in errors
+    assert "postgresql.auto.conf back, and restarted the server with it" in errors
     assert not os.listdir(tmp_path)
     restarted.is_as_it_was()
 

@@ -95,7 +95,7 @@ pub fn run(command: Command) -> ExitCode {
     match outcome {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("pgweir: {error}");
+            crate::tell(&format!("pgweir: {error}\n"));
             error.exit_status()
         }
     }

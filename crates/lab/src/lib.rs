@@ -10,6 +10,8 @@
 // Allowed only in cache/resident.rs, which says why.
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods)]
+// They panic where the reader has closed the pipe: `say` and `tell` do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod advise;
 pub mod buffers;
@@ -40,6 +42,13 @@ pub fn say(text: &str) {
     use std::io::Write;
     let mut output = std::io::stdout().lock();
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+}
+
+/// Writes to the standard error, whose reader may have left early, too (`2>&1 | head`). A command goes on then: it may
+/// have changes to take back.
+pub fn tell(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 pub use commands::{Command, LabCommand, run};

@@ -1,7 +1,7 @@
 //! Progress on standard error: which step runs, how it goes, and the time left. At a terminal this is one line, which
 //! is refreshed.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// This much time counts as having gone as planned, before any step has run.
@@ -67,7 +67,7 @@ impl Progress {
         if self.terminal {
             self.live("");
         } else {
-            eprintln!("{}", self.line());
+            crate::tell(&format!("{}\n", self.line()));
         }
     }
 
@@ -75,8 +75,7 @@ impl Progress {
     pub fn live(&mut self, how: &str) {
         if self.terminal && self.running.is_some() {
             let gap = if how.is_empty() { "" } else { "  " };
-            eprint!("\r\x1b[K{}{gap}{how}", self.line());
-            let _ = std::io::stderr().flush();
+            crate::tell(&format!("\r\x1b[K{}{gap}{how}", self.line()));
         }
     }
 
@@ -89,9 +88,9 @@ impl Progress {
         self.done.1 += started.elapsed();
         self.left = self.left.saturating_sub(planned);
         if self.terminal {
-            eprintln!("\r\x1b[K[{}/{}] {what}: {result}", self.step, self.planned);
+            crate::tell(&format!("\r\x1b[K[{}/{}] {what}: {result}\n", self.step, self.planned));
         } else {
-            eprintln!("      {result}");
+            crate::tell(&format!("      {result}\n"));
         }
     }
 
@@ -119,7 +118,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.terminal && self.running.is_some() {
-            eprintln!();
+            crate::tell("\n");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The command line: PgBouncer's flags, and pgweir's own commands.
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use pgweir_lab::tell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -110,7 +111,7 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     let first = std::env::args().nth(1).unwrap_or_default();
     if let Some(hint) = mistyped(&first).filter(|_| error.use_stderr()) {
-        eprintln!("\n    hint: {hint}");
+        tell(&format!("\n    hint: {hint}\n"));
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
 }

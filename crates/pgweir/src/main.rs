@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 // Like the runtime, it may call the system: see clippy.toml.
 #![allow(clippy::disallowed_methods)]
+// They panic where the reader has closed the pipe: `say` and `tell` of the laboratory do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
 mod check;
@@ -11,6 +13,7 @@ mod try_it;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
+use pgweir_lab::tell;
 use pgweir_runtime::{RunOptions, run};
 use std::process::ExitCode;
 
@@ -32,9 +35,7 @@ fn main() -> ExitCode {
 /// Runs the pooler.
 fn pool(arguments: Arguments) -> ExitCode {
     let Some(config_file) = arguments.file else {
-        eprintln!(
-            "pgweir: a configuration file is needed\n    hint: pgweir --help; or, without any set-up, pgweir try"
-        );
+        tell("pgweir: a configuration file is needed\n    hint: pgweir --help; or, without any set-up, pgweir try\n");
         return ExitCode::FAILURE;
     };
     let options = RunOptions {
@@ -49,9 +50,9 @@ fn pool(arguments: Arguments) -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("pgweir: {e}");
+            tell(&format!("pgweir: {e}\n"));
             if let Some(hint) = arguments::mistyped(&config_file) {
-                eprintln!("    hint: {hint}");
+                tell(&format!("    hint: {hint}\n"));
             }
             ExitCode::from(e.exit_status())
         }

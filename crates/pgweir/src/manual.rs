@@ -4,6 +4,7 @@ use crate::arguments::Arguments;
 use clap::CommandFactory;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use pgweir_lab::tell;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -35,7 +36,9 @@ pub(crate) fn print(section: u8) -> ExitCode {
         1 => program_page(),
         5 => Ok(pgweir_config::docs::settings_man().into_bytes()),
         _ => {
-            eprintln!("pgweir: there is no page in section {section}; there are 1 and 5");
+            tell(&format!(
+                "pgweir: there is no page in section {section}; there are 1 and 5\n"
+            ));
             return ExitCode::FAILURE;
         }
     };
@@ -44,7 +47,7 @@ pub(crate) fn print(section: u8) -> ExitCode {
         // The reader may be a pager that was closed early.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("pgweir: {e}");
+            tell(&format!("pgweir: {e}\n"));
             ExitCode::FAILURE
         }
     }

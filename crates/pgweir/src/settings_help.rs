@@ -1,8 +1,8 @@
 //! `pgweir settings [NAME]`: the catalogue on the terminal.
 
 use pgweir_config::{CATALOGUE, ChangeRule, Group, Scope, Setting, Support};
+use pgweir_lab::{say, tell};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Prints one setting, or the list of all.
@@ -12,13 +12,12 @@ pub(crate) fn print(name: Option<&str>) -> ExitCode {
         Some(name) => match Setting::find(name) {
             Some(setting) => explain(setting),
             None => {
-                eprintln!("pgweir: there is no setting {name}{}", similar(name));
+                tell(&format!("pgweir: there is no setting {name}{}\n", similar(name)));
                 return ExitCode::FAILURE;
             }
         },
     };
-    // The reader may be a pager that was closed early.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    say(&text);
     ExitCode::SUCCESS
 }
 

@@ -50,8 +50,12 @@ pub(super) fn apply(server: &Server, findings: &[Finding], facts: &Facts) -> Res
         let Some(((name, _), statement)) = change.server_setting().zip(change.alter_system()) else {
             continue;
         };
-        eprintln!("\n{name} is {} now: {}", shown(&mut client, name)?, finding.title);
-        eprintln!("    risk: {}", finding.risk);
+        crate::tell(&format!(
+            "\n{name} is {} now: {}\n",
+            shown(&mut client, name)?,
+            finding.title
+        ));
+        crate::tell(&format!("    risk: {}\n", finding.risk));
         if asked(&format!("{statement}?"), false, &interrupt)? != Some(true) {
             continue;
         }
@@ -61,7 +65,7 @@ pub(super) fn apply(server: &Server, findings: &[Finding], facts: &Facts) -> Res
                 needs_restart: change.needs_restart(),
             }),
             Err(e) => {
-                eprintln!("pgweir: {}", failed(&e));
+                crate::tell(&format!("pgweir: {}\n", failed(&e)));
                 refused += 1;
             }
         }
@@ -70,13 +74,13 @@ pub(super) fn apply(server: &Server, findings: &[Finding], facts: &Facts) -> Res
         reload(&mut client, &interrupt)?;
     }
     for made in &made {
-        eprintln!("{}", outcome(&mut client, made)?);
+        crate::tell(&format!("{}\n", outcome(&mut client, made)?));
     }
     if made.is_empty() && refused == 0 {
-        eprintln!("Nothing was changed.");
+        crate::tell("Nothing was changed.\n");
     }
     for line in changes.by_hand {
-        eprintln!("left to you: {line}");
+        crate::tell(&format!("left to you: {line}\n"));
     }
     match refused {
         0 => Ok(()),

@@ -187,7 +187,7 @@ fn print(arguments: &AdviseArguments, advice: &Advice) -> Result<()> {
     if let Some(file) = &arguments.html {
         std::fs::write(file, show::report(advice).to_html())
             .map_err(|e| Error::new(format!("could not write {}: {e}", file.display())))?;
-        eprintln!("pgweir: wrote {}", file.display());
+        crate::tell(&format!("pgweir: wrote {}\n", file.display()));
     }
     Ok(())
 }

@@ -157,11 +157,16 @@ impl LocalServer {
     }
 
     fn run(&self) -> Result<()> {
-        // Its output into a file: a server that the command leaves running may keep it open.
-        let output = tempfile::NamedTempFile::new()?;
+        // Its output into a file: a server that the command leaves running may keep it open. Where there is no place for
+        // a file the server has to be restarted all the same.
+        let output = tempfile::NamedTempFile::new();
+        let into = || match output.as_ref().map(tempfile::NamedTempFile::reopen) {
+            Ok(Ok(file)) => Stdio::from(file),
+            _ => Stdio::null(),
+        };
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.command).stdin(Stdio::null());
-        command.stdout(output.reopen()?).stderr(output.reopen()?);
+        command.stdout(into()).stderr(into());
         // Ctrl-C at the terminal is for us, and not for the server that this starts.
         command.process_group(0);
         let mut process = command
@@ -187,7 +192,9 @@ impl LocalServer {
         if status.success() {
             return Ok(());
         }
-        let said = fs::read_to_string(output.path()).unwrap_or_default();
+        let said = output
+            .and_then(|output| fs::read_to_string(output.path()))
+            .unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
         let last = lines[lines.len().saturating_sub(SHOWN_LINES_MAX)..].join("\n    ");
         Err(Error::new(format!(
@@ -200,13 +207,15 @@ impl LocalServer {
 impl Drop for LocalServer {
     fn drop(&mut self) {
         if self.changed {
-            eprintln!(
-                "putting {} back, and restarting the server with it",
-                self.auto_conf.display()
-            );
-            if let Err(e) = self.restore() {
-                eprintln!("pgweir: {e}");
-            }
+            // Restored before anything is said: whoever reads the messages may have left, or may have stopped reading.
+            let restored = self.restore();
+            crate::tell(&match restored {
+                Ok(()) => format!(
+                    "put {} back, and restarted the server with it\n",
+                    self.auto_conf.display()
+                ),
+                Err(e) => format!("pgweir: {e}\n"),
+            });
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::interrupt::Interrupt;
 use crate::{Error, Result};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 /// Whether the user agrees: by `--yes`, or by answering the question. Without a terminal nobody can be asked: None.
 pub(crate) fn asked(question: &str, yes: bool, interrupt: &Interrupt) -> Result<Option<bool>> {
@@ -12,8 +12,7 @@ pub(crate) fn asked(question: &str, yes: bool, interrupt: &Interrupt) -> Result<
     if !std::io::stdin().is_terminal() {
         return Ok(None);
     }
-    eprint!("{question} [y/N] ");
-    std::io::stderr().flush()?;
+    crate::tell(&format!("{question} [y/N] "));
     let answer = interrupt.read_line()?;
     Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes")))
 }

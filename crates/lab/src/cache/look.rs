@@ -86,7 +86,7 @@ fn show(arguments: &LookArguments, client: &mut Client, facts: ServerFacts) -> R
     if let Some(file) = &arguments.html {
         std::fs::write(file, report(&look, arguments).to_html())
             .map_err(|e| Error::new(format!("could not write {}: {e}", file.display())))?;
-        eprintln!("pgweir: wrote {}", file.display());
+        crate::tell(&format!("pgweir: wrote {}\n", file.display()));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use clap::ValueEnum;
 use postgres::Client;
 use postgres::error::SqlState;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// How often the progress is shown anew: at a terminal, and in a log.
@@ -111,11 +111,11 @@ impl Reader {
         let interrupted = self.interrupt.check();
         if let Err(e) = interrupted {
             self.end_line();
-            eprintln!(
-                "pgweir: {} of {} were read",
+            crate::tell(&format!(
+                "pgweir: {} of {} were read\n",
                 self.size(self.read),
                 self.size(self.planned)
-            );
+            ));
             return Err(e);
         }
         let signed = |block: u64| i64::try_from(block).unwrap_or(i64::MAX);
@@ -147,11 +147,11 @@ impl Reader {
             }
             Err(e) => {
                 self.end_line();
-                eprintln!(
-                    "pgweir: {} of {} were read",
+                crate::tell(&format!(
+                    "pgweir: {} of {} were read\n",
                     self.size(self.read),
                     self.size(self.planned)
-                );
+                ));
                 Err(extension::failed(&e))
             }
         }
@@ -175,17 +175,14 @@ impl Reader {
             self.relation
         );
         match self.terminal {
-            true => {
-                eprint!("\r\x1b[K{line}");
-                let _ = std::io::stderr().flush();
-            }
-            false => eprintln!("{line}"),
+            true => crate::tell(&format!("\r\x1b[K{line}")),
+            false => crate::tell(&format!("{line}\n")),
         }
     }
 
     fn end_line(&self) {
         if self.terminal {
-            eprint!("\r\x1b[K");
+            crate::tell("\r\x1b[K");
         }
     }
 

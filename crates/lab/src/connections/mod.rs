@@ -191,7 +191,7 @@ fn pools(
     match rounds::run(session, &mut planned, rounds) {
         // What was measured direct is worth its report.
         Err(e @ Error::Failed { .. }) if !rounds::server_is_gone(session) => {
-            eprintln!("pgweir: through pgweir nothing could be measured: {e}");
+            crate::tell(&format!("pgweir: through pgweir nothing could be measured: {e}\n"));
             Ok(planned)
         }
         outcome => outcome.map(|()| planned),

@@ -11,7 +11,7 @@ use crate::server::conninfo::Parameters;
 use crate::session::Target;
 use crate::{Error, Result};
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -102,12 +102,13 @@ impl Results {
         }
         self.finished = true;
         if std::io::stderr().is_terminal() {
-            eprintln!();
+            crate::tell("\n");
         }
-        // The reader may be a pager that was left early.
-        let mut output = std::io::stdout().lock();
-        let _ = writeln!(output, "{}", report.to_text().trim_end());
-        let _ = writeln!(output, "\nresults: {}", self.folder.join(REPORT_FILE).display());
+        crate::say(&format!(
+            "{}\n\nresults: {}\n",
+            report.to_text().trim_end(),
+            self.folder.join(REPORT_FILE).display()
+        ));
         Ok(())
     }
 }

@@ -163,10 +163,10 @@ fn read_unless_open_to_others(path: &Path) -> Option<String> {
     let is_passwords = path.extension().is_none_or(|e| e != "conf");
     let mode = fs::metadata(path).ok()?.permissions().mode();
     if is_passwords && mode & 0o077 != 0 {
-        eprintln!(
-            "pgweir: password file \"{}\" has group or world access; permissions should be u=rw (0600) or less",
+        crate::tell(&format!(
+            "pgweir: password file \"{}\" has group or world access; permissions should be u=rw (0600) or less\n",
             path.display()
-        );
+        ));
         return None;
     }
     fs::read_to_string(PathBuf::from(path)).ok()

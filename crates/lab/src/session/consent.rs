@@ -4,7 +4,7 @@ use super::Target;
 use crate::interrupt::Interrupt;
 use crate::progress::duration_words;
 use crate::{Error, Result};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// The plan of a measurement: what it will do to the server.
@@ -28,15 +28,14 @@ pub(super) fn ask(command: &str, plan: &Plan, target: &Target, yes: bool, interr
         ))
         .hint("--yes answers yes; --throwaway measures a temporary server of its own"));
     }
-    eprintln!(
-        "lab {command} will, on the {} (PostgreSQL {}):{}\nin about {}.",
+    crate::tell(&format!(
+        "lab {command} will, on the {} (PostgreSQL {}):{}\nin about {}.\n",
         target.server.place(),
         target.facts.version,
         lines(plan),
         duration_words(plan.time)
-    );
-    eprint!("Go on? [y/N] ");
-    let _ = std::io::stderr().flush();
+    ));
+    crate::tell("Go on? [y/N] ");
     let answer = interrupt.read_line()?;
     if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
         Ok(())

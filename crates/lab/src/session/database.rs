@@ -113,7 +113,7 @@ impl LabDatabase {
 impl Drop for LabDatabase {
     fn drop(&mut self) {
         if let Err(e) = self.try_drop() {
-            eprintln!("pgweir: {e}");
+            crate::tell(&format!("pgweir: {e}\n"));
         }
     }
 }

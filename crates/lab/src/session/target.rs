@@ -25,7 +25,7 @@ impl Target {
     /// Connects to the server that the arguments name, or starts a throwaway one.
     pub(super) fn open(common: &CommonArguments, settings: &[String]) -> Result<Self> {
         let (server, cluster) = if common.throwaway {
-            eprintln!("starting a throwaway PostgreSQL");
+            crate::tell("starting a throwaway PostgreSQL\n");
             let cluster = Cluster::start(&Options {
                 bin_dir: common.bin_dir.clone(),
                 settings: settings.to_vec(),

@@ -45,7 +45,7 @@ pub fn launch(arguments: &LaunchArguments) -> ExitCode {
             .to_string(),
         Err(why) => why,
     };
-    eprintln!("pgweir: could not run {}: {why}", arguments.program[0]);
+    crate::tell(&format!("pgweir: could not run {}: {why}\n", arguments.program[0]));
     ExitCode::FAILURE
 }
 

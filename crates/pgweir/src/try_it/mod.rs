@@ -2,8 +2,8 @@
 
 use crate::arguments::TryArguments;
 use nix::unistd::User;
-use pgweir_lab::say;
 use pgweir_lab::throwaway::{Cluster, DATA_FOLDER, NOT_DURABLE, Options, SERVER_PORT, give_to};
+use pgweir_lab::{say, tell};
 use pgweir_runtime::{Interrupt, RunOptions, run};
 use std::fs;
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ pub(crate) fn try_it(arguments: &TryArguments) -> ExitCode {
     match run_try(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("pgweir: {why}");
+            tell(&format!("pgweir: {why}\n"));
             ExitCode::FAILURE
         }
     }
