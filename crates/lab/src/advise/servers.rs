@@ -116,6 +116,7 @@ fn facts(told: &mut BTreeMap<&str, &str>) -> Facts {
     }
     facts.machine = told.remove("cache").map(|cache| MachineFacts {
         page_cache_bytes: bytes(cache),
+        available_bytes: bytes(cache),
         huge_pages: HugePages::default(),
         ..MachineFacts::default()
     });

@@ -91,6 +91,7 @@ pub(super) fn shared_buffers(facts: &Facts) -> Judgement {
         ram_bytes: facts.ram_bytes,
         cores: facts.cores,
         page_cache_bytes: facts.machine.as_ref().map(|machine| machine.page_cache_bytes),
+        available_bytes: facts.machine.as_ref().map(|machine| machine.available_bytes),
         data_bytes: facts.data_bytes,
         read_relations_bytes: facts.read_relations_bytes,
         uptime: Some(facts.server.uptime),

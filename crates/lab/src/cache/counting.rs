@@ -28,7 +28,7 @@ pub(crate) struct Counted {
     pub(crate) reads_now: Option<Reads>,
     /// Since the counters began.
     pub(crate) reads_before: Option<Reads>,
-    /// Size of the connected database's tables and indexes that were read meanwhile.
+    /// Size of the connected database's tables and indexes that were read meanwhile; None where most blocks are of others.
     pub(crate) read_relations_bytes: Option<u64>,
     /// Client sessions at work, the mean of the two moments.
     pub(crate) active_mean: f64,
@@ -56,7 +56,8 @@ impl Counting {
         Ok(Counted {
             reads_now: reads_now.filter(|_| time >= TIME_LEAST),
             reads_before: blocks.rates(),
-            read_relations_bytes: survey::read_since(&self.relations, &survey::accesses(client)?),
+            read_relations_bytes: survey::read_since(&self.relations, &survey::accesses(client)?)
+                .filter(|_| self.blocks.mostly_here(&blocks)),
             active_mean: f64::from(active) / 2.0,
         })
     }

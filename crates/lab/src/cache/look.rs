@@ -156,6 +156,7 @@ fn circumstances(client: &mut Client, server: &ServerFacts, counting: &Counting)
         ram_bytes: local("MemTotal"),
         cores: server.cores(),
         page_cache_bytes: local("Cached"),
+        available_bytes: local("MemAvailable"),
         data_bytes: survey::data_bytes(client),
         read_relations_bytes: counted.read_relations_bytes,
         uptime: Some(server.uptime),

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct BlockCounters {
     hits: f64,
     reads: f64,
+    /// Both, in the connected database.
+    here: f64,
     /// 0 where track_io_timing is off.
     read_ms: f64,
     /// Since they were reset; 0 where they never were (from PostgreSQL 15 on), because then nobody knows since when they count.
@@ -43,13 +45,16 @@ impl BlockCounters {
                  coalesce(sum(blk_read_time), 0)::float8, \
                  case when bool_or(datid <> 0 and stats_reset is null and blks_hit + blks_read > 0) then 0 \
                    else coalesce(extract(epoch from clock_timestamp() - min(stats_reset)), 0) end::float8, \
-                 current_setting('track_io_timing')::bool from pg_catalog.pg_stat_database",
+                 current_setting('track_io_timing')::bool, \
+                 coalesce(sum(blks_hit + blks_read) filter (where datname = pg_catalog.current_database()), 0)::float8 \
+                 from pg_catalog.pg_stat_database",
                 &[],
             )
             .map_err(|e| failed(&e))?;
         Ok(BlockCounters {
             hits: row.get(0),
             reads: row.get(1),
+            here: row.get(5),
             read_ms: row.get(2),
             seconds: row.get(3),
             timed: row.get(4),
@@ -62,12 +67,19 @@ impl BlockCounters {
         let counted = BlockCounters {
             hits: (later.hits - self.hits).max(0.0),
             reads: (later.reads - self.reads).max(0.0),
+            here: (later.here - self.here).max(0.0),
             read_ms: (later.read_ms - self.read_ms).max(0.0),
             seconds,
             timed: self.timed && later.timed,
             io: self.io.zip(later.io).map(|(before, after)| before.until(&after)),
         };
         counted.rates()
+    }
+
+    /// Whether most blocks that were asked for between that moment and a later one are the connected database's.
+    pub(crate) fn mostly_here(&self, later: &BlockCounters) -> bool {
+        let asked = later.hits + later.reads - self.hits - self.reads;
+        later.here - self.here > asked / 2.0
     }
 
     /// Since the counters began; None where they have just begun.
@@ -103,6 +115,7 @@ mod tests {
         let counters = |hits, reads, read_ms| BlockCounters {
             hits,
             reads,
+            here: hits,
             read_ms,
             seconds: 100.0,
             timed: true,
@@ -116,6 +129,9 @@ mod tests {
         );
         assert_eq!((reads.hit_share(), before.until(&after, 0.0)), (0.75, None));
         assert_eq!(after.rates().unwrap().misses_per_second, 12.0);
+        // 3,000 of 4,000 blocks are the connected database's, and then 1,000.
+        assert!(before.mostly_here(&after));
+        assert!(!before.mostly_here(&BlockCounters { here: 2000.0, ..after }));
         // track_io_timing is off, or the counters were reset meanwhile.
         let untimed = BlockCounters { timed: false, ..after };
         assert_eq!(before.until(&untimed, 2.0).unwrap().miss_ms, None);

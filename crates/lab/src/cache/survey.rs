@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Name of the extension that shows buffers.
 pub(crate) const BUFFERCACHE: &str = "pg_buffercache";
 
+/// Users' objects have this oid or a larger one (FirstNormalObjectId of transam.h).
+const FIRST_NORMAL_OID: u32 = 16384;
+
 /// pg_global, where relations are that all databases share (pg_tablespace.dat).
 const GLOBAL_TABLESPACE: u32 = 1664;
 
@@ -302,12 +305,12 @@ pub(crate) fn data_bytes(client: &mut Client) -> Option<u64> {
 /// How many blocks of each relation were asked for, and the relation's size in bytes as the last vacuum saw it.
 pub(crate) type Accesses = HashMap<u32, (i64, u64)>;
 
-/// Of the connected database's tables and indexes, without taking a lock.
+/// Of the connected database's tables and indexes, without taking a lock. The catalog is left out: our own questions read it.
 pub(crate) fn accesses(client: &mut Client) -> Result<Accesses> {
     let sql = "select oid, pg_catalog.pg_stat_get_blocks_fetched(oid), \
                relpages::int8 * current_setting('block_size')::int8 \
-               from pg_catalog.pg_class where relkind in ('r', 'm', 'i', 't') and relpages > 0";
-    let rows = client.query(sql, &[]).map_err(|e| failed(&e))?;
+               from pg_catalog.pg_class where relkind in ('r', 'm', 'i', 't') and relpages > 0 and oid >= $1";
+    let rows = client.query(sql, &[&FIRST_NORMAL_OID]).map_err(|e| failed(&e))?;
     let entry = |row: &postgres::Row| (row.get(0), (row.get(1), unsigned(row.get(2))));
     Ok(rows.iter().map(entry).collect())
 }

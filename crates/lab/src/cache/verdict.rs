@@ -39,6 +39,12 @@ const ASKED_LEAST: f64 = 100.0;
 pub(super) const MISS_MS_LEAST: f64 = 0.02;
 pub(super) const MISS_MS_WITHOUT_PAGE_CACHE: f64 = 0.5;
 
+/// A read from storage, where nothing has measured it: an SSD of the network, or a good one with a queue. Milliseconds.
+const STORAGE_MS: f64 = 0.5;
+
+/// Of the memory beside shared_buffers, what the page cache can have, where it cannot be seen.
+const PAGE_CACHE_SHARE: f64 = 0.9;
+
 /// So long it takes to write a dirty buffer, which is a copy to the page cache, where nothing has measured it. Milliseconds.
 const WRITE_MS_LEAST: f64 = 0.02;
 
@@ -110,9 +116,12 @@ pub struct Circumstances {
     pub cores: Option<u32>,
     /// The operating system's page cache, where it can be seen.
     pub page_cache_bytes: Option<u64>,
+    /// What the page cache can hold (MemAvailable), where it can be seen.
+    pub available_bytes: Option<u64>,
     /// Size of all databases together, where it may be asked for.
     pub data_bytes: Option<u64>,
-    /// Size of the connected database's tables and indexes that were read while looking: more than the working set.
+    /// Size of the connected database's tables and indexes that were read while looking: more than the working set. None
+    /// where the load is mostly in other databases.
     pub read_relations_bytes: Option<u64>,
     /// Since the server's start.
     pub uptime: Option<Duration>,
@@ -149,6 +158,17 @@ pub(super) struct MissCost {
     pub(super) ms: f64,
     /// Share of what the server does, 0 to 1 and beyond.
     pub(super) share: f64,
+    /// The same where nothing has measured the reads, and those blocks come from storage which the page cache cannot hold.
+    pub(super) most: Option<Dear>,
+}
+
+/// What misses may cost at most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Dear {
+    /// Of one, milliseconds.
+    pub(super) ms: f64,
+    /// Share of what the server does.
+    pub(super) share: f64,
 }
 
 /// Judges. `usage` is None where the histogram cannot be seen.
@@ -168,6 +188,11 @@ impl MissCost {
     pub(super) fn is_much(&self) -> bool {
         self.share >= COSTLY_SHARE
     }
+
+    /// Whether they may cost much, or little: nothing tells.
+    pub(super) fn may_be_much(&self) -> bool {
+        !self.is_much() && self.most.is_some_and(|most| most.share >= COSTLY_SHARE)
+    }
 }
 
 /// Of the look where the server was at work, else of its history; None where neither tells.
@@ -186,8 +211,32 @@ fn miss_cost(usage: Option<&UsageCounts>, around: &Circumstances) -> Option<Miss
     let busy = around.active_mean.unwrap_or(1.0).min(cores).max(1.0);
     // A larger shared_buffers does not save what large scans read.
     let saved = 1.0 - details.map_or(0.0, |details| details.ring_share);
-    let share = reads.misses_per_second * saved * ms / 1000.0 / busy;
-    Some(MissCost { reads, ms, share })
+    let share = |ms: f64| reads.misses_per_second * saved * ms / 1000.0 / busy;
+    let from_storage = match measured.is_none() && !around.without_page_cache {
+        true => beyond_page_cache(around),
+        false => 0.0,
+    };
+    let most = (from_storage > 0.0).then(|| {
+        let ms = ms + from_storage * STORAGE_MS;
+        Dear { ms, share: share(ms) }
+    });
+    Some(MissCost {
+        reads,
+        ms,
+        share: share(ms),
+        most,
+    })
+}
+
+/// The share of the data outside shared_buffers that the page cache cannot hold either; all of it where that is not known.
+fn beyond_page_cache(around: &Circumstances) -> f64 {
+    let beside = |ram: u64| (ram.saturating_sub(around.size_bytes) as f64 * PAGE_CACHE_SHARE) as u64;
+    let page_cache = around.available_bytes.or(around.ram_bytes.map(beside));
+    let Some((data, page_cache)) = around.data_bytes.zip(page_cache) else {
+        return 1.0;
+    };
+    let outside = data.saturating_sub(around.size_bytes).max(1);
+    1.0 - (page_cache as f64 / outside as f64).min(1.0)
 }
 
 /// What writing dirty buffers adds to a miss: as pg_stat_io counts it, else as if a buffer in the way of a block were as
@@ -234,6 +283,8 @@ fn decide(usage: Option<&UsageCounts>, around: &Circumstances, cost: Option<&Mis
     }
     match cost {
         Some(cost) if cost.is_much() => costly(usage, around, most),
+        // The data is larger than the memory, or nobody knows: a miss is a copy or a read from storage.
+        Some(cost) if cost.may_be_much() => (Verdict::CannotTell, vec![Factor::Memory, Factor::Misses], None),
         Some(_) => cheap(usage, size),
         None => unknown_cost(usage, around),
     }

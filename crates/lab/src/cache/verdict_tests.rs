@@ -42,6 +42,7 @@ const ARTICLE: Circumstances = Circumstances {
     ram_bytes: Some(32 * GIB),
     cores: Some(8),
     page_cache_bytes: None,
+    available_bytes: None,
     data_bytes: Some(7_680 << 20),
     read_relations_bytes: None,
     uptime: DAY,
@@ -77,7 +78,9 @@ fn the_verdict_says_what_decided_it() {
         "{j:?}"
     );
     assert!(
-        j.reasons.iter().any(|r| r.contains("are churn, and no spare room")),
+        j.reasons
+            .iter()
+            .any(|r| r.contains("mean that blocks are given away too early")),
         "{j:?}"
     );
 }
@@ -97,6 +100,38 @@ fn what_a_miss_costs_decides_and_not_how_many_there_are() {
     assert_eq!(verdict(2_000.0, Some(0.5)), Verdict::TooSmall);
     assert_eq!(verdict(2_000.0, None), Verdict::Fits);
     assert_eq!(verdict(60_000.0, None), Verdict::TooSmall);
+}
+
+/// Guards against "fits" for slow disks: with track_io_timing off nobody knows what a miss costs, if it may be a read.
+#[test]
+fn data_beyond_the_memory_is_not_taken_for_copies_from_the_page_cache() {
+    let of = |data, misses, ms| {
+        let around = Circumstances {
+            size_bytes: 4 * GIB,
+            data_bytes: data,
+            reads_now: reads(misses, ms),
+            ..ARTICLE
+        };
+        judge(Some(&usage(4 * GIB, [10, 15, 20, 20, 15, 20])), &around)
+    };
+    let unknown = of(Some(2_000 * GIB), 1_500.0, None);
+    assert_eq!(
+        (unknown.verdict, &unknown.decided_by[..]),
+        (Verdict::CannotTell, &[Factor::Memory, Factor::Misses][..])
+    );
+    assert!(unknown.summary.contains("set track_io_timing = on"), "{unknown:?}");
+    assert!(
+        unknown.reasons[0].contains("come from storage, it is about 0.5"),
+        "{unknown:?}"
+    );
+    // Measured, or few, or all in memory, or costly as copies already.
+    assert_eq!(of(Some(2_000 * GIB), 1_500.0, Some(0.03)).verdict, Verdict::Fits);
+    assert_eq!(of(Some(2_000 * GIB), 1_500.0, Some(2.0)).verdict, Verdict::TooSmall);
+    assert_eq!(of(Some(2_000 * GIB), 100.0, None).verdict, Verdict::Fits);
+    assert_eq!(of(Some(20 * GIB), 1_500.0, None).verdict, Verdict::Fits);
+    assert_eq!(of(Some(2_000 * GIB), 60_000.0, None).verdict, Verdict::TooSmall);
+    // Not known: neither.
+    assert_eq!(of(None, 1_500.0, None).verdict, Verdict::CannotTell);
 }
 
 #[test]

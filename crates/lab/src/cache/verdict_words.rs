@@ -18,8 +18,8 @@ pub(super) fn summary(verdict: Verdict, size: u64, suggested: Option<u64>, decid
     match verdict {
         Verdict::TooSmall => format!("shared_buffers ({size}) is too small: try {to} and measure ({by})"),
         Verdict::MachineTooSmall => format!(
-            "blocks are missing from shared_buffers ({size}) at a cost, and this machine has no memory that would help: more \
-             memory, or less data to read ({by})"
+            "misses of shared_buffers ({size}) cost much, and this machine has no memory that would help: it needs more memory, or \
+             less data to read ({by})"
         ),
         Verdict::LargerThanNeeded if decided_by.contains(&Factor::Memory) => {
             format!("shared_buffers ({size}) leaves the page cache too little: {to} would do ({by})")
@@ -32,9 +32,13 @@ pub(super) fn summary(verdict: Verdict, size: u64, suggested: Option<u64>, decid
         Verdict::TooEarly => {
             format!("too early for a verdict on shared_buffers ({size}): it is still being filled ({by})")
         }
-        Verdict::CannotTell => format!(
-            "nothing can be said of shared_buffers ({size}): no block was asked for; look while the server is at work"
+        Verdict::CannotTell if decided_by.contains(&Factor::Memory) => format!(
+            "whether shared_buffers ({size}) is too small cannot be told: a miss may be a read from storage, as not all data is \
+             sure to fit into memory, and nothing measures it; set track_io_timing = on and look again ({by})"
         ),
+        Verdict::CannotTell => {
+            format!("no verdict on shared_buffers ({size}): no block was asked for; look while the server is at work")
+        }
     }
 }
 
@@ -59,7 +63,8 @@ pub(super) fn reasons(usage: Option<&UsageCounts>, around: &Circumstances, cost:
     reasons.extend(usage.map(histogram));
     let churns = cost.is_some_and(MissCost::is_much);
     if usage.is_some_and(|usage| usage.share(0..=1) > 0.5 && usage.unused_share() < 0.05) && churns {
-        reasons.push("low usage counts in a full pool with so many misses are churn, and no spare room".to_owned());
+        reasons.push("low usage counts in a full shared_buffers with so many misses mean that blocks are given away too early, and not that \
+             there is room".to_owned());
     }
     reasons.extend(sizes(around));
     reasons.extend(memory(around));
@@ -83,10 +88,10 @@ fn misses(cost: &MissCost, around: &Circumstances) -> String {
         ),
         (Some(_), None) => format!("{:.3} ms (track_io_timing, and writing dirty buffers)", cost.ms),
         (None, _) if around.without_page_cache => format!(
-            "about {MISS_MS_WITHOUT_PAGE_CACHE} ms, supposed for storage without a page cache (track_io_timing is off)"
+            "about {MISS_MS_WITHOUT_PAGE_CACHE} ms, the usual time of storage without a page cache (track_io_timing is off)"
         ),
         (None, _) => format!(
-            "{:.3} ms at least, as where the page cache has the block (track_io_timing = on would measure it)",
+            "{:.3} ms at least, the time of a copy from the page cache (track_io_timing is off)",
             cost.ms
         ),
     };
@@ -98,8 +103,15 @@ fn misses(cost: &MissCost, around: &Circumstances) -> String {
             percent(share)
         ),
     };
+    let most = cost.most.map_or_else(String::new, |most| {
+        format!(
+            "; if the blocks that the page cache cannot hold come from storage, it is about {:.2} ms and {}",
+            most.ms,
+            together(most.share)
+        )
+    });
     format!(
-        "{} of {} blocks a second were not in shared_buffers ({} found, over {}){rings}; each costs {how}, together {}",
+        "{} of {} blocks a second were not in shared_buffers ({} found, over {}){rings}; each costs {how}, together {}{most}",
         Unit::Number.show(reads.misses_per_second.round()),
         Unit::Number.show(reads.asked_per_second().round()),
         hits(reads.hit_share()),
@@ -151,16 +163,19 @@ fn sizes(around: &Circumstances) -> Option<String> {
 fn memory(around: &Circumstances) -> Option<String> {
     let ram = around.ram_bytes?;
     let start = shared_buffers_start(ram, around.without_page_cache);
-    let cache = match (around.page_cache_bytes, around.data_bytes) {
+    let cache = match (around.available_bytes, around.data_bytes) {
         (Some(cache), Some(data)) if data <= around.size_bytes.saturating_add(cache) => format!(
-            "; the page cache ({}) has room for the rest of the data, so that most misses are copies from there",
+            "; the page cache can hold the rest of the data ({}), so that most misses are copies from there",
             bytes(cache)
         ),
-        (Some(cache), _) => format!("; the page cache is {}", bytes(cache)),
+        (Some(cache), _) => format!("; the page cache can hold {}", bytes(cache)),
         _ => String::new(),
     };
+    let now = around
+        .page_cache_bytes
+        .map_or_else(String::new, |now| format!("; it has {} now", bytes(now)));
     Some(format!(
-        "it is {} of the machine's memory ({}); the usual starting point is {}{cache}",
+        "it is {} of the machine's memory ({}); the usual starting point is {}{cache}{now}",
         percent(around.size_bytes as f64 / ram.max(1) as f64),
         bytes(ram),
         bytes(start)
