@@ -113,13 +113,67 @@ def test_connect_on_a_throwaway_server(tmp_path, version):
     assert status == 0, said
     result = json.loads((tmp_path / "results" / "result.json").read_text())
     assert result["server"]["version"].startswith(str(version))
-    for words in ("direct with TLS and SCRAM", "pgweir with SCRAM, connection for each", "startup and authentication"):
-        assert words in said
+    text = " ".join(said.split())
+    for words in (
+        "Clients that use TLS and log in with SCRAM, anew for each query, get",
+        "Clients that need no password, anew for each query, get",
+        "pgweir with TLS and SCRAM, connection for each",
+        "startup and authentication",
+    ):
+        assert words in text
     cases = result["cases"]
     tls = next(case for case in cases if case["name"] == "direct with TLS, one at a time")
     plain = next(case for case in cases if case["name"] == "direct, one at a time")
     assert tls["metrics"]["tls_ms"][0] > 0 and plain["metrics"]["tls_ms"] == [0]
+    pooled = next(case for case in cases if case["name"] == "pgweir with TLS and SCRAM, one at a time")
+    assert pooled["metrics"]["tls_ms"][0] > 0
     assert not [case for case in cases if case["failure"]]
+    # A folder that is gone is of no use to the reader.
+    assert "pgweir-throwaway-" not in said + (tmp_path / "results" / "report.html").read_text()
+
+
+def ways_of(tmp_path) -> set[str]:
+    cases = json.loads((tmp_path / "results" / "result.json").read_text())["cases"]
+    assert not [case for case in cases if case["failure"]], cases
+    return {case["name"].removesuffix(", one at a time") for case in cases if case["name"].endswith(", one at a time")}
+
+
+@pytest.mark.parametrize(
+    ("asks", "who", "more"),
+    [
+        ("scram-sha-256", "log in with SCRAM", {"pgweir with TLS and SCRAM"}),
+        ("md5", "log in with MD5", {"pgweir with SCRAM", "pgweir with TLS and SCRAM"}),
+        ("password", "send the password in clear text", {"pgweir with SCRAM", "pgweir with TLS and SCRAM"}),
+    ],
+)
+def test_connect_compares_the_login_that_the_server_asks_for(own_cluster, tmp_path, asks, who, more):
+    cluster = own_cluster()
+    encryption = "md5" if asks == "md5" else "scram-sha-256"
+    cluster.psql(f"set password_encryption = '{encryption}'; create role prover superuser login password 'proof'")
+    cluster.write_hba(f"host all prover all {asks}\nlocal all all trust\nhost all all all trust\n")
+    cluster.reload()
+    arguments = ["connect", "-s", conninfo(cluster, "prover"), "--yes", "--force", *QUICK_CONNECT]
+    status, said = run(tmp_path, *arguments, PGPASSWORD="proof")
+    assert status == 0, said
+    text = " ".join(said.split())
+    assert f"Clients that {who}, anew for each query, get" in text and "no password" not in text, said
+    login = {"scram-sha-256": "SCRAM", "md5": "MD5", "password": "a password in clear text"}[asks]
+    assert ways_of(tmp_path) == {f"direct with {login}", f"pgweir with {login}", *more}
+
+
+def test_connect_on_a_server_that_requires_tls(own_cluster, certificates, tmp_path):
+    pair = certificates.server
+    cluster = own_cluster(settings={"ssl": "on", "ssl_cert_file": pair.certificate, "ssl_key_file": pair.key})
+    cluster.psql("create role prover superuser login password 'proof'")
+    cluster.write_hba("hostssl all prover all scram-sha-256\nhostnossl all prover all reject\nlocal all all trust\nhost all all all trust\n")
+    cluster.reload()
+    arguments = ["connect", "-s", conninfo(cluster, "prover"), "--yes", "--force", *QUICK_CONNECT]
+    status, said = run(tmp_path, *arguments, PGPASSWORD="proof")
+    assert status == 0, said
+    assert "Clients that use TLS and log in with SCRAM, anew for each query, get" in " ".join(said.split()), said
+    assert ways_of(tmp_path) == {"direct with TLS and SCRAM", "pgweir with TLS and SCRAM", "pgweir with SCRAM"}
+    left_out = json.loads((tmp_path / "results" / "result.json").read_text())["left_out"]
+    assert any(text.startswith("direct without TLS: ") for text in left_out), left_out
 
 
 def test_nothing_is_done_unasked(pg15, tmp_path):
@@ -175,7 +229,7 @@ def test_as_from_another_machine(pg15, tmp_path, command):
         assert status == 0, said
         words = {
             "connections": "The rounds are too few and too different to recommend",
-            "connect": "Clients that need no password, anew for each query, get",
+            "connect": ", anew for each query, get",
             "idle": "Each idle connection held a server process",
         }[command[0]]
         assert words in " ".join(said.split()), said

@@ -16,6 +16,7 @@
 pub mod advise;
 pub mod buffers;
 pub mod cache;
+mod certificate;
 mod commands;
 pub mod compare;
 pub mod connect;

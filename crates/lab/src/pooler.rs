@@ -1,5 +1,6 @@
 //! A pooler in front of the server, for the time of a run: the same program, as another process.
 
+use crate::certificate::Certificate;
 use crate::server::Server;
 use crate::throwaway::{give_to, launched, unprivileged_user};
 use crate::{Error, Result};
@@ -9,6 +10,7 @@ use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +21,11 @@ const USER: &str = "pgweir_lab";
 
 /// The name under which the database has a second pool, of one server, if the settings ask for it.
 const OWN_POOL: &str = "pgweir_lab_own_pool";
+
+/// Its files.
+const CONFIGURATION: &str = "pgweir.ini";
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
 
 /// The time that it has to start listening, and to end.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -38,8 +45,10 @@ pub struct PoolerSettings {
     pub finds_size: bool,
     /// The largest number of client connections.
     pub clients_max: u32,
-    /// How clients prove who they are, with a password that is made for the run: `plain` or `scram-sha-256`.
+    /// How clients prove who they are, with a password that is made for the run: an `auth_type`, such as `plain`.
     pub auth_type: &'static str,
+    /// Whether clients use TLS. Towards the server it is used as that server's sslmode says.
+    pub tls: bool,
     /// `session`, `transaction` or `statement`.
     pub pool_mode: &'static str,
     /// Whether the server's database has a second pool, of one server, which [`Pooler::server_by_own_pool`] uses.
@@ -67,6 +76,7 @@ impl PoolerSettings {
             finds_size: false,
             clients_max,
             auth_type: "plain",
+            tls: false,
             pool_mode: "transaction",
             own_pool: false,
         }
@@ -81,6 +91,7 @@ pub struct Pooler {
     folder: TempDir,
     port: u16,
     password: String,
+    tls: bool,
 }
 
 impl Pooler {
@@ -89,16 +100,19 @@ impl Pooler {
         crate::machine::raise_open_files(
             u64::from(settings.clients_max) + u64::from(settings.pool_size) + SPARE_FILES,
         )?;
-        refuse_what_needs_tls(server)?;
         // Like PgBouncer, it refuses to run as root.
         let user = unprivileged_user()?;
         let folder = tempfile::Builder::new().prefix("pgweir-lab-pooler-").tempdir()?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let password = random_password()?;
-        let files = [
-            ("pgweir.ini", configuration(server, settings, port, folder.path())),
+        let mut files = vec![
+            (CONFIGURATION, configuration(server, settings, port, folder.path())?),
             ("userlist.txt", format!("\"{USER}\" \"{password}\"\n")),
         ];
+        if settings.tls {
+            let made = Certificate::make()?;
+            files.extend([(CERTIFICATE, made.certificate), (KEY, made.key)]);
+        }
         for (name, text) in files {
             let path = folder.path().join(name);
             fs::write(&path, text)?;
@@ -111,7 +125,7 @@ impl Pooler {
         if let Some(user) = &user {
             command.arg("--user").arg(&user.name);
         }
-        command.arg("--quiet").arg(folder.path().join("pgweir.ini"));
+        command.arg("--quiet").arg(folder.path().join(CONFIGURATION));
         // Ctrl-C at the terminal is meant for this process. The pooler ends because this process ends it.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(fs::File::create(folder.path().join("stderr"))?);
@@ -123,6 +137,7 @@ impl Pooler {
             folder,
             port,
             password,
+            tls: settings.tls,
         };
         pooler.wait_until_it_listens()?;
         Ok(pooler)
@@ -131,12 +146,18 @@ impl Pooler {
     /// The server, reached through the pooler.
     pub fn server(&self, behind: &Server) -> Result<Server> {
         let mut parameters = behind.only_of_session();
+        let certificate = self.folder.path().join(CERTIFICATE);
+        if self.tls {
+            let file = certificate.to_string_lossy();
+            parameters.set("sslrootcert", &file).map_err(Error::new)?;
+        }
+        let sslmode = if self.tls { "verify-ca" } else { "disable" };
         for (name, value) in [
             ("host", "127.0.0.1"),
             ("port", &self.port.to_string()),
             ("user", USER),
             ("password", &self.password),
-            ("sslmode", "disable"),
+            ("sslmode", sslmode),
             ("gssencmode", "disable"),
         ] {
             parameters.set(name, value).map_err(Error::new)?;
@@ -224,7 +245,8 @@ impl Drop for Pooler {
 }
 
 /// The configuration file.
-fn configuration(server: &Server, settings: &PoolerSettings, port: u16, folder: &std::path::Path) -> String {
+fn configuration(server: &Server, settings: &PoolerSettings, port: u16, folder: &Path) -> Result<String> {
+    let tls = tls_settings(server, settings, folder)?;
     let folder = folder.display();
     let mut database = String::new();
     for (name, parameter) in [
@@ -249,25 +271,57 @@ fn configuration(server: &Server, settings: &PoolerSettings, port: u16, folder: 
         true => format!("auto\npool_size_max = {}", settings.pool_size),
         false => settings.pool_size.to_string(),
     };
-    format!(
+    Ok(format!(
         "[databases]\n{own_pool}* ={database}\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
          auth_type = {}\nauth_file = {folder}/userlist.txt\nadmin_users = {USER}\nlogfile = {folder}/log\n\
          pool_mode = {}\ndefault_pool_size = {size}\nmax_client_conn = {}\nquery_wait_timeout = 0\nserver_login_retry = 1\n\
-         ignore_startup_parameters = extra_float_digits,options\nlog_connections = 0\nlog_disconnections = 0\n",
+         ignore_startup_parameters = extra_float_digits,options\nlog_connections = 0\nlog_disconnections = 0\n{tls}",
         settings.auth_type, settings.pool_mode, settings.clients_max,
-    )
+    ))
 }
 
-/// The configuration that the laboratory writes for its pooler names no certificates, so it cannot pool a server that
-/// requires TLS.
-fn refuse_what_needs_tls(server: &Server) -> Result<()> {
-    match server.get("sslmode") {
-        Some(mode @ ("require" | "verify-ca" | "verify-full")) => Err(Error::new(format!(
-            "sslmode={mode}, and the laboratory does not set up TLS from its pooler to the server yet"
-        ))
-        .hint("--direct-only measures without a pooler")),
-        _ => Ok(()),
+/// The settings of TLS: towards clients as the settings say, towards the server as its parameters do.
+fn tls_settings(server: &Server, settings: &PoolerSettings, folder: &Path) -> Result<String> {
+    let mode = server.get("sslmode").unwrap_or("prefer");
+    let roots = server.file_of("sslrootcert", "root.crt");
+    // With a root certificate at hand, require is verify-ca, as in libpq.
+    let mode = if mode == "require" && roots.is_some() {
+        "verify-ca"
+    } else {
+        mode
+    };
+    let mut lines = format!("server_tls_sslmode = {mode}\n");
+    if mode.starts_with("verify-") {
+        match roots {
+            Some(file) if file != Path::new("system") => lines += &format!("server_tls_ca_file = {}\n", file.display()),
+            _ => {
+                return Err(Error::new(format!(
+                    "sslmode={mode}, and there is no file with root certificates for the pooler"
+                ))
+                .hint("name one in sslrootcert"));
+            }
+        }
     }
+    let own = server
+        .file_of("sslcert", "postgresql.crt")
+        .zip(server.file_of("sslkey", "postgresql.key"));
+    if let Some((certificate, key)) = own.filter(|_| mode != "disable" && server.get("sslcertmode") != Some("disable"))
+    {
+        lines += &format!(
+            "server_tls_cert_file = {}\nserver_tls_key_file = {}\n",
+            certificate.display(),
+            key.display()
+        );
+    }
+    if settings.tls {
+        let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
+        lines += &format!(
+            "client_tls_sslmode = require\nclient_tls_cert_file = {}\nclient_tls_key_file = {}\n",
+            certificate.display(),
+            key.display()
+        );
+    }
+    Ok(lines)
 }
 
 fn random_password() -> Result<String> {

@@ -2,7 +2,7 @@
 //!
 //! Two looks at the same thing. pgbench with `-C`, a connection for each `SELECT 1`, beside clients that stay: how many
 //! short connections the server bears. And connections opened one at a time, step by step with a clock: where the time
-//! goes. Each direct and through pgweir; on a throwaway server with TLS and with SCRAM as well.
+//! goes. Each direct and through pgweir with the same login; on a throwaway server with TLS, with SCRAM and with both.
 
 mod page;
 mod verdict;
@@ -12,7 +12,7 @@ use crate::pgbench::Load;
 use crate::pooler::{Pooler, PoolerSettings};
 use crate::results::{Case, Outcome};
 use crate::rounds::{self, Planned, clients_words};
-use crate::session::{CommonArguments, Plan, Session};
+use crate::session::{CommonArguments, Plan, Session, Target};
 use crate::{Error, Result};
 use clap::Args;
 use std::time::{Duration, Instant};
@@ -21,6 +21,13 @@ use ways::Way;
 /// Connections opened step by step in each round, at most so many and for so long.
 const PROBES_MAX: usize = 200;
 const PROBE_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// Loads whose clients stay connected: direct and pooled.
+const STAYING: u32 = 2;
+
+/// Ends of the names of cases.
+const FOR_EACH: &str = ", connection for each";
+const ONE_AT_A_TIME: &str = ", one at a time";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
@@ -46,7 +53,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         format!("max_connections={}", 2 * arguments.clients + 30),
         "listen_addresses=".to_owned(),
     ];
-    let mut session = Session::open("connect", common, &settings, |_| Ok(plan(arguments)))?;
+    let mut session = Session::open("connect", common, &settings, |target| Ok(plan(arguments, target)))?;
     let mut left_out = Vec::new();
     let ways = ways::find(&mut session, port, &settings, &mut left_out)?;
     let pool_size = arguments.pool_size.unwrap_or_else(crate::pooler::pool_size_here);
@@ -60,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     );
     let mut steps: Vec<Case> = ways
         .iter()
-        .map(|way| Case::new(format!("{}, one at a time", way.name), way.path(), 1, None))
+        .map(|way| Case::new(format!("{}{ONE_AT_A_TIME}", way.name()), way.path(), 1, None))
         .collect();
     for round in 0..common.rounds {
         rounds::round(&mut session, &mut planned, round)?;
@@ -108,8 +115,13 @@ fn outcome(
     outcome
 }
 
-fn plan(arguments: &Arguments) -> Plan {
+fn plan(arguments: &Arguments, target: &Target) -> Plan {
     let common = &arguments.common;
+    let ways = match target.is_throwaway() {
+        true => ways::ON_THROWAWAY,
+        false => ways::ON_USERS_MAX,
+    };
+    let each_round = Duration::from_secs(u64::from(common.seconds + 1)) * (ways + STAYING) + PROBE_TIME_MAX * ways;
     Plan {
         actions: vec![
             if common.existing {
@@ -122,7 +134,7 @@ fn plan(arguments: &Arguments) -> Plan {
                 arguments.clients
             ),
         ],
-        time: Duration::from_secs(u64::from(common.seconds + 1) * u64::from(common.rounds) * 5),
+        time: each_round * common.rounds,
     }
 }
 
@@ -133,24 +145,31 @@ fn loads(arguments: &Arguments, ways: &[Way], pool_size: u32, script: &std::path
         connect_each: true,
         ..stay.clone()
     };
-    let settings = |auth_type| PoolerSettings {
-        auth_type,
-        ..PoolerSettings::new(pool_size, arguments.clients + 10)
+    let load = |way: &Way, load: &Load| {
+        let mut planned = match pooler_settings(way, pool_size, arguments.clients + 10) {
+            None => Planned::direct(load.clone()),
+            Some(settings) => Planned::pooled(load.clone(), settings),
+        };
+        planned.server = Some(way.server.clone());
+        planned
     };
     let clients = clients_words(arguments.clients);
-    let mut planned = vec![
-        Planned::direct(stay.clone()).named(format!("direct, {clients} that stay")),
-        Planned::pooled(stay, settings("plain")).named(format!("pgweir, {clients} that stay")),
-    ];
-    for way in ways {
-        let mut load = match way.pooled_auth {
-            None => Planned::direct(anew.clone()),
-            Some(auth_type) => Planned::pooled(anew.clone(), settings(auth_type)),
-        };
-        load.server = way.server.clone();
-        planned.push(load.named(format!("{}, connection for each", way.name)));
-    }
-    planned
+    let first_of = |path| ways.iter().find(|way| way.path() == path);
+    let staying = [path_of(false), path_of(true)].into_iter().filter_map(first_of);
+    let staying = staying.map(|way| load(way, &stay).named(format!("{}, {clients} that stay", way.name())));
+    let anew = ways
+        .iter()
+        .map(|way| load(way, &anew).named(format!("{}{FOR_EACH}", way.name())));
+    staying.chain(anew).collect()
+}
+
+/// The pooler of a way; None where it is direct.
+fn pooler_settings(way: &Way, pool_size: u32, clients_max: u32) -> Option<PoolerSettings> {
+    Some(PoolerSettings {
+        auth_type: way.pooled_auth?,
+        tls: way.login.tls,
+        ..PoolerSettings::new(pool_size, clients_max)
+    })
 }
 
 /// Opens connections one after the other, and adds the medians of their parts.
@@ -161,16 +180,11 @@ fn probe(session: &mut Session, way: &Way, pool_size: u32, case: &mut Case, roun
     session
         .progress
         .begin(&format!("{}, round {}", case.name, round + 1), PROBE_TIME_MAX);
-    let direct = way.server.clone().unwrap_or_else(|| session.target.server.clone());
-    let (pooler, server) = match way.pooled_auth {
-        None => (None, direct),
-        Some(auth_type) => {
-            let settings = PoolerSettings {
-                auth_type,
-                ..PoolerSettings::new(pool_size, 20)
-            };
-            let pooler = Pooler::start(&direct, &settings)?;
-            let server = pooler.server(&direct)?;
+    let (pooler, server) = match pooler_settings(way, pool_size, 20) {
+        None => (None, way.server.clone()),
+        Some(settings) => {
+            let pooler = Pooler::start(&way.server, &settings)?;
+            let server = pooler.server(&way.server)?;
             (Some(pooler), server)
         }
     };

@@ -1,53 +1,56 @@
 //! What the figures mean, in words. Pure: cases in, sentences out.
 //!
-//! The headline is about what production uses: clients that log in with SCRAM, where both ways were measured so.
+//! Like is compared with like: SCRAM with SCRAM, TLS with TLS. The headline is about what production uses, of what was
+//! measured both ways: TLS and SCRAM, where there is that.
 
+use super::ways::{LOGINS, Login};
+use super::{FOR_EACH, ONE_AT_A_TIME};
 use crate::results::Case;
+use crate::server::Authentication;
 use pgweir_maths::number_words;
 use pgweir_maths::{Ratio, Rounds, Told};
-
-/// The ways that are compared, direct and through pgweir, the one closest to production first: names, and words.
-const PAIRS: [(&str, &str, &str); 2] = [
-    ("direct with SCRAM", "pgweir with SCRAM", "that log in with SCRAM"),
-    ("direct", "pgweir", "that need no password"),
-];
-
-/// Ends of the names of cases.
-const FOR_EACH: &str = ", connection for each";
-const ONE_AT_A_TIME: &str = ", one at a time";
 
 /// Sentences, the most important first.
 pub(super) fn conclusions(cases: &[Case]) -> Vec<String> {
     let measured: Vec<&Case> = cases.iter().filter(|case| case.spread("tps").is_some()).collect();
     let rounds = Rounds::new(measured.iter().map(|case| case.values("tps")));
-    let find = |name: &str| measured.iter().position(|case| case.name == name);
+    let find = |login: Login, path: &str| {
+        let name = login.named(path) + FOR_EACH;
+        measured.iter().position(|case| case.name == name)
+    };
     let mut said = Vec::new();
-    for (direct, pooled, who) in PAIRS {
-        let (direct, pooled) = (
-            find(&format!("{direct}{FOR_EACH}")),
-            find(&format!("{pooled}{FOR_EACH}")),
-        );
-        let (Some(direct), Some(pooled)) = (direct, pooled) else {
+    for login in LOGINS {
+        let Some((direct, pooled)) = find(login, "direct").zip(find(login, "pgweir")) else {
             continue;
         };
         let Some(ratio) = rounds.ratio(direct, pooled) else {
             continue;
         };
         said.push(format!(
-            "Clients {who}, anew for each query, get {} queries per second direct and {} through pgweir: {}.",
+            "Clients that {}, anew for each query, get {} queries per second direct and {} through pgweir: {}.",
+            login.words(false),
             tps(measured[direct]),
             tps(measured[pooled]),
             as_many(&ratio)
         ));
     }
+    if said.is_empty() && !measured.is_empty() {
+        said.push("No login was measured both direct and through pgweir, so nothing is compared.".to_owned());
+    }
     let stay = measured
         .iter()
-        .position(|case| case.name.starts_with("direct,") && case.name.ends_with("that stay"));
-    if let (Some(stay), Some(anew)) = (stay, find(&format!("direct{FOR_EACH}")))
+        .position(|case| case.name.starts_with("direct") && case.name.ends_with("that stay"));
+    let anew = stay.and_then(|stay| {
+        let (way, _) = measured[stay].name.split_once(',')?;
+        measured.iter().position(|case| case.name == format!("{way}{FOR_EACH}"))
+    });
+    if let (Some(stay), Some(anew)) = (stay, anew)
         && let Some(ratio) = rounds.ratio(anew, stay)
     {
+        let (way, _) = measured[stay].name.split_once(',').unwrap_or_default();
         said.push(format!(
-            "Direct, the same clients get {} queries per second on connections that stay: {}.",
+            "{}, the same clients get {} queries per second on connections that stay: {}.",
+            way.replacen('d', "D", 1),
             tps(measured[stay]),
             as_many(&ratio)
         ));
@@ -58,19 +61,38 @@ pub(super) fn conclusions(cases: &[Case]) -> Vec<String> {
 
 /// How long one takes, by the first pair that was measured.
 fn one_connection(cases: &[Case]) -> Option<String> {
-    let step = |way: &str, metric: &str| {
+    let step = |way: String, metric: &str| {
         let case = cases.iter().find(|case| case.name == format!("{way}{ONE_AT_A_TIME}"))?;
         Some(case.spread(metric)?.middle)
     };
-    PAIRS.into_iter().find_map(|(direct, pooled, who)| {
-        let (total, login) = (step(direct, "connect_total_ms")?, step(direct, "login_ms")?);
-        let pooled = step(pooled, "connect_total_ms")?;
+    LOGINS.into_iter().find_map(|login| {
+        let direct = |metric| step(login.named("direct"), metric);
+        let (total, direct_login) = (direct("connect_total_ms")?, direct("login_ms")?);
+        let pooled = step(login.named("pgweir"), "connect_total_ms")?;
         Some(format!(
-            "One connection of a client {} with its first query takes {total:.2} ms direct, {login:.2} ms of them until the \
-             new server process has let it in, and {pooled:.2} ms through pgweir.",
-            who.replace("log in", "logs in").replace("need no", "needs no")
+            "One connection of a client that {} with its first query takes {total:.2} ms direct, {direct_login:.2} ms of \
+             them until the new server process has let it in, and {pooled:.2} ms through pgweir.",
+            login.words(true)
         ))
     })
+}
+
+impl Login {
+    /// What one client does, or many do: `log in with SCRAM over TLS`.
+    fn words(self, one: bool) -> String {
+        let s = if one { "s" } else { "" };
+        let how = match self.authentication {
+            Authentication::NoPassword => format!("need{s} no password"),
+            Authentication::ClearText => format!("send{s} the password in clear text"),
+            Authentication::Md5 => format!("log{s} in with MD5"),
+            Authentication::Scram => format!("log{s} in with SCRAM"),
+            Authentication::Other => format!("log{s} in by other means"),
+        };
+        match self.tls {
+            true => format!("use{s} TLS and {how}"),
+            false => how,
+        }
+    }
 }
 
 fn as_many(ratio: &Ratio) -> String {
@@ -126,6 +148,40 @@ mod tests {
             "{said:?}"
         );
         assert_eq!(said.len(), 3);
+    }
+
+    #[test]
+    fn tls_and_scram_come_first_once_both_are_measured_so() {
+        let mut cases = vec![
+            case("direct with SCRAM, 20 clients that stay", 30_000.0, 0),
+            case("direct with SCRAM, connection for each", 250.0, 0),
+            case("pgweir with SCRAM, connection for each", 350.0, 1),
+            case("direct with TLS and SCRAM, connection for each", 100.0, 0),
+        ];
+        assert!(conclusions(&cases)[0].starts_with("Clients that log in with SCRAM,"));
+        cases.push(case("pgweir with TLS and SCRAM, connection for each", 150.0, 2));
+        let said = conclusions(&cases);
+        assert!(
+            said[0].starts_with("Clients that use TLS and log in with SCRAM, anew for each query, get 100"),
+            "{said:?}"
+        );
+        assert!(
+            said[2].starts_with("Direct with SCRAM, the same clients get"),
+            "{said:?}"
+        );
+    }
+
+    /// Guards against a server that asks for SCRAM, compared with clear-text logins to pgweir.
+    #[test]
+    fn unlike_logins_are_not_compared() {
+        let cases = [
+            case("direct with SCRAM, connection for each", 250.0, 0),
+            case("pgweir with a password in clear text, connection for each", 9_000.0, 1),
+        ];
+        assert_eq!(
+            conclusions(&cases),
+            ["No login was measured both direct and through pgweir, so nothing is compared."]
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod facts;
 mod keywords;
 mod probe;
 pub mod resolve;
+mod spy;
 mod tls;
 
 use crate::{Error, Result};
@@ -15,7 +16,7 @@ use clap::Args;
 use conninfo::Parameters;
 pub use facts::{Facts, is_connection_lost, query_error};
 use postgres::Client;
-pub use probe::ConnectTimes;
+pub use probe::{Authentication, ConnectTimes};
 use resolve::{Surroundings, resolve};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,6 +97,11 @@ impl Server {
     /// Opens one connection and closes it, and tells how long each part took.
     pub fn probe(&self) -> Result<ConnectTimes> {
         probe::probe(&self.resolved)
+    }
+
+    /// A file for TLS: the one that the parameter names, or libpq's default in ~/.postgresql where that exists.
+    pub(crate) fn file_of(&self, name: &str, default: &str) -> Option<PathBuf> {
+        tls::file_of(&self.resolved, name, default)
     }
 
     /// A parameter of the connection, resolved.

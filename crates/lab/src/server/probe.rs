@@ -8,6 +8,7 @@
 //! ```
 
 use super::conninfo::Parameters;
+use super::spy::{Heard, Spy};
 use super::{connect, query_error, tls};
 use crate::{Error, Result};
 use std::future::Future;
@@ -24,6 +25,22 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// Time for one connection.
 const PROBE_MAX: Duration = Duration::from_secs(30);
 
+/// How the server asked who its client is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Authentication {
+    /// Not at all: `trust`, `peer`, or a certificate of the client.
+    #[default]
+    NoPassword,
+    /// A password in clear text, also by PAM, LDAP or RADIUS.
+    ClearText,
+    /// MD5.
+    Md5,
+    /// SCRAM-SHA-256.
+    Scram,
+    /// Anything else, such as GSSAPI.
+    Other,
+}
+
 /// The parts of opening a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConnectTimes {
@@ -35,6 +52,8 @@ pub struct ConnectTimes {
     pub login: Duration,
     /// The first query.
     pub first_query: Duration,
+    /// What the server asked for.
+    pub authentication: Authentication,
 }
 
 impl ConnectTimes {
@@ -100,16 +119,18 @@ where
             .ssl_negotiation(SslNegotiation::Postgres);
     }
     let ended = Arc::new(Mutex::new(None));
+    let (heard, heard_in_tls) = (Heard::default(), Heard::default());
     let mut maker = MakeRustlsConnect::new(tls::config(parameters)?);
-    let inner = <MakeRustlsConnect as MakeTlsConnect<S>>::make_tls_connect(&mut maker, host);
+    let inner = <MakeRustlsConnect as MakeTlsConnect<Spy<S>>>::make_tls_connect(&mut maker, host);
     let inner = inner.map_err(|e| Error::new(format!("TLS: {e}")))?;
     let clocked = Clocked {
         inner,
         ended: Arc::clone(&ended),
+        heard: heard_in_tls.clone(),
     };
     let started = Instant::now();
     let (client, connection) = config
-        .connect_raw(stream, clocked)
+        .connect_raw(Spy::new(stream, heard.clone()), clocked)
         .await
         .map_err(|e| connect::readable(&e, parameters))?;
     let both = started.elapsed();
@@ -129,6 +150,10 @@ where
         tls,
         login: both - tls,
         first_query,
+        authentication: heard_in_tls
+            .authentication()
+            .or(heard.authentication())
+            .unwrap_or_default(),
     })
 }
 
@@ -136,6 +161,7 @@ where
 struct Clocked<C> {
     inner: C,
     ended: Arc<Mutex<Option<Instant>>>,
+    heard: Heard,
 }
 
 impl<S, C> TlsConnect<S> for Clocked<C>
@@ -143,7 +169,7 @@ where
     C: TlsConnect<S>,
     C::Future: Send + 'static,
 {
-    type Stream = C::Stream;
+    type Stream = Spy<C::Stream>;
     type Error = C::Error;
     type Future = ClockedHandshake<C::Future>;
 
@@ -151,6 +177,7 @@ where
         ClockedHandshake {
             inner: Box::pin(self.inner.connect(stream)),
             ended: self.ended,
+            heard: self.heard,
         }
     }
 }
@@ -159,10 +186,11 @@ where
 struct ClockedHandshake<F> {
     inner: Pin<Box<F>>,
     ended: Arc<Mutex<Option<Instant>>>,
+    heard: Heard,
 }
 
-impl<F: Future> Future for ClockedHandshake<F> {
-    type Output = F::Output;
+impl<S, E, F: Future<Output = Result<S, E>>> Future for ClockedHandshake<F> {
+    type Output = Result<Spy<S>, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = self.inner.as_mut().poll(context);
@@ -171,6 +199,7 @@ impl<F: Future> Future for ClockedHandshake<F> {
         {
             *ended = Some(Instant::now());
         }
-        outcome
+        let heard = &self.heard;
+        outcome.map(|stream| Ok(Spy::new(stream?, heard.clone())))
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn config(parameters: &Parameters) -> Result<ClientConfig> {
 }
 
 /// The file that the parameter names, or libpq's default in ~/.postgresql where that exists.
-fn file_of(parameters: &Parameters, name: &str, default: &str) -> Option<PathBuf> {
+pub(super) fn file_of(parameters: &Parameters, name: &str, default: &str) -> Option<PathBuf> {
     match parameters.get(name) {
         Some(file) => Some(PathBuf::from(file)),
         None => std::env::home_dir()
