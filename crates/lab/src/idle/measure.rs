@@ -203,7 +203,7 @@ impl Measuring<'_> {
             .done(&format!("{} open", number_words(fleet.len() as f64)));
         self.schedule.opening.took(way, fleet.len(), began.elapsed());
         let (steps, time) = self.schedule.rest_with_runs();
-        self.session.progress.plan_rest(steps, time);
+        self.session.progress.plan_rest_as_measured(steps, time);
         if fleet.short_of_memory {
             let sentence = format!(
                 "Only {} of {} idle connections were opened, {}: the memory of this machine came to its end.",
