@@ -125,6 +125,8 @@ def test_warm_asks_first_and_reads_indexes_first(shop):
     plan = run("cache", "warm", "--plan", server=shop.dsn("shop")).stdout
     assert plan.index("public.big_pkey") < plan.index("public.big ")
     assert "last " in plan, "the table is larger than shared_buffers"
+    first = plan.splitlines()[0]
+    assert first.endswith("would be read into shared_buffers: what there is room for, indexes first"), first
     shop.psql("create extension if not exists pg_buffercache", "shop")
     done = run("cache", "warm", "--yes", server=shop.dsn("shop")).stdout
     assert "are in shared_buffers now" in done

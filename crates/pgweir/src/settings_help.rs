@@ -79,9 +79,12 @@ fn section(scope: Scope) -> &'static str {
     }
 }
 
+/// Where the documents are that help texts name: their reader has the program alone.
+const DOCUMENTS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/");
+
 /// Help texts are Markdown; on a terminal the backticks are left out.
 fn plain(markdown: &str) -> String {
-    markdown.replace('`', "")
+    markdown.replace('`', "").replace(" docs/", &format!(" {DOCUMENTS}"))
 }
 
 /// A hint for an unknown name: the settings that share the most words with it.
@@ -113,6 +116,8 @@ mod tests {
             assert!(list.contains(&format!("  {} ", setting.name)), "{}", setting.name);
             let text = explain(setting);
             assert!(text.starts_with(setting.name) && text.contains("  default  "), "{text}");
+            // A file that only developers have.
+            assert!(!text.contains(" docs/") && !text.contains("(docs/"), "{text}");
         }
         assert!(explain(Setting::find("listen_port").unwrap()).contains("6432"));
     }

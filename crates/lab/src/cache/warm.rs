@@ -155,6 +155,19 @@ fn plan_text(plan: &Plan, facts: &ServerFacts, mode: Mode) -> String {
     if plan.steps.is_empty() {
         return format!("database \"{}\" has nothing to read\n", facts.database);
     }
+    let whole = plan.steps.iter().all(|step| step.is_whole()) && plan.left_out.is_empty();
+    let mut out = format!(
+        "{} of {} {} would be read into {}: {}\n\n",
+        bytes(plan.blocks() * facts.block_bytes),
+        count(plan.steps.len() as u64),
+        if plan.steps.len() == 1 { "relation" } else { "relations" },
+        mode.destination(),
+        if whole {
+            "all of them"
+        } else {
+            "what there is room for, indexes first"
+        }
+    );
     let mut table = Table::new()
         .number("")
         .text("relation")
@@ -175,7 +188,7 @@ fn plan_text(plan: &Plan, facts: &ServerFacts, mode: Mode) -> String {
             part,
         ]);
     }
-    let mut out = table.to_text();
+    out += &table.to_text();
     out += &format!("in all {}", bytes(plan.blocks() * facts.block_bytes));
     if mode == Mode::Buffer {
         out += &format!(

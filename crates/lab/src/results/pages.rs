@@ -2,6 +2,7 @@
 
 use super::{Case, Outcome};
 use crate::report::{Point, Report, Table, Unit};
+use crate::throwaway::FOLDER_PREFIX;
 use pgweir_maths::Spread;
 
 /// A report titled by the question that it answers, with what the outcome knows about run, machine and conclusions.
@@ -41,7 +42,7 @@ pub fn end(report: &mut Report, outcome: &Outcome) {
     let mut pairs = vec![
         (
             "server".to_owned(),
-            format!("PostgreSQL {}, {}", outcome.server.version, outcome.server.place),
+            format!("PostgreSQL {}, {}", outcome.server.version, place(outcome)),
         ),
         (
             "processors".to_owned(),
@@ -76,8 +77,30 @@ pub fn end(report: &mut Report, outcome: &Outcome) {
     section.code(format!("pgweir {}", outcome.arguments.join(" ")));
     if !commands.is_empty() {
         section.prose("which ran, each case in every round:");
-        section.code(commands.join("\n"));
+        section.code(without_throwaway_folders(&commands.join("\n")));
     }
+}
+
+/// Where the server was. A throwaway one is gone.
+fn place(outcome: &Outcome) -> &str {
+    match outcome.server.throwaway {
+        true => "a throwaway server on this machine",
+        false => &outcome.server.place,
+    }
+}
+
+/// Commands without the folders of throwaway servers, which are removed: `host=$PGHOST` in place of `host=/tmp/...`.
+fn without_throwaway_folders(commands: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = commands;
+    while let Some(at) = rest.find(FOLDER_PREFIX) {
+        let of_a_path = |c: char| "/._-".contains(c) || c.is_alphanumeric();
+        shown += rest[..at].trim_end_matches(of_a_path);
+        shown += "$PGHOST";
+        let after = &rest[at + FOLDER_PREFIX.len()..];
+        rest = after.trim_start_matches(|c: char| c.is_alphanumeric());
+    }
+    shown + rest
 }
 
 /// The figures of cases as a table: throughput with its spread, latencies.
@@ -136,5 +159,21 @@ fn bytes(bytes: u64) -> String {
         String::new()
     } else {
         Unit::Bytes.show(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_are_removed_are_not_shown() {
+        let commands =
+            "pgbench -c 8 'host=/tmp/pgweir-throwaway-a1B2c3 port=5432'\npgbench host=/var/tmp/pgweir-throwaway-zzzzzz";
+        assert_eq!(
+            without_throwaway_folders(commands),
+            "pgbench -c 8 'host=$PGHOST port=5432'\npgbench host=$PGHOST"
+        );
+        assert_eq!(without_throwaway_folders("pgbench host=/tmp"), "pgbench host=/tmp");
     }
 }

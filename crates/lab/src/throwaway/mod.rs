@@ -26,6 +26,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 /// The port in the name of the throwaway PostgreSQL's socket. It listens on TCP only if its settings say so.
 pub const SERVER_PORT: u16 = 5432;
 
+/// Its folder's name begins so.
+pub(crate) const FOLDER_PREFIX: &str = "pgweir-throwaway-";
+
 /// Settings of a cluster that need not be durable.
 pub const NOT_DURABLE: [&str; 3] = ["fsync=off", "synchronous_commit=off", "full_page_writes=off"];
 
@@ -190,7 +193,7 @@ fn start_keeper(
 
 /// A folder that only one user may read. Its path is short enough for a socket in it.
 fn make_folder(user: Option<&User>) -> io::Result<PathBuf> {
-    let make = |parent: &Path| tempfile::Builder::new().prefix("pgweir-throwaway-").tempdir_in(parent);
+    let make = |parent: &Path| tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir_in(parent);
     let mut folder = make(&std::env::temp_dir())?;
     let socket = format!(".s.PGSQL.{SERVER_PORT}");
     if folder.path().as_os_str().len() + 1 + socket.len() > SOCKET_PATH_BYTES_MAX {
