@@ -42,6 +42,10 @@ def findings(advice):
     return {finding["id"]: finding for finding in advice["findings"]}
 
 
+def lines(finding):
+    return [change["line"] for change in finding["changes"]]
+
+
 @pytest.fixture(scope="module", params=[15, 18], ids=["pg15", "pg18"])
 def server(request):
     from harness import ports
@@ -84,7 +88,7 @@ def test_idle_connections_and_a_forgotten_transaction(server):
         idle = found["connections.idle"]
         assert idle["severity"] == "warning" and re.match(r"59 of 60 connections are idle", idle["title"]), idle
         assert any("a backend takes" in sentence for sentence in idle["evidence"]), idle
-        assert {"file": "pgbouncer.ini", "line": "pool_mode = transaction"} in idle["changes"]
+        assert "pool_mode = transaction" in lines(idle)
         assert advice["facts"]["sessions"]["idle_in_transaction"] == 1
         assert advice["facts"]["backends"]["backends"] == 60 and advice["facts"]["backends"]["private_bytes"] > 60 << 18
         text = advise("--server", server.dsn(), "--seconds", "0").stdout
@@ -324,7 +328,7 @@ def test_a_queue_at_a_pooler(pg15, make_pooler, monkeypatch, which):
         advice = as_json("--server", pg15.dsn(), "--cores", "2", "--console", pooler.dsn(dbname="pgbouncer"))
         found = findings(advice)
         assert "1 client waits for a server" in found["pooler.waits"]["title"], found["pooler.waits"]
-        assert found["pooler.waits"]["changes"] == [{"file": "pgbouncer.ini", "line": "default_pool_size = 5"}]
+        assert lines(found["pooler.waits"]) == ["default_pool_size = 5"]
         assert advice["pooler"]["pools"][0]["size"] == 1
         assert found["pooler.prepared"]["severity"] == "advice" and found["pooler.warm"]["severity"] == "advice"
         # A console alone, of which the database need not be named.
@@ -349,4 +353,4 @@ def test_a_pool_that_finds_its_size(pg15, make_pooler):
         pooler.console("SET sizing = 'hold'")
         held = findings(as_json(*asked))["pooler.sizing"]
         assert held["severity"] == "advice"
-        assert held["changes"] == [{"file": "pgbouncer.ini", "line": "sizing = auto"}]
+        assert lines(held) == ["sizing = auto"]

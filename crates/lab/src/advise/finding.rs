@@ -37,11 +37,32 @@ impl Severity {
 
 /// A setting to change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "PrintedChange")]
 pub struct Change {
     /// The file it stands in, such as `postgresql.conf`.
     pub file: String,
     /// The line to write.
     pub line: String,
+}
+
+/// The same as --json prints it: scripts need no rules of their own.
+#[derive(Serialize)]
+struct PrintedChange {
+    file: String,
+    line: String,
+    statement: Option<String>,
+    needs_restart: bool,
+}
+
+impl From<Change> for PrintedChange {
+    fn from(change: Change) -> Self {
+        PrintedChange {
+            statement: change.alter_system(),
+            needs_restart: change.needs_restart(),
+            file: change.file,
+            line: change.line,
+        }
+    }
 }
 
 /// Settings of the server that only a restart changes.
@@ -67,6 +88,15 @@ impl Change {
     pub(super) fn server_setting(&self) -> Option<(&str, &str)> {
         let (name, value) = self.line.split_once(" = ").filter(|_| self.file == POSTGRESQL_CONF)?;
         Some((name, value.trim_matches('\'')))
+    }
+
+    /// What makes a line of a file take effect; None where the setting is the server's, whose statement says it.
+    pub(super) fn then(&self) -> Option<&'static str> {
+        match &*self.file {
+            PGBOUNCER_INI => Some("RELOAD on the pooler's console"),
+            SYSCTL_CONF => Some("sysctl -p as root"),
+            _ => None,
+        }
     }
 
     /// Whether a reload is not enough.
@@ -140,6 +170,9 @@ impl Finding {
 /// The server's file.
 pub(super) const POSTGRESQL_CONF: &str = "postgresql.conf";
 
+/// The kernel's file.
+pub(super) const SYSCTL_CONF: &str = "sysctl.conf";
+
 /// The pooler's file.
 pub(super) const PGBOUNCER_INI: &str = "pgbouncer.ini";
 
@@ -165,5 +198,21 @@ mod tests {
             "ALTER SYSTEM SET idle_in_transaction_session_timeout = '1min'; SELECT pg_reload_conf();"
         );
         assert_eq!(statement(PGBOUNCER_INI, "default_pool_size = 5"), None);
+    }
+
+    #[test]
+    fn scripts_get_the_statement_and_whether_a_restart_is_needed() {
+        let printed = |file: &str, line: &str| {
+            let change = Change {
+                file: file.to_owned(),
+                line: line.to_owned(),
+            };
+            serde_json::to_value(change).unwrap()
+        };
+        let server = printed(POSTGRESQL_CONF, "shared_buffers = 640MB");
+        assert_eq!(server["statement"], "ALTER SYSTEM SET shared_buffers = '640MB'");
+        assert_eq!(server["needs_restart"], true);
+        let pooler = printed(PGBOUNCER_INI, "default_pool_size = 5");
+        assert!(pooler["statement"].is_null() && pooler["needs_restart"] == false);
     }
 }

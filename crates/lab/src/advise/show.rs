@@ -30,7 +30,12 @@ pub(super) fn text(advice: &Advice) -> String {
         for change in &finding.changes {
             out += &match change.statement() {
                 Some(statement) => format!("    run: {statement}\n"),
-                None => format!("    set in {}: {}\n", change.file, change.line),
+                None => format!(
+                    "    set in {}: {}, then {}\n",
+                    change.file,
+                    change.line,
+                    change.then().unwrap_or("restart it")
+                ),
             };
         }
         if !finding.risk.is_empty() {
