@@ -348,6 +348,8 @@ def test_a_pool_that_finds_its_size(pg15, make_pooler):
         advice = as_json(*asked)
         sizing = findings(advice)["pooler.sizing"]
         assert sizing["severity"] == "fine" and "8 servers of 127.0.0.1" in sizing["title"], sizing
+        # Nothing has been found yet, and the report does not say so.
+        assert sizing["title"].endswith("where pgweir's search begins"), sizing
         assert advice["pooler"]["pools"][0]["finds_size"] is True
         assert advice["pooler"]["sizings"][0]["settled"] == 8
         pooler.console("SET sizing = 'hold'")

@@ -12,6 +12,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Left to the kernel, to agents, and to the page cache that writes need: a tenth of the machine's memory.
+const REST_SHARE: u64 = 10;
+
 /// The settings that the formula takes, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySettings {
@@ -31,6 +34,17 @@ pub struct MemorySettings {
     pub commit_log_bytes: u64,
     /// What else runs on the machine: kernel, agents, the page cache that writes need.
     pub rest_bytes: u64,
+}
+
+impl MemorySettings {
+    /// With a share of the machine's memory for the rest of the machine.
+    #[must_use]
+    pub fn with_rest(self, ram_bytes: u64) -> Self {
+        MemorySettings {
+            rest_bytes: ram_bytes / REST_SHARE,
+            ..self
+        }
+    }
 }
 
 /// The sums, in bytes.

@@ -13,7 +13,8 @@
 //! | `usl` | which Universal Scalability Law describes throughput over concurrency |
 //! | `confidence` | how sure that fit is, from the spread between rounds |
 //! | `recommend` | what a sweep of clients says: peak, knee, settings |
-//! | `sizing` | every size that is recommended, from stated inputs |
+//! | `sizing` | every number of connections that is recommended, from stated inputs |
+//! | `memory` | the same for every size of memory |
 //! | `budget` | whether the memory that the settings allow exists |
 //! | `words` | numbers in words |
 
@@ -22,6 +23,7 @@ mod confidence;
 #[cfg(test)]
 mod coverage;
 mod enough;
+mod memory;
 mod random;
 mod ratio;
 mod recommend;
@@ -35,12 +37,16 @@ mod words;
 pub use budget::{Budget, MemorySettings};
 pub use confidence::{Confidence, FittedUsl, fit_with_confidence};
 pub use enough::{ENOUGH_SHARE, Enough, smallest_enough};
+pub use memory::{
+    SessionMemory, connections_that_fit, has_default_session_memory, round_up_bytes, session_memory_that_fits,
+    shared_buffers_most, shared_buffers_start,
+};
 pub use ratio::{Interval, Ratio, Told, times, unpaired};
 pub use recommend::{Level, PeakPlace, Recommendation, Sizes, Surroundings, recommend, round_connections};
 pub use rounds::{Rounds, paired};
 pub use sizing::{
-    ADMINISTRATORS, ConnectionInputs, PoolInputs, Sized, max_connections, pool_size, round_up_bytes,
-    shared_buffers_most, shared_buffers_start, work_mem_that_fits,
+    ADMINISTRATORS, ConnectionInputs, PoolInputs, Sized, TogetherInputs, all_pools, max_connections, min_pool_size,
+    most_at_work, pool_size,
 };
 pub use statistics::{Spread, mean, median};
 pub use usl::{FitError, Point, Usl, fit};

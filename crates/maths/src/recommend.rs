@@ -7,7 +7,7 @@
 use super::confidence::FittedUsl;
 use super::enough::{ENOUGH_SHARE, Enough, smallest_enough};
 use super::rounds::Rounds;
-use super::sizing::{ConnectionInputs, PoolInputs, max_connections, pool_size};
+use super::sizing::{ConnectionInputs, PoolInputs, TogetherInputs, all_pools, max_connections, pool_size};
 use super::statistics::Spread;
 use crate::words::number_words;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,10 @@ pub struct Surroundings {
     pub spindles: u32,
     /// superuser_reserved_connections and, from PostgreSQL 16, reserved_connections, together.
     pub reserved_connections: u32,
+    /// Replicas; 0 from PostgreSQL 12 on, where they do not count in max_connections.
+    pub replicas: u32,
+    /// For how many connections the memory is enough in the worst case, where the memory can be seen.
+    pub fits: Option<u32>,
 }
 
 /// Where the peak lies in what was measured.
@@ -48,8 +52,10 @@ pub enum PeakPlace {
     Within,
     /// At the fewest clients: the true peak may lie below.
     AtFewest,
-    /// At the most clients: the true peak may lie above.
+    /// At the most clients, and fewer do nearly as much: the true peak may lie above.
     AtMost,
+    /// At the most clients, and all fewer ones surely do less: where the peak is, nothing tells.
+    Rising,
     /// Throughput hardly depends on the number of clients.
     Flat,
 }
@@ -61,6 +67,8 @@ pub struct Sizes {
     pub max_connections: u32,
     /// Setting of pgbouncer.ini: servers for each pair of database and user.
     pub default_pool_size: u32,
+    /// The same: servers of a database, whatever its users are.
+    pub max_db_connections: Option<u32>,
     /// What they follow from, a sentence each.
     pub because: Vec<String>,
 }
@@ -79,7 +87,7 @@ pub struct Recommendation {
     /// The fewest clients with 95 % of the peak's throughput, between the measured levels. The best guess, where the noise
     /// decides.
     pub knee_clients: f64,
-    /// None where the noise decides.
+    /// None where the noise decides, and where the throughput still rises with the most clients.
     pub sizes: Option<Sizes>,
     /// So many rounds would tell, where the noise decides and that can be known.
     pub rounds_needed: Option<u32>,
@@ -128,7 +136,9 @@ pub fn recommend(levels: &[Level], law: Option<&FittedUsl>, surroundings: &Surro
         reasons: Vec::new(),
     };
     match enough {
-        Enough::At(_) => recommendation.set_pool(round_connections(knee_clients), surroundings),
+        // All fewer ones surely do less, and more may do more still.
+        Enough::At(at) if at == last && last > 0 => recommendation.place = PeakPlace::Rising,
+        Enough::At(at) => recommendation.set_pool(levels[at].clients, surroundings),
         Enough::Noise { rounds } => recommendation.rounds_needed = rounds,
     }
     recommendation.reasons = reasons(&recommendation, (clients[0], clients[last]), clients[best]);
@@ -148,30 +158,50 @@ impl Surroundings {
 }
 
 impl Recommendation {
-    /// Recommends a pool of this size, which was measured, and what follows from it.
+    /// Recommends a pool of this size, which was measured, and what follows from it. Not while throughput still rises.
     pub fn set_pool(&mut self, size: u32, surroundings: &Surroundings) {
+        self.rounds_needed = None;
+        if self.place == PeakPlace::Rising {
+            return;
+        }
         // Where more clients make no difference, there is no peak to leave room for.
         let has_peak = self.place != PeakPlace::Flat;
         let connections = max_connections(&ConnectionInputs {
             pools: 1,
             pool_size: size,
+            servers: None,
+            other_applications: None,
+            replicas: surroundings.replicas,
             reserved: surroundings.reserved_connections,
             peak: has_peak.then(|| round_connections(self.peak_clients)),
-            ..ConnectionInputs::default()
+            fits: surroundings.fits,
+        });
+        let together = all_pools(&TogetherInputs {
+            cores: surroundings.cores,
+            spindles: surroundings.spindles,
+            pool_size: size,
+            allowed: connections.value.saturating_sub(surroundings.reserved_connections),
+            wanted: None,
         });
         let why = surroundings
             .pool(Some(size))
             .map(|(_, because)| because)
             .unwrap_or_default();
+        let mut because = vec![
+            format!("default_pool_size = {size}: {why}"),
+            format!("max_connections = {}: {}", connections.value, connections.because),
+        ];
+        because.extend(
+            together
+                .iter()
+                .map(|all| format!("max_db_connections = {}: {}", all.value, all.because)),
+        );
         self.sizes = Some(Sizes {
             max_connections: connections.value,
             default_pool_size: size,
-            because: vec![
-                format!("default_pool_size = {size}: {why}"),
-                format!("max_connections = {}: {}", connections.value, connections.because),
-            ],
+            max_db_connections: together.map(|all| all.value),
+            because,
         });
-        self.rounds_needed = None;
     }
 }
 
@@ -183,9 +213,12 @@ impl Sizes {
 
     /// Lines to paste into the section [pgbouncer] of pgbouncer.ini.
     pub fn pgbouncer_ini(&self) -> String {
+        let together = self
+            .max_db_connections
+            .map_or_else(String::new, |all| format!("max_db_connections = {all}\n"));
         format!(
-            "pool_mode = transaction\ndefault_pool_size = {}\nmax_db_connections = {}\n",
-            self.default_pool_size, self.default_pool_size
+            "pool_mode = transaction\ndefault_pool_size = {}\n{together}",
+            self.default_pool_size
         )
     }
 }
@@ -229,6 +262,11 @@ fn reasons(r: &Recommendation, (fewest, most): (f64, f64), best: f64) -> Vec<Str
         ),
         PeakPlace::AtMost => {
             format!("throughput is greatest at the most clients measured, {most}: the peak may lie above; measure more")
+        }
+        PeakPlace::Rising => {
+            format!(
+                "throughput still rises at the most clients measured, {most}, so that no size is recommended; measure more"
+            )
         }
         PeakPlace::Flat => format!(
             "throughput hardly depends on the number of clients between {fewest} and {most}: all levels reach {:.0} % of \

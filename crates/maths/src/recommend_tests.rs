@@ -7,6 +7,8 @@ const SERVER: Surroundings = Surroundings {
     cores: Some(32),
     spindles: 1,
     reserved_connections: 3,
+    replicas: 0,
+    fits: None,
 };
 
 fn levels(curve: &[(u32, f64)]) -> Vec<Level> {
@@ -145,8 +147,45 @@ fn a_pool_that_holds_its_throughput_is_called_flat() {
 #[test]
 fn a_sweep_that_still_rises_asks_for_more() {
     let r = judge(&[(1, 100.0), (2, 200.0), (4, 390.0), (8, 760.0)]);
-    assert_eq!(r.place, PeakPlace::AtMost);
+    assert_eq!((r.place, &r.sizes), (PeakPlace::Rising, &None));
     assert!(!r.from_law && r.reasons[0].contains("measure more"), "{r:?}");
+    // Nor does a sweep of pools recommend one: nobody knows how many clients they should be compared with.
+    let mut r = r;
+    r.set_pool(4, &SERVER);
+    assert_eq!(r.sizes, None);
+}
+
+/// The last level is the best by an accident of one percent: a size that was measured is enough all the same.
+#[test]
+fn a_plateau_is_not_called_rising() {
+    let r = judge(&[(1, 300.0), (4, 1_000.0), (16, 3_000.0), (64, 3_010.0)]);
+    assert_eq!((r.place, r.sizes.unwrap().default_pool_size), (PeakPlace::AtMost, 16));
+}
+
+/// Guards against "it was measured" for a number between two levels.
+#[test]
+fn the_recommended_pool_is_a_level_that_was_measured() {
+    let curve = [(10, 500.0), (30, 880.0), (50, 1_000.0), (100, 700.0)];
+    let r = judge(&curve);
+    let size = r.sizes.unwrap().default_pool_size;
+    assert!(curve.iter().any(|(clients, _)| *clients == size), "{size}");
+}
+
+/// The laboratory and pgweir advise give the same limits for the same server.
+#[test]
+fn memory_replicas_and_users_count_as_in_advise() {
+    let small = Surroundings {
+        cores: Some(2),
+        fits: Some(22),
+        replicas: 5,
+        ..SERVER
+    };
+    let levels = levels(&[(2, 500.0), (5, 1_000.0), (10, 900.0), (20, 500.0)]);
+    let sizes = recommend(&levels, None, &small).unwrap().sizes.unwrap();
+    // 5 + 5 + 10 + 3.
+    assert_eq!((sizes.default_pool_size, sizes.max_connections), (5, 30));
+    assert_eq!(sizes.max_db_connections, Some(9));
+    assert!(sizes.pgbouncer_ini().ends_with("max_db_connections = 9\n"), "{sizes:?}");
 }
 
 #[test]

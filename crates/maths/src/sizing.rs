@@ -4,11 +4,11 @@
 //! | size | follows from |
 //! |---|---|
 //! | `default_pool_size` | a measurement; otherwise cores x 2 + spindles |
+//! | `min_pool_size` | `default_pool_size` |
+//! | `max_db_connections` | processors, what PostgreSQL allows |
 //! | `max_connections` | pools, other applications, replicas, administrators, reserved connections, the measured peak |
-//! | `shared_buffers` | a share of the machine's memory to start from, and the most that it should take |
-//! | `work_mem` | what the worst case leaves for each connection |
-
-use super::budget::{Budget, MemorySettings};
+//!
+//! The sizes of memory are in `memory`.
 
 /// Connections that `max_connections` leaves to psql, monitoring and backups.
 pub const ADMINISTRATORS: u32 = 10;
@@ -17,16 +17,11 @@ pub const ADMINISTRATORS: u32 = 10;
 /// memory is enough for less than half of them.
 const MAX_CONNECTIONS_DEFAULT: u32 = 100;
 
-/// Where shared_buffers starts, as a share of the machine's memory (the manual, "Resource Consumption"), and the most that
-/// it should take: what is above is missed by the page cache, which absorbs writes and puts them in order.
-const START_SHARE: f64 = 0.25;
-const MOST_SHARE: f64 = 0.4;
+/// More servers at work for each processor than this only wait for one another.
+const SERVERS_PER_CORE: u32 = 4;
 
-/// Both on a managed service whose storage has no page cache below.
-const SHARE_WITHOUT_PAGE_CACHE: f64 = 0.75;
-
-/// PostgreSQL's default of work_mem, and the least that is recommended.
-const WORK_MEM_LEAST_BYTES: u64 = 4 << 20;
+/// Servers that a pool keeps through a quiet time, if it may have so many.
+const KEPT_SERVERS: u32 = 5;
 
 /// A number with the inputs that it follows from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +70,57 @@ pub fn pool_size(inputs: &PoolInputs) -> Option<Sized> {
     }
 }
 
+/// min_pool_size: servers that are there already when a load comes back.
+pub fn min_pool_size(pool_size: u32) -> u32 {
+    pool_size.min(KEPT_SERVERS)
+}
+
+/// Servers that all pools together may have at work, whatever the processors are waiting for.
+pub fn most_at_work(cores: u32, spindles: u32) -> u32 {
+    SERVERS_PER_CORE.saturating_mul(cores).saturating_add(spindles)
+}
+
+/// What the limit on all pools together follows from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TogetherInputs {
+    /// Processors of the database server, where they are known.
+    pub cores: Option<u32>,
+    /// Disks that work side by side.
+    pub spindles: u32,
+    /// Servers of one pool. All together may have as many at least.
+    pub pool_size: u32,
+    /// Connections that PostgreSQL allows to ordinary roles.
+    pub allowed: u32,
+    /// Servers that the pools may have together; None where it is not known how many pools there will be.
+    pub wanted: Option<u32>,
+}
+
+/// max_db_connections; None where nothing is to be bounded.
+pub fn all_pools(inputs: &TogetherInputs) -> Option<Sized> {
+    // A tenth stays free for applications that do not come through the pooler.
+    let allowed = (inputs.allowed.saturating_mul(9) / 10).max(1);
+    let most = inputs.cores.map_or(u32::MAX, |cores| {
+        most_at_work(cores, inputs.spindles).max(inputs.pool_size)
+    });
+    let value = most.min(allowed);
+    let wanted = match inputs.wanted {
+        Some(wanted) => format!("all pools together may have {wanted} servers"),
+        None => "each user of a database has a pool of its own".to_owned(),
+    };
+    let because = match most <= allowed {
+        true if most == inputs.pool_size => format!("{wanted}, and more than {most} were measured to be of no use"),
+        true => format!(
+            "{wanted}, and beyond about {most}, {SERVERS_PER_CORE} for each processor, they only wait for one another (it \
+             holds for each database)"
+        ),
+        false => format!("{wanted}, and PostgreSQL has room for {allowed} beside others"),
+    };
+    inputs
+        .wanted
+        .is_none_or(|wanted| wanted > value)
+        .then_some(Sized { value, because })
+}
+
 /// What max_connections follows from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConnectionInputs {
@@ -82,107 +128,82 @@ pub struct ConnectionInputs {
     pub pools: u32,
     /// Servers of each.
     pub pool_size: u32,
-    /// Connections of applications that do not come through a pooler.
-    pub other_applications: u32,
+    /// Servers that the pools may have together, where a pooler is set up already; otherwise `pools` times `pool_size`.
+    pub servers: Option<u32>,
+    /// Connections of applications that do not come through a pooler; None where no pooler is known, and all of them are
+    /// supposed to come through it.
+    pub other_applications: Option<u32>,
     /// Replicas; 0 from PostgreSQL 12 on, where they do not count in max_connections.
     pub replicas: u32,
     /// superuser_reserved_connections and, from PostgreSQL 16, reserved_connections, together.
     pub reserved: u32,
     /// Clients at the measured peak of throughput, direct.
     pub peak: Option<u32>,
-    /// For how many connections the memory is enough in the worst case, with work_mem at PostgreSQL's default.
+    /// For how many connections the memory is enough in the worst case, with PostgreSQL's defaults for each.
     pub fits: Option<u32>,
 }
 
 /// Setting of postgresql.conf: room for everybody, rounded up to tens, and PostgreSQL's default at least.
 pub fn max_connections(inputs: &ConnectionInputs) -> Sized {
-    let pools = inputs.pools.max(1).saturating_mul(inputs.pool_size);
+    let pools = inputs
+        .servers
+        .unwrap_or(inputs.pools.max(1).saturating_mul(inputs.pool_size));
     let room = [
-        inputs.other_applications,
+        inputs.other_applications.unwrap_or(0),
         inputs.replicas,
         ADMINISTRATORS,
         inputs.reserved,
     ];
     let sum = room.into_iter().fold(pools, u32::saturating_add);
     let wanted = sum.max(inputs.peak.unwrap_or(0));
-    let least = match inputs.fits {
-        Some(fits) if fits < MAX_CONNECTIONS_DEFAULT / 2 => fits / 10 * 10,
-        _ => MAX_CONNECTIONS_DEFAULT,
-    };
+    let fits = inputs.fits.filter(|fits| *fits < MAX_CONNECTIONS_DEFAULT / 2);
+    let least = fits.map_or(MAX_CONNECTIONS_DEFAULT, |fits| fits / 10 * 10);
     let value = wanted.div_ceil(10).saturating_mul(10).max(least);
-    let replicas = match inputs.replicas {
-        0 => "replicas, which have places of their own (max_wal_senders)".to_owned(),
-        replicas => format!("{replicas} for replicas"),
-    };
-    let pool_words = match inputs.pools {
-        0 | 1 => format!("a pool of {}", inputs.pool_size),
-        pools => format!("{pools} pools of {}", inputs.pool_size),
-    };
-    let mut because = format!(
-        "it has room for {pool_words}, {} connections of other applications, {ADMINISTRATORS} of administrators, monitoring \
-         and backups, {} that PostgreSQL reserves, and {replicas}: {sum}",
-        inputs.other_applications, inputs.reserved
-    );
+    let mut because = room_words(inputs, pools, sum);
     match inputs.peak {
         Some(peak) if peak > sum => because += &format!("; throughput was measured to be greatest with {peak}"),
         _ => {}
     }
-    if value == MAX_CONNECTIONS_DEFAULT && wanted < value {
-        because += &format!("; below {value}, PostgreSQL's default, nothing is gained");
-    } else if value == least {
-        because += &format!("; the memory is enough for {value} in the worst case");
+    if value == least && wanted < value {
+        because += &match fits {
+            Some(_) => format!("; the memory is enough for {value} in the worst case"),
+            None => format!("; below {value}, PostgreSQL's default, nothing is gained"),
+        };
     }
     Sized { value, because }
 }
 
-/// shared_buffers to start from, bytes.
-pub fn shared_buffers_start(ram_bytes: u64, without_page_cache: bool) -> u64 {
-    let share = if without_page_cache {
-        SHARE_WITHOUT_PAGE_CACHE
-    } else {
-        START_SHARE
+/// For whom there is room.
+fn room_words(inputs: &ConnectionInputs, servers: u32, sum: u32) -> String {
+    let replicas = match inputs.replicas {
+        0 => "replicas, which have places of their own (max_wal_senders)".to_owned(),
+        replicas => format!("{replicas} for replicas"),
     };
-    round_up_bytes((ram_bytes as f64 * share) as u64)
-}
-
-/// The most that shared_buffers should take, bytes.
-pub fn shared_buffers_most(ram_bytes: u64, without_page_cache: bool) -> u64 {
-    let share = if without_page_cache {
-        SHARE_WITHOUT_PAGE_CACHE
-    } else {
-        MOST_SHARE
+    let pools = match (inputs.pools, inputs.servers) {
+        (0 | 1, _) => format!("a pool of {servers}"),
+        (pools, None) => format!("{pools} pools of {}", inputs.pool_size),
+        (pools, Some(_)) => format!("{pools} pools with {servers} servers together"),
     };
-    round_up_bytes((ram_bytes as f64 * share) as u64)
-}
-
-/// To a multiple of 128 MB below 1 GB, of 256 MB below 8 GB, of 1 GB above.
-pub fn round_up_bytes(bytes: u64) -> u64 {
-    const GIB: u64 = 1 << 30;
-    let step = match bytes {
-        b if b < GIB => GIB / 8,
-        b if b < 8 * GIB => GIB / 4,
-        _ => GIB,
+    let (others, supposed) = match inputs.other_applications {
+        Some(others) => (
+            format!("{others} connections of other applications, {ADMINISTRATORS}"),
+            "",
+        ),
+        None => (
+            format!("{ADMINISTRATORS} connections"),
+            " if all applications connect through the pooler",
+        ),
     };
-    bytes.div_ceil(step) * step
-}
-
-/// The largest work_mem, in whole megabytes, with which the worst case of these settings fits into the memory; None where
-/// even PostgreSQL's default does not.
-pub fn work_mem_that_fits(settings: &MemorySettings, ram_bytes: u64) -> Option<u64> {
-    let without = Budget::of(&MemorySettings {
-        work_mem_bytes: 0,
-        ..*settings
-    });
-    let left = ram_bytes.checked_sub(without.total_bytes)?;
-    let each = (left / u64::from(settings.max_connections.max(1))) >> 20 << 20;
-    (each >= WORK_MEM_LEAST_BYTES).then_some(each)
+    format!(
+        "it has room for {pools}, {others} of administrators, monitoring and backups, {} that PostgreSQL \
+         reserves, and {replicas}: {sum}{supposed}",
+        inputs.reserved
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const GIB: u64 = 1 << 30;
 
     #[test]
     fn a_measurement_wins_and_says_what_the_rule_would_have_said() {
@@ -210,7 +231,7 @@ mod tests {
         let inputs = ConnectionInputs {
             pools: 12,
             pool_size: 17,
-            other_applications: 30,
+            other_applications: Some(30),
             replicas: 0,
             reserved: 3,
             ..ConnectionInputs::default()
@@ -257,40 +278,77 @@ mod tests {
     }
 
     #[test]
-    fn shared_buffers_as_the_manual_says() {
-        assert_eq!(
-            (
-                shared_buffers_start(32 * GIB, false),
-                shared_buffers_most(32 * GIB, false)
-            ),
-            (8 * GIB, 13 * GIB)
-        );
-        assert_eq!(
-            (
-                shared_buffers_start(32 * GIB, true),
-                shared_buffers_most(32 * GIB, true)
-            ),
-            (24 * GIB, 24 * GIB)
+    fn pools_that_are_set_up_count_as_they_are() {
+        let sized = max_connections(&ConnectionInputs {
+            pools: 3,
+            pool_size: 17,
+            servers: Some(150),
+            other_applications: Some(20),
+            reserved: 3,
+            ..ConnectionInputs::default()
+        });
+        assert_eq!(sized.value, 190);
+        assert!(
+            sized
+                .because
+                .starts_with("it has room for 3 pools with 150 servers together, 20 connections of"),
+            "{sized:?}"
         );
     }
 
+    /// Nobody has said that all applications will come through a pooler, so the report must.
     #[test]
-    fn work_mem_that_fits_is_what_the_rest_leaves() {
-        let settings = MemorySettings {
-            work_mem_bytes: GIB,
-            max_connections: 100,
-            shared_buffers_bytes: 2 * GIB,
-            rest_bytes: GIB,
-            ..MemorySettings::default()
-        };
-        let fits = work_mem_that_fits(&settings, 8 * GIB).unwrap();
-        assert_eq!(fits, 51 << 20);
-        let with = Budget::of(&MemorySettings {
-            work_mem_bytes: fits,
-            ..settings
+    fn where_no_pooler_is_known_the_supposition_is_said() {
+        let sized = max_connections(&ConnectionInputs {
+            pools: 1,
+            pool_size: 200,
+            ..ConnectionInputs::default()
         });
-        assert!(with.total_bytes <= 8 * GIB);
-        assert_eq!(work_mem_that_fits(&settings, 3 * GIB), None);
-        assert_eq!(work_mem_that_fits(&settings, 2 * GIB), None);
+        assert!(
+            sized
+                .because
+                .ends_with("210 if all applications connect through the pooler"),
+            "{sized:?}"
+        );
+        assert!(!sized.because.contains("other applications"), "{sized:?}");
+    }
+
+    #[test]
+    fn all_pools_together_are_bounded_by_processors_and_by_postgresql() {
+        let inputs = TogetherInputs {
+            cores: Some(2),
+            spindles: 1,
+            pool_size: 5,
+            allowed: 97,
+            wanted: Some(60),
+        };
+        let value = |inputs: TogetherInputs| all_pools(&inputs).map(|sized| sized.value);
+        assert_eq!(value(inputs), Some(9));
+        assert_eq!(
+            value(TogetherInputs {
+                wanted: Some(9),
+                ..inputs
+            }),
+            None
+        );
+        assert_eq!(value(TogetherInputs { wanted: None, ..inputs }), Some(9));
+        assert_eq!(
+            value(TogetherInputs {
+                cores: None,
+                wanted: Some(200),
+                ..inputs
+            }),
+            Some(87)
+        );
+        // A measured pool is not cut by a rule of thumb.
+        assert_eq!(
+            value(TogetherInputs {
+                pool_size: 40,
+                wanted: None,
+                ..inputs
+            }),
+            Some(40)
+        );
+        assert_eq!((min_pool_size(3), min_pool_size(17)), (3, 5));
     }
 }

@@ -6,6 +6,7 @@ use super::finding::{Finding, PGBOUNCER_INI, POSTGRESQL_CONF, Severity};
 use super::sizing;
 use crate::progress::duration_words;
 use crate::report::Unit;
+use pgweir_maths::min_pool_size;
 use std::time::Duration;
 
 /// Shares of max_connections in use from which it gets tight, and from which the next burst fails.
@@ -37,9 +38,10 @@ const OPENED_PER_SECOND: f64 = 5.0;
 const UPTIME_LEAST: Duration = Duration::from_secs(60);
 
 pub(super) fn judge(facts: &Facts, pooler: Option<&PoolerFacts>) -> Vec<Finding> {
-    let rules = [young, room, idle, idle_in_transaction, at_work, short_connections];
-    let found = rules.iter().filter_map(|rule| rule(facts));
-    found.chain(limit(facts, pooler)).collect()
+    let alone = [young(facts), idle_in_transaction(facts)];
+    let rules = [room, idle, at_work, short_connections, limit];
+    let pooled = rules.iter().filter_map(|rule| rule(facts, pooler));
+    alone.into_iter().flatten().chain(pooled).collect()
 }
 
 /// A server that has only just started.
@@ -56,14 +58,9 @@ fn young(facts: &Facts) -> Option<Finding> {
 }
 
 /// How near max_connections is.
-fn room(facts: &Facts) -> Option<Finding> {
+fn room(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     let sessions = &facts.sessions;
-    let allowed = facts
-        .settings
-        .memory
-        .max_connections
-        .saturating_sub(facts.settings.reserved_connections)
-        .max(1);
+    let allowed = sizing::allowed(facts).max(1);
     let share = f64::from(sessions.total) / f64::from(allowed);
     let severity = match share {
         s if s >= FULL_SHARE => Severity::Critical,
@@ -77,7 +74,7 @@ fn room(facts: &Facts) -> Option<Finding> {
     ));
     Some(match severity {
         Severity::Fine => finding,
-        _ => with_pool(finding.change(PGBOUNCER_INI, "pool_mode = transaction"), facts).risk(
+        _ => with_pool(finding, facts, pooler, true).risk(
             "what is above the limit is refused with \"too many clients already\"; a pooler queues it instead. More \
              max_connections costs memory and throughput, and a restart",
         ),
@@ -85,7 +82,7 @@ fn room(facts: &Facts) -> Option<Finding> {
 }
 
 /// Connections that do nothing.
-fn idle(facts: &Facts) -> Option<Finding> {
+fn idle(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     let sessions = &facts.sessions;
     let known = sessions.total - sessions.hidden;
     if known == 0 {
@@ -114,10 +111,9 @@ fn idle(facts: &Facts) -> Option<Finding> {
     if severity == Severity::Fine {
         return Some(finding);
     }
-    let finding = finding
-        .evidence("every snapshot looks at them all, and their catalog caches take memory from the page cache")
-        .change(PGBOUNCER_INI, "pool_mode = transaction");
-    Some(with_pool(finding, facts).risk(
+    let finding =
+        finding.evidence("every snapshot looks at them all, and their catalog caches take memory from the page cache");
+    Some(with_pool(finding, facts, pooler, true).risk(
         "in transaction pooling servers are shared: PgBouncer then keeps no SET, LISTEN, temporary tables or advisory locks \
          across transactions, and pgweir keeps them",
     ))
@@ -159,7 +155,7 @@ fn idle_in_transaction(facts: &Facts) -> Option<Finding> {
 }
 
 /// How many work at a time, and what they wait for.
-fn at_work(facts: &Facts) -> Option<Finding> {
+fn at_work(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     let sessions = &facts.sessions;
     let cores = facts.cores?;
     let per_core = sessions.active_mean / f64::from(cores.max(1));
@@ -190,7 +186,7 @@ fn at_work(facts: &Facts) -> Option<Finding> {
                 ),
         ),
         Severity::Warning => Some(
-            with_pool(finding, facts)
+            with_pool(finding, facts, pooler, false)
                 .risk("a pool too small leaves processors idle: pgweir lab connections measures where the peak is"),
         ),
         _ => Some(finding),
@@ -214,15 +210,33 @@ fn at_work_evidence(mut finding: Finding, sessions: &Sessions) -> Finding {
     }
 }
 
+/// Adds transaction pooling, unless the pooler does it already.
+fn with_mode(finding: Finding, pooler: Option<&PoolerFacts>) -> Finding {
+    match pooler.is_some_and(PoolerFacts::is_in_transaction_mode) {
+        true => finding,
+        false => finding.change(PGBOUNCER_INI, "pool_mode = transaction"),
+    }
+}
+
 /// Adds the size of the pool and what it follows from; where there would be several pools, also what bounds all of them.
-fn with_pool(finding: Finding, facts: &Facts) -> Finding {
-    let Some(pool) = sizing::pool(facts) else {
+/// `shared`: servers have to be shared for it, by transaction pooling.
+fn with_pool(finding: Finding, facts: &Facts, pooler: Option<&PoolerFacts>, shared: bool) -> Finding {
+    let finding = if shared { with_mode(finding, pooler) } else { finding };
+    let Some(pool) = sizing::pool(facts, pooler) else {
         return finding;
     };
+    if let Some(pooler) = pooler.filter(|pooler| pooler.finds_sizes()) {
+        return finding.evidence(match pooler.found() {
+            Some(found) => {
+                format!("the pooler has found by experiment that {found} servers at work are best (SHOW SIZING)")
+            }
+            None => "the pooler finds by experiment how many servers are best (SHOW SIZING)".to_owned(),
+        });
+    }
     let finding = finding
         .evidence(format!("default_pool_size = {}: {}", pool.value, pool.because))
         .change(PGBOUNCER_INI, format!("default_pool_size = {}", pool.value));
-    match sizing::all_pools(facts, facts.sessions.pools.saturating_mul(pool.value)) {
+    match sizing::all_pools(facts, pooler, facts.sessions.pools.saturating_mul(pool.value)) {
         Some(all) => finding
             .evidence(format!("max_db_connections = {}: {}", all.value, all.because))
             .change(PGBOUNCER_INI, format!("max_db_connections = {}", all.value)),
@@ -232,7 +246,7 @@ fn with_pool(finding: Finding, facts: &Facts) -> Finding {
 
 /// max_connections against the machine.
 fn limit(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
-    let (cores, pool) = (facts.cores?, sizing::pool(facts)?);
+    let (cores, pool) = (facts.cores?, sizing::pool(facts, pooler)?);
     let limit = facts.settings.memory.max_connections;
     let suggested = sizing::connections(facts, pooler)?;
     let many = limit > MAX_CONNECTIONS_MANY && limit > MAX_CONNECTIONS_FACTOR * pool.value && suggested.value < limit;
@@ -244,7 +258,7 @@ fn limit(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     };
     let title = format!("max_connections is {limit} on {cores} processors");
     let finding = Finding::new("connections.limit", severity, title).evidence(format!(
-        "so many can use the processors at a time: {} ({})",
+        "about {} connections at work keep the processors busy: {}",
         pool.value, pool.because
     ));
     if !many {
@@ -268,7 +282,7 @@ fn limit(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
 }
 
 /// Connections opened for a transaction or two.
-fn short_connections(facts: &Facts) -> Option<Finding> {
+fn short_connections(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     let opened = facts.sessions.opened_per_second?;
     let tps = facts.sessions.transactions_per_second.unwrap_or(0.0);
     let severity = if opened >= OPENED_PER_SECOND {
@@ -278,14 +292,14 @@ fn short_connections(facts: &Facts) -> Option<Finding> {
     };
     let title = format!("{opened:.1} connections are opened per second");
     let finding = Finding::new("connections.opened", severity, title);
+    let kept = min_pool_size(sizing::pool(facts, pooler).map_or(u32::MAX, |pool| pool.value));
     Some(match severity {
         Severity::Fine => finding,
-        _ => finding
+        _ => with_mode(finding, pooler)
             .evidence(format!(
                 "for {tps:.0} transactions per second; each costs a fork, a login, and empty caches"
             ))
-            .change(PGBOUNCER_INI, "pool_mode = transaction")
-            .change(PGBOUNCER_INI, "min_pool_size = 5")
+            .change(PGBOUNCER_INI, format!("min_pool_size = {kept}"))
             .risk("clients connect to the pooler instead; pgweir lab connect measures what that saves"),
     })
 }

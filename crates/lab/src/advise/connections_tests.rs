@@ -119,7 +119,7 @@ fn nearly_full_is_critical_and_four_fifths_a_warning() {
     let severity = |total| {
         let mut facts = quiet();
         facts.sessions.total = total;
-        room(&facts).unwrap().severity
+        room(&facts, None).unwrap().severity
     };
     assert_eq!(
         (severity(97), severity(93), severity(80)),

@@ -26,6 +26,8 @@ pub struct PoolerFacts {
     pub clients: Option<u64>,
     /// SHOW SIZING, which pgweir alone has: hosts whose pools find their sizes by experiment.
     pub sizings: Vec<SizingFacts>,
+    /// Servers of all pools together: the most at one look.
+    pub servers_most: u64,
 }
 
 /// What pgweir has found of one host by experiment.
@@ -46,6 +48,11 @@ pub struct SizingFacts {
 }
 
 impl SizingFacts {
+    /// Whether the search has made a step, so that its limit is more than where it begins.
+    pub fn has_found(&self) -> bool {
+        !self.reason.is_empty()
+    }
+
     /// Whether a row of SHOW DATABASES leads to its hosts.
     fn is_of(&self, database: &Row) -> bool {
         let port = text(database, "port");
@@ -98,6 +105,21 @@ pub struct PoolFacts {
 }
 
 impl PoolFacts {
+    /// Its servers.
+    pub fn servers(&self) -> u64 {
+        self.servers_active.saturating_add(self.servers_idle)
+    }
+
+    /// The most servers that it may have; those that it has, where the console does not say.
+    pub fn size(&self) -> u64 {
+        self.size.unwrap_or(self.servers())
+    }
+
+    /// Whether it has more servers at work than this, and is allowed to. The size that pgweir has found is never too large.
+    pub(super) fn is_too_large(&self, most_at_work: u64) -> bool {
+        !self.finds_size && self.size.is_some_and(|size| size > most_at_work) && self.servers_active > most_at_work
+    }
+
     /// `database "shop", user "bob"`
     pub fn name(&self) -> String {
         format!("database \"{}\", user \"{}\"", self.database, self.user)
@@ -115,8 +137,44 @@ impl PoolerFacts {
         self.setting(name)?.parse().ok()
     }
 
-    /// The later look, with the longest queues of all.
+    /// Whether some of its pools find their sizes by experiment, so that `default_pool_size` may be `auto`.
+    pub fn finds_sizes(&self) -> bool {
+        !self.sizings.is_empty()
+    }
+
+    /// Whether no pool holds a server for each client.
+    pub fn is_in_transaction_mode(&self) -> bool {
+        !self.pools.is_empty() && self.pools.iter().all(|pool| pool.mode != "session")
+    }
+
+    /// How many servers pgweir has found to be best. None where it has not searched yet, and where there are several hosts,
+    /// because nothing tells which of them the server is.
+    pub fn found(&self) -> Option<u32> {
+        match &self.sizings[..] {
+            [one] if one.has_found() => u32::try_from(one.settled).ok(),
+            _ => None,
+        }
+    }
+
+    /// Servers that the pools of a fixed size may have together, each as many as `size` says: those of a database no more
+    /// than max_db_connections, and reserve pools on top.
+    pub(super) fn servers_allowed(&self, size: impl Fn(&PoolFacts) -> u64) -> u64 {
+        let reserve = self.number("reserve_pool_size").unwrap_or(0);
+        let most = self
+            .number("max_db_connections")
+            .filter(|most| *most > 0)
+            .unwrap_or(u64::MAX);
+        let mut databases: BTreeMap<&str, u64> = BTreeMap::new();
+        for pool in self.pools.iter().filter(|pool| !pool.finds_size) {
+            let servers = databases.entry(&pool.database).or_default();
+            *servers = servers.saturating_add(size(pool)).saturating_add(reserve).min(most);
+        }
+        databases.into_values().fold(0, u64::saturating_add)
+    }
+
+    /// The later look, with the longest queues and the most servers of all.
     pub(super) fn with_later(self, mut later: PoolerFacts) -> Self {
+        later.servers_most = later.servers_most.max(self.servers_most);
         for pool in &mut later.pools {
             let same = |p: &&PoolFacts| p.database == pool.database && p.user == pool.user;
             if let Some(before) = self.pools.iter().find(same) {
@@ -185,16 +243,18 @@ fn ask(server: &Server) -> Result<PoolerFacts> {
         .iter()
         .map(sizing)
         .collect();
+    let pools: Vec<PoolFacts> = pools
+        .iter()
+        .filter(|row| text(row, "database") != "pgbouncer")
+        .map(|row| pool(row, &databases, &stats, &sizings))
+        .collect();
     Ok(PoolerFacts {
         version: version
             .first()
             .and_then(|row| row.values().next().cloned())
             .unwrap_or_default(),
-        pools: pools
-            .iter()
-            .filter(|row| text(row, "database") != "pgbouncer")
-            .map(|row| pool(row, &databases, &stats, &sizings))
-            .collect(),
+        servers_most: pools.iter().map(PoolFacts::servers).sum(),
+        pools,
         config: config
             .iter()
             .map(|row| (text(row, "key"), text(row, "value")))
@@ -278,7 +338,10 @@ mod tests {
             }],
             ..PoolerFacts::default()
         };
-        let all = look(80).with_later(look(3)).with_later(look(0));
+        let mut first = look(80);
+        first.servers_most = 20;
+        let all = first.with_later(look(3)).with_later(look(0));
+        assert_eq!(all.servers_most, 20);
         let pool = &all.pools[0];
         assert_eq!((pool.clients_waiting, pool.wait_longest_us), (80, 800));
         assert_eq!((pool.looks_waiting, pool.looks), (2, 3));

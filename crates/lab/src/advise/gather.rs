@@ -85,7 +85,7 @@ fn usage(client: &mut Client, facts: &ServerFacts, unseen: &mut Vec<Unseen>) -> 
     })
 }
 
-fn settings(client: &mut Client, facts: &ServerFacts) -> Result<Settings> {
+pub(super) fn settings(client: &mut Client, facts: &ServerFacts) -> Result<Settings> {
     let row = client
         .query_one(
             "select pg_size_bytes(current_setting('work_mem')), pg_size_bytes(current_setting('maintenance_work_mem')), \

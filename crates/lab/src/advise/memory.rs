@@ -2,14 +2,11 @@
 
 use super::console::PoolerFacts;
 use super::facts::Facts;
-use super::finding::{Finding, POSTGRESQL_CONF, Severity};
+use super::finding::{Finding, POSTGRESQL_CONF, SYSCTL_CONF, Severity};
 use super::sizing;
 use crate::cache::{Factor, Verdict};
 use crate::report::Unit;
-use pgweir_maths::{Budget, MemorySettings, work_mem_that_fits};
-
-/// Left to the kernel, to agents, and to the page cache that writes need: a tenth of the machine's memory.
-const REST_SHARE: u64 = 10;
+use pgweir_maths::{Budget, SessionMemory, has_default_session_memory, session_memory_that_fits};
 
 /// A worst case of so many times the memory: PostgreSQL's defaults on 8 GB are about 1, and nobody minds. Twice that is a
 /// matter of judgement, three times a mistake, and with five times the next busy hour may end the server. PostgreSQL's own
@@ -18,9 +15,8 @@ const OVER: f64 = 1.5;
 const FAR_OVER: f64 = 3.0;
 const HOPELESS: f64 = 5.0;
 
-/// PostgreSQL's defaults.
+/// PostgreSQL's default.
 const MAX_CONNECTIONS_DEFAULT: u32 = 100;
-const WORK_MEM_DEFAULT_BYTES: u64 = 4 << 20;
 
 /// From this size on, huge pages save what can be noticed.
 const HUGE_PAGES_FROM_BYTES: u64 = 1 << 30;
@@ -36,21 +32,11 @@ pub(super) fn judge(facts: &Facts, pooler: Option<&PoolerFacts>) -> Vec<Finding>
     found.into_iter().flatten().collect()
 }
 
-/// The settings with a share for the rest of the machine, and the machine's memory in bytes; None where that is not known.
-pub(super) fn settings_with_rest(facts: &Facts) -> Option<(MemorySettings, u64)> {
-    let ram_bytes = facts.ram_bytes?;
-    let settings = MemorySettings {
-        rest_bytes: ram_bytes / REST_SHARE,
-        ..facts.settings.memory
-    };
-    Some((settings, ram_bytes))
-}
-
 /// What the settings allow, with a share for the rest of the machine, and the machine's memory in bytes; None where that
 /// is not known.
 pub(super) fn budget_of(facts: &Facts) -> Option<(Budget, u64)> {
-    let (settings, ram_bytes) = settings_with_rest(facts)?;
-    Some((Budget::of(&settings), ram_bytes))
+    let ram_bytes = facts.ram_bytes?;
+    Some((Budget::of(&facts.settings.memory.with_rest(ram_bytes)), ram_bytes))
 }
 
 /// (work_mem + maintenance_work_mem + temp_buffers) x max_connections + shared memory + the rest <= RAM.
@@ -58,8 +44,7 @@ fn budget(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     let (budget, ram) = budget_of(facts)?;
     let share = budget.share_of(ram);
     let settings = &facts.settings.memory;
-    let defaults =
-        settings.max_connections <= MAX_CONNECTIONS_DEFAULT && settings.work_mem_bytes <= WORK_MEM_DEFAULT_BYTES;
+    let defaults = settings.max_connections <= MAX_CONNECTIONS_DEFAULT && has_default_session_memory(settings);
     let severity = match share {
         s if s > OVER && defaults => Severity::Advice,
         s if s >= HOPELESS => Severity::Critical,
@@ -112,14 +97,15 @@ fn budget_evidence(facts: &Facts, budget: &Budget) -> Vec<String> {
     ]
 }
 
-/// Adds the changes that make it fit: max_connections and shared_buffers as the other findings have them, then work_mem.
+/// Adds the changes that make it fit: max_connections and shared_buffers as the other findings have them, then what each
+/// connection may take.
 fn smaller_budget(mut finding: Finding, facts: &Facts, pooler: Option<&PoolerFacts>, ram: u64) -> Finding {
-    let Some((now, _)) = settings_with_rest(facts) else {
-        return finding;
-    };
+    let now = facts.settings.memory.with_rest(ram);
     let mut wanted = now;
+    let mut risks = Vec::new();
     if let Some(connections) = sizing::connections(facts, pooler).filter(|c| c.value < now.max_connections) {
         wanted.max_connections = connections.value;
+        risks.push("max_connections needs a restart, and clients above it need a pooler");
         finding = finding
             .evidence(format!(
                 "max_connections = {}: {}",
@@ -129,24 +115,35 @@ fn smaller_budget(mut finding: Finding, facts: &Facts, pooler: Option<&PoolerFac
     }
     if let Some(buffers) = sizing::shared_buffers(facts).suggested_bytes {
         wanted.shared_buffers_bytes = buffers;
+        risks.push("shared_buffers needs a restart");
         finding = finding.change(POSTGRESQL_CONF, buffers_line(buffers));
     }
-    if Budget::of(&wanted).share_of(ram) > 1.0
-        && let Some(fits) = work_mem_that_fits(&wanted, ram).filter(|fits| *fits < now.work_mem_bytes)
-    {
-        wanted.work_mem_bytes = fits;
-        finding = finding.change(POSTGRESQL_CONF, format!("work_mem = {}MB", fits >> 20));
+    for (memory, bytes) in session_memory_that_fits(&wanted, ram) {
+        wanted = memory.set(wanted, bytes);
+        risks.push(with_less(memory));
+        finding = finding.change(POSTGRESQL_CONF, format!("{} = {}MB", memory.name(), bytes >> 20));
     }
-    let risk = match wanted.work_mem_bytes < now.work_mem_bytes {
-        true => "; with less work_mem large sorts and hashes use temporary files",
-        false => "",
-    };
-    let after = Budget::of(&wanted).total_bytes;
-    finding
-        .evidence(format!("with these changes the worst case is {}", bytes(after)))
-        .risk(format!(
-            "max_connections and shared_buffers need a restart; clients above max_connections need a pooler{risk}"
-        ))
+    let after = Budget::of(&wanted);
+    match risks.is_empty() {
+        true => finding.evidence("these settings are modest already: only more memory makes the worst case fit"),
+        false => finding
+            .evidence(format!(
+                "with these changes the worst case is {}",
+                bytes(after.total_bytes)
+            ))
+            .risk(risks.join("; ")),
+    }
+}
+
+/// What is slower with less of it.
+fn with_less(memory: SessionMemory) -> &'static str {
+    match memory {
+        SessionMemory::Work => "with less work_mem large sorts and hashes use temporary files",
+        SessionMemory::Maintenance => {
+            "with less maintenance_work_mem VACUUM and CREATE INDEX take longer; a session that builds a large index can SET more"
+        }
+        SessionMemory::Temporary => "with less temp_buffers large temporary tables are read from files again",
+    }
 }
 
 fn buffers_line(buffers: u64) -> String {
@@ -170,7 +167,7 @@ fn shared_buffers(facts: &Facts) -> Option<Finding> {
         None => finding,
         Some(suggested) => finding
             .change(POSTGRESQL_CONF, buffers_line(suggested))
-            .risk("needs a restart, and what it takes the page cache loses; pgweir lab buffers measures what it gives"),
+            .risk("needs a restart; the page cache has less memory then; pgweir lab buffers measures the gain"),
     })
 }
 
@@ -211,7 +208,7 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
         () => Severity::Advice,
     };
     let title = match severity {
-        Severity::Fine => "huge pages are not in use, and shared_buffers is too small to miss them",
+        Severity::Fine => "huge pages are not in use, and would save little with so small a shared_buffers",
         _ => "huge pages are not in use",
     };
     let mut finding = Finding::new("memory.huge_pages", severity, title).evidence(known);
@@ -220,11 +217,11 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
         return Some(finding);
     }
     if let Some(pages) = settings.shared_memory_huge_pages {
-        finding = finding.change("sysctl.conf", format!("vm.nr_hugepages = {pages}"));
+        finding = finding.change(SYSCTL_CONF, format!("vm.nr_hugepages = {pages}"));
     }
     Some(finding.change(POSTGRESQL_CONF, "huge_pages = on").risk(
-        "needs a restart; with on PostgreSQL does not start where the kernel has too few, and what is set aside for them \
-         nothing else can use",
+        "needs a restart; with on, PostgreSQL does not start if the kernel has too few of them, and nothing else can use the \
+         memory that is set aside for them",
     ))
 }
 

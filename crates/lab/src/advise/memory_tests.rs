@@ -41,6 +41,47 @@ fn what_is_changed_fits() {
     assert_eq!(budget(&facts, None), None);
 }
 
+/// Guards against max_connections = 20, where maintenance_work_mem is the cause: 2 GB for each of 100 connections.
+#[test]
+fn the_setting_that_is_the_cause_is_changed() {
+    for memory in [SessionMemory::Maintenance, SessionMemory::Temporary] {
+        let (name, mut facts) = (memory.name(), quiet());
+        facts.ram_bytes = Some(24 * GIB);
+        facts.settings.memory = memory.set(facts.settings.memory, 2 * GIB);
+        let finding = budget(&facts, None).unwrap();
+        assert_eq!(finding.severity, Severity::Critical, "{finding:?}");
+        let lines: Vec<&str> = finding.changes.iter().map(|change| change.line.as_str()).collect();
+        assert!(
+            lines.len() == 1 && lines[0].starts_with(&format!("{name} = ")),
+            "{lines:?}"
+        );
+        assert!(
+            !finding.risk.contains("restart") && finding.risk.contains(name),
+            "{finding:?}"
+        );
+    }
+}
+
+/// Guards against "with these changes" and the risk of a restart where there are none.
+#[test]
+fn no_changes_are_no_changes() {
+    let mut facts = quiet();
+    facts.ram_bytes = Some(GIB);
+    facts.settings.memory.max_connections = 20;
+    facts.settings.memory.shared_buffers_bytes = GIB / 2;
+    facts.data_bytes = Some(GIB / 2);
+    let finding = budget(&facts, None).unwrap();
+    assert_eq!(
+        (finding.severity, finding.changes.len(), &*finding.risk),
+        (Severity::Advice, 0, ""),
+        "{finding:?}"
+    );
+    assert!(
+        !finding.evidence.iter().any(|e| e.contains("with these changes")),
+        "{finding:?}"
+    );
+}
+
 #[test]
 fn page_tables_of_many_connections_over_a_large_pool() {
     let mut facts = quiet();

@@ -38,7 +38,7 @@ pub use facts::{BackendMemory, Facts, HugePages, MachineFacts, Sessions, Setting
 pub use finding::{Change, Finding, Severity};
 pub use proof::Experiment;
 
-use crate::cache::Unseen;
+use crate::cache::{ServerFacts, Unseen};
 use crate::server::{Server, ServerArguments};
 use crate::{Error, Result};
 use clap::Args;
@@ -205,6 +205,13 @@ fn judge(facts: Option<&Facts>, pooler: Option<&PoolerFacts>) -> Vec<Finding> {
     findings.sort_by_key(|finding| finding.severity);
     proof::add(&mut findings);
     findings
+}
+
+/// A server's settings, for other commands that recommend sizes.
+pub(crate) fn settings_of(server: &Server) -> Result<Settings> {
+    let mut client = server.connect()?;
+    let facts = ServerFacts::ask(&mut client, server)?;
+    gather::settings(&mut client, &facts)
 }
 
 fn ask_server(arguments: &AdviseArguments, unseen: &mut Vec<Unseen>) -> Result<Facts> {

@@ -4,7 +4,7 @@ use super::console::{PoolFacts, PoolerFacts, SizingFacts};
 use super::facts::Facts;
 use super::finding::{Finding, PGBOUNCER_INI, Severity};
 use super::sizing;
-use pgweir_maths::Sized;
+use pgweir_maths::min_pool_size;
 use std::net::IpAddr;
 
 /// A first in the queue that has waited for so long, microseconds, is one whom somebody notices.
@@ -14,8 +14,7 @@ const WAIT_NOTICED_US: u64 = 1_000_000;
 const TIGHT_SHARE: f64 = 0.8;
 
 pub(super) fn judge(pooler: &PoolerFacts, facts: Option<&Facts>) -> Vec<Finding> {
-    let finds_sizes = pooler.version.starts_with("pgweir");
-    let waits = pooler.pools.iter().filter_map(|pool| waits(pool, facts, finds_sizes));
+    let waits = pooler.pools.iter().filter_map(|pool| waits(pool, pooler, facts));
     let mut findings: Vec<Finding> = waits.collect();
     if findings.is_empty() {
         findings.push(Finding::new(
@@ -25,25 +24,25 @@ pub(super) fn judge(pooler: &PoolerFacts, facts: Option<&Facts>) -> Vec<Finding>
         ));
     }
     findings.extend(pooler.pools.iter().filter_map(mode));
-    findings.extend(pooler.pools.iter().filter_map(|pool| too_large(pool, facts)));
+    findings.extend(pooler.pools.iter().filter_map(|pool| too_large(pool, pooler, facts)));
     findings.extend(sum(pooler, facts));
     findings.extend(pooler.sizings.iter().map(sizes));
     findings.extend(clients(pooler));
     findings.extend(prepared(pooler));
-    findings.extend(warm(pooler));
+    findings.extend(warm(pooler, facts));
     findings.extend(loopback(pooler));
     findings
 }
 
-/// A queue: is it admission control at work, or a pool too small? `finds_sizes`: the pooler knows `auto`.
-fn waits(pool: &PoolFacts, facts: Option<&Facts>, finds_sizes: bool) -> Option<Finding> {
+/// A queue: is it admission control at work, or a pool too small?
+fn waits(pool: &PoolFacts, pooler: &PoolerFacts, facts: Option<&Facts>) -> Option<Finding> {
     if pool.clients_waiting == 0 {
         return None;
     }
     let noticed = pool.wait_longest_us >= WAIT_NOTICED_US;
-    let size = pool.size.unwrap_or(pool.servers_active + pool.servers_idle);
-    let pool_size = facts.and_then(sizing::pool);
-    let enough = pool_size.as_ref().is_some_and(|sized| size >= u64::from(sized.value));
+    let size = pool.size();
+    let pool_size = facts.and_then(|facts| sizing::pool(facts, Some(pooler)));
+    let enough = pool_size.is_some_and(|sized| size >= u64::from(sized.value));
     let severity = if noticed { Severity::Warning } else { Severity::Advice };
     let waiting = match pool.clients_waiting {
         1 => "1 client waits".to_owned(),
@@ -54,27 +53,15 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>, finds_sizes: bool) -> Option<F
         pool.wait_longest_us / 1000,
         pool.name()
     );
-    let mut finding = Finding::new("pooler.waits", severity, title).evidence(format!(
-        "{} servers at work, {} idle, pool_size {size}",
-        pool.servers_active, pool.servers_idle
-    ));
-    if pool.looks > 2 {
-        finding = finding.evidence(format!(
-            "clients waited at {} of {} looks",
-            pool.looks_waiting, pool.looks
-        ));
-    }
-    if let (Some(wait), Some(transaction)) = (pool.wait_mean_us, pool.transaction_mean_us) {
-        finding = finding.evidence(format!(
-            "on average a client waits {:.1} ms for transactions of {:.1} ms",
-            wait as f64 / 1000.0,
-            transaction as f64 / 1000.0
-        ));
-    }
+    let finding = queue_evidence(Finding::new("pooler.waits", severity, title), pool);
     let held = pool.mode == "session";
     Some(if pool.finds_size {
+        let found = pooler.sizings.iter().all(SizingFacts::has_found);
         let mut finding = finding
-            .evidence("its size is auto: pgweir has found by experiment that more servers at work would not do more (SHOW SIZING)")
+            .evidence(match found {
+                true => "its size is auto: pgweir has found by experiment that more servers at work would not do more (SHOW SIZING)",
+                false => "its size is auto: pgweir looks for the best one by experiment while clients wait (SHOW SIZING)",
+            })
             .risk("with sizing = hold, or a small pool_size_max, it cannot grow");
         finding.severity = Severity::Advice;
         finding
@@ -91,27 +78,65 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>, finds_sizes: bool) -> Option<F
                 "a larger pool would move the queue into PostgreSQL; make transactions shorter, or the machine larger",
             )
     } else {
-        larger(finding, pool_size, finds_sizes)
+        larger(finding, pooler, facts)
     })
 }
 
+/// The figures of a queue.
+fn queue_evidence(finding: Finding, pool: &PoolFacts) -> Finding {
+    let mut finding = finding.evidence(format!(
+        "{} servers at work, {} idle, pool_size {}",
+        pool.servers_active,
+        pool.servers_idle,
+        pool.size()
+    ));
+    if pool.looks > 2 {
+        finding = finding.evidence(format!(
+            "clients waited at {} of {} looks",
+            pool.looks_waiting, pool.looks
+        ));
+    }
+    if let (Some(wait), Some(transaction)) = (pool.wait_mean_us, pool.transaction_mean_us) {
+        finding = finding.evidence(format!(
+            "on average a client waits {:.1} ms for transactions of {:.1} ms",
+            wait as f64 / 1000.0,
+            transaction as f64 / 1000.0
+        ));
+    }
+    finding
+}
+
 /// The pool is too small.
-fn larger(finding: Finding, pool_size: Option<Sized>, finds_sizes: bool) -> Finding {
-    let finding = match pool_size {
-        Some(sized) => {
-            let mut finding = finding
-                .evidence(format!("default_pool_size = {}: {}", sized.value, sized.because))
-                .change(PGBOUNCER_INI, format!("default_pool_size = {}", sized.value));
-            if finds_sizes {
-                finding = finding.evidence(
+fn larger(finding: Finding, pooler: &PoolerFacts, facts: Option<&Facts>) -> Finding {
+    let finding = match facts.and_then(|facts| sizing::pool(facts, Some(pooler))) {
+        Some(_) => {
+            let finding = with_size(finding, pooler, facts);
+            match pooler.version.starts_with("pgweir") && !pooler.finds_sizes() {
+                true => finding.evidence(
                     "or default_pool_size = auto: then pgweir finds by experiment how many are best, and follows the load",
-                );
+                ),
+                false => finding,
             }
-            finding
         }
         None => finding.evidence("how many servers are best depends on the processors: give their number with --cores"),
     };
     finding.risk("more servers at work; pgweir lab connections measures how many are best")
+}
+
+/// Adds the size that a pool should have. Where other pools find theirs, a line would end that.
+fn with_size(finding: Finding, pooler: &PoolerFacts, facts: Option<&Facts>) -> Finding {
+    let Some(sized) = facts.and_then(|facts| sizing::pool(facts, Some(pooler))) else {
+        return finding;
+    };
+    match pooler.finds_sizes() {
+        true => finding.evidence(format!(
+            "{} servers would do ({}); with pool_size = auto in the entry of its database pgweir finds the size, as for others",
+            sized.value, sized.because
+        )),
+        false => finding
+            .evidence(format!("default_pool_size = {}: {}", sized.value, sized.because))
+            .change(PGBOUNCER_INI, format!("default_pool_size = {}", sized.value)),
+    }
 }
 
 /// Session pooling holds a server for each client.
@@ -142,54 +167,39 @@ fn mode(pool: &PoolFacts) -> Option<Finding> {
 }
 
 /// A pool larger than the machine can use.
-fn too_large(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
+fn too_large(pool: &PoolFacts, pooler: &PoolerFacts, facts: Option<&Facts>) -> Option<Finding> {
     let facts = facts?;
     let cores = facts.cores?;
     let size = pool.size?;
     let most = u64::from(sizing::most_at_work(facts)?);
-    if pool.finds_size || size <= most || pool.servers_active <= most {
+    if !pool.is_too_large(most) {
         return None;
     }
-    let suggested = sizing::pool(facts)?;
+    let title = format!(
+        "{} servers work at once on {cores} processors ({})",
+        pool.servers_active,
+        pool.name()
+    );
+    let finding = Finding::new("pooler.too_large", Severity::Warning, title).evidence(format!(
+        "pool_size is {size}; beyond about {most} more servers only wait for one another"
+    ));
     Some(
-        Finding::new(
-            "pooler.too_large",
-            Severity::Warning,
-            format!(
-                "{} servers work at once on {cores} processors ({})",
-                pool.servers_active,
-                pool.name()
-            ),
-        )
-        .evidence(format!(
-            "pool_size is {size}; beyond about {most} more servers only wait for one another"
-        ))
-        .evidence(format!(
-            "default_pool_size = {}: {}",
-            suggested.value, suggested.because
-        ))
-        .change(PGBOUNCER_INI, format!("default_pool_size = {}", suggested.value))
-        .risk("a pool too small leaves processors idle: pgweir lab connections measures where the peak is"),
+        with_size(finding, pooler, Some(facts))
+            .risk("a pool too small leaves processors idle: pgweir lab connections measures where the peak is"),
     )
 }
 
 /// All pools together against max_connections.
 fn sum(pooler: &PoolerFacts, facts: Option<&Facts>) -> Option<Finding> {
     let facts = facts?;
-    let fixed = pooler.pools.iter().filter(|pool| !pool.finds_size);
     let found = pooler.sizings.iter().map(|sizing| sizing.servers_max);
-    let sum: u64 = fixed.filter_map(|pool| pool.size).chain(found).sum();
-    let memory = &facts.settings.memory;
-    let allowed = u64::from(
-        memory
-            .max_connections
-            .saturating_sub(facts.settings.reserved_connections),
-    );
+    let sum = found.fold(pooler.servers_allowed(PoolFacts::size), u64::saturating_add);
+    let allowed = u64::from(sizing::allowed(facts));
     let title = format!("the pools may open {sum} servers, and PostgreSQL allows {allowed}");
     if sum <= allowed {
         return Some(Finding::new("pooler.sum", Severity::Fine, title));
     }
-    let all = sizing::all_pools(facts, u32::try_from(sum).unwrap_or(u32::MAX))?;
+    let all = sizing::all_pools(facts, Some(pooler), u32::try_from(sum).unwrap_or(u32::MAX))?;
     Some(
         Finding::new("pooler.sum", Severity::Warning, title)
             .evidence("pool_size holds for each pair of database and user; reserve pools come on top")
@@ -199,19 +209,21 @@ fn sum(pooler: &PoolerFacts, facts: Option<&Facts>) -> Option<Finding> {
     )
 }
 
-/// What pgweir has found.
+/// What pgweir has found, or where its search begins.
 fn sizes(sizing: &SizingFacts) -> Finding {
-    let title = format!(
-        "{} servers of {} may work at once, as pgweir has found by experiment",
-        sizing.settled, sizing.hosts
-    );
+    let how = match (sizing.has_found(), sizing.is_held) {
+        (true, _) => "as pgweir has found by experiment",
+        (false, true) => "where pgweir's search was stopped before its first step",
+        (false, false) => "where pgweir's search begins",
+    };
+    let title = format!("{} servers of {} may work at once, {how}", sizing.settled, sizing.hosts);
     let finding = match (sizing.is_held, &*sizing.reason) {
         (true, _) => Finding::new("pooler.sizing", Severity::Advice, title)
             .evidence("sizing is hold: this limit stays, whatever the load is")
             .change(PGBOUNCER_INI, "sizing = auto")
             .risk("experiments cost a few percent of the throughput while clients wait"),
         (false, "") => Finding::new("pooler.sizing", Severity::Fine, title)
-            .evidence("it is where the search begins: clients have not waited for long enough yet"),
+            .evidence("clients have not waited for long enough yet to try another number"),
         (false, reason) => {
             Finding::new("pooler.sizing", Severity::Fine, title).evidence(format!("latest step: {reason}"))
         }
@@ -277,16 +289,18 @@ fn loopback(pooler: &PoolerFacts) -> Option<Finding> {
 }
 
 /// A pool that is empty after a quiet time forks all its servers at once.
-fn warm(pooler: &PoolerFacts) -> Option<Finding> {
+fn warm(pooler: &PoolerFacts, facts: Option<&Facts>) -> Option<Finding> {
     if pooler.number("min_pool_size") != Some(0) || pooler.pools.is_empty() {
         return None;
     }
+    let pool_size = facts.and_then(|facts| sizing::pool(facts, Some(pooler)));
+    let kept = min_pool_size(pool_size.map_or(u32::MAX, |sized| sized.value));
     Some(
         Finding::new("pooler.warm", Severity::Advice, "pools may run empty")
             .evidence(
                 "min_pool_size is 0: after a quiet time or a restart of the application all servers are forked at once",
             )
-            .change(PGBOUNCER_INI, "min_pool_size = 5")
+            .change(PGBOUNCER_INI, format!("min_pool_size = {kept}"))
             .risk("a few connections of PostgreSQL stay in use"),
     )
 }

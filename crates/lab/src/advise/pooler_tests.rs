@@ -22,6 +22,7 @@ fn pooler(pool: PoolFacts, config: &[(&str, &str)]) -> PoolerFacts {
         config: config.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         clients: Some(3),
         sizings: Vec::new(),
+        servers_most: 3,
     }
 }
 
@@ -96,7 +97,7 @@ fn a_small_pool_with_a_long_queue_should_grow() {
         wait_longest_us: 3_000_000,
         ..pool()
     };
-    let waits = waits(&busy, Some(&quiet()), false).unwrap();
+    let waits = waits(&busy, &pooler(busy.clone(), &[]), Some(&quiet())).unwrap();
     assert_eq!(
         (waits.severity, waits.changes[0].line.as_str()),
         (Severity::Warning, "default_pool_size = 5")

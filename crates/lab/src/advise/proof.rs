@@ -52,7 +52,7 @@ impl Measurement {
     }
 }
 
-const PROOFS: [Proof; 18] = [
+const PROOFS: [Proof; 19] = [
     Proof {
         id: "server.young",
         helped: "pgweir advise after an hour of the usual load says the same, or more",
@@ -96,7 +96,7 @@ const PROOFS: [Proof; 18] = [
     Proof {
         id: "memory.budget",
         helped: "pgweir advise says that the worst case fits; temp_files in pg_stat_database does not grow faster than before",
-        experiment: None,
+        experiment: Some(Measurement::Idle),
     },
     Proof {
         id: "memory.shared_buffers",
@@ -143,6 +143,11 @@ const PROOFS: [Proof; 18] = [
     Proof {
         id: "pooler.prepared",
         helped: "drivers prepare without errors: total_client_parse_count of SHOW STATS grows, and total_server_parse_count more slowly",
+        experiment: None,
+    },
+    Proof {
+        id: "pooler.loopback",
+        helped: "SHOW SERVERS says unix for addr, and the pooler takes less of a processor at the same load",
         experiment: None,
     },
     Proof {

@@ -2,85 +2,92 @@
 
 use super::console::PoolerFacts;
 use super::facts::Facts;
-use super::memory::settings_with_rest;
 use crate::cache::{self, Circumstances, Judgement};
-use pgweir_maths::{Budget, ConnectionInputs, MemorySettings, PoolInputs, Sized, max_connections, pool_size};
+use pgweir_maths::{
+    ConnectionInputs, PoolInputs, Sized, TogetherInputs, connections_that_fit, max_connections, pool_size,
+};
 
-/// work_mem supposed where only the number of connections is asked for: PostgreSQL's default.
-const WORK_MEM_BYTES: u64 = 4 << 20;
-
-/// Servers of a pool; None where the processors are not known.
-pub(super) fn pool(facts: &Facts) -> Option<Sized> {
+/// Servers of a pool; None where neither the processors are known nor what pgweir has found.
+pub(super) fn pool(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Sized> {
     pool_size(&PoolInputs {
         cores: facts.cores,
         spindles: facts.spindles,
-        measured: None,
+        measured: pooler.and_then(PoolerFacts::found),
     })
 }
 
-/// More servers at work for each processor than this only wait for one another.
-const SERVERS_PER_CORE: u32 = 4;
-
 /// Servers that all pools together may have at work, whatever the processors are waiting for; None where those are not known.
 pub(super) fn most_at_work(facts: &Facts) -> Option<u32> {
-    let cores = facts.cores?;
-    Some(SERVERS_PER_CORE.saturating_mul(cores).saturating_add(facts.spindles))
+    Some(pgweir_maths::most_at_work(facts.cores?, facts.spindles))
+}
+
+/// Connections that PostgreSQL allows to ordinary roles.
+pub(super) fn allowed(facts: &Facts) -> u32 {
+    let settings = &facts.settings;
+    settings
+        .memory
+        .max_connections
+        .saturating_sub(settings.reserved_connections)
 }
 
 /// max_db_connections, where the pools may have `wanted` servers together; None where nothing is to be bounded.
-pub(super) fn all_pools(facts: &Facts, wanted: u32) -> Option<Sized> {
-    let settings = &facts.settings;
-    let allowed = settings
-        .memory
-        .max_connections
-        .saturating_sub(settings.reserved_connections);
-    // A tenth stays free for applications that do not come through the pooler.
-    let allowed = (allowed.saturating_mul(9) / 10).max(1);
-    let most = most_at_work(facts).unwrap_or(u32::MAX);
-    let value = most.min(allowed);
-    let because = match most <= allowed {
-        true => format!(
-            "all pools together may have {wanted} servers, and beyond about {most}, {SERVERS_PER_CORE} for each processor, they \
-             only wait for one another (it holds for each database)"
-        ),
-        false => {
-            format!("all pools together may have {wanted} servers, and PostgreSQL has room for {allowed} beside others")
-        }
-    };
-    (wanted > value).then_some(Sized { value, because })
+pub(super) fn all_pools(facts: &Facts, pooler: Option<&PoolerFacts>, wanted: u32) -> Option<Sized> {
+    pgweir_maths::all_pools(&TogetherInputs {
+        cores: facts.cores,
+        spindles: facts.spindles,
+        pool_size: pool(facts, pooler).map_or(0, |pool| pool.value),
+        allowed: allowed(facts),
+        wanted: Some(wanted),
+    })
 }
 
-/// max_connections, with a pooler before the server; None where the processors are not known.
+/// Servers that the pools of a pooler may have together once its user has followed the advice on them.
+fn servers_wanted(facts: &Facts, pooler: &PoolerFacts) -> u32 {
+    let most = u64::from(most_at_work(facts).unwrap_or(u32::MAX));
+    let suggested = pool(facts, Some(pooler)).map_or(u64::MAX, |pool| u64::from(pool.value));
+    let servers = pooler.servers_allowed(|pool| match pool.is_too_large(most) {
+        true => pool.size().min(suggested),
+        false => pool.size(),
+    });
+    // The search of pgweir may go as far as PostgreSQL allows where pool_size_max does not bound it: that follows
+    // max_connections, and not the other way round.
+    let searched = pooler
+        .sizings
+        .iter()
+        .map(|sizing| match sizing.servers_max >= u64::from(allowed(facts)) {
+            true => (2 * sizing.settled).saturating_add(sizing.held).min(sizing.servers_max),
+            false => sizing.servers_max,
+        });
+    let servers = searched.fold(servers, u64::saturating_add);
+    let servers = u32::try_from(servers).unwrap_or(u32::MAX);
+    match servers > allowed(facts) {
+        true => all_pools(facts, Some(pooler), servers).map_or(servers, |all| all.value),
+        false => servers,
+    }
+}
+
+/// max_connections, with a pooler before the server; None where no size of a pool is known.
 pub(super) fn connections(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Sized> {
     let sessions = &facts.sessions;
-    let (pools, other_applications) = match pooler {
-        Some(pooler) => {
-            let servers: u64 = pooler
-                .pools
-                .iter()
-                .map(|pool| pool.servers_active + pool.servers_idle)
-                .sum();
-            let servers = u32::try_from(servers).unwrap_or(u32::MAX);
-            (pooler.pools.len() as u32, sessions.total.saturating_sub(servers))
-        }
-        // All of them come through the pooler then.
-        None => (sessions.pools, 0),
-    };
-    let fits = settings_with_rest(facts).map(|(settings, ram)| {
-        let settings = MemorySettings {
-            work_mem_bytes: settings.work_mem_bytes.min(WORK_MEM_BYTES),
-            ..settings
-        };
-        u32::try_from(Budget::of(&settings).connections_that_fit(ram)).unwrap_or(u32::MAX)
+    let pooler = pooler.filter(|pooler| !pooler.pools.is_empty());
+    let pools = pooler.map_or(sessions.pools, |pooler| {
+        u32::try_from(pooler.pools.len()).unwrap_or(u32::MAX)
     });
     Some(max_connections(&ConnectionInputs {
         pools,
-        pool_size: pool(facts)?.value,
-        other_applications,
+        pool_size: pool(facts, pooler)?.value,
+        servers: pooler.map(|pooler| servers_wanted(facts, pooler)),
+        // The most connections and the most servers, which were not seen at the same moment.
+        other_applications: pooler.map(|pooler| {
+            let servers = u32::try_from(pooler.servers_most).unwrap_or(u32::MAX);
+            sessions.total.saturating_sub(servers)
+        }),
         replicas: facts.settings.replicas,
         reserved: facts.settings.reserved_connections,
         peak: None,
-        fits,
+        fits: facts
+            .ram_bytes
+            .map(|ram| connections_that_fit(&facts.settings.memory.with_rest(ram), ram)),
     }))
 }
 

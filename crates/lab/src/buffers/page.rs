@@ -6,11 +6,22 @@ use super::{Arguments, size};
 use crate::report::{Axis, LineChart, Report, Series, Table, Unit};
 use crate::results::{Case, Outcome, Paste, pages};
 use crate::rounds::longer_words;
-use pgweir_maths::number_words;
+use pgweir_maths::{number_words, shared_buffers_start};
 use serde_json::json;
 
 /// Whether prewarmed, and how the report calls it.
 const STATES: [(bool, &str); 2] = [(false, "cold"), (true, "prewarmed, indexes first")];
+
+/// What would have been set without a measurement.
+fn beside_the_rule(verdict: &Verdict, outcome: &Outcome) -> Option<String> {
+    let memory_bytes = outcome.machine.memory_bytes;
+    verdict.enough_bytes.filter(|_| memory_bytes > 0)?;
+    let start = shared_buffers_start(memory_bytes, false);
+    Some(format!(
+        "Without a measurement, {} would be the size to start from: a quarter of the machine's memory.",
+        size::written(start)
+    ))
+}
 
 /// Fills the outcome with what was found, and judges it. `prewarm_missing`: why nothing was prewarmed.
 pub(super) fn complete(
@@ -40,7 +51,8 @@ pub(super) fn complete(
             "The operating system's page cache was not emptied ({why}): cold is an empty shared_buffers alone."
         ));
     }
-    let verdict = judge(&levels(found));
+    let mut verdict = judge(&levels(found));
+    verdict.sentences.extend(beside_the_rule(&verdict, outcome));
     outcome.conclusions.clone_from(&verdict.sentences);
     if let Some(needed) = verdict.more_rounds {
         let longer = longer_words(outcome, needed);

@@ -8,8 +8,8 @@ use crate::session::Session;
 use crate::{Error, Result};
 use pgweir_maths::number_words;
 use pgweir_maths::{
-    Enough, FittedUsl, Ratio, Recommendation, Rounds, Surroundings, Told, fit_with_confidence, recommend,
-    round_connections, smallest_enough,
+    Enough, FittedUsl, PeakPlace, Ratio, Recommendation, Rounds, Surroundings, Told, connections_that_fit,
+    fit_with_confidence, recommend, round_connections, smallest_enough,
 };
 
 /// What PostgreSQL reserves for superusers where nobody has said otherwise.
@@ -39,32 +39,26 @@ pub(super) struct Judged {
 }
 
 /// From the direct sweep alone.
-pub(super) fn from_direct(sweep: &Sweep<'_>, session: &Session, arguments: &Arguments) -> Result<Recommendation> {
+pub(super) fn from_direct(sweep: &Sweep<'_>, around: &Surroundings) -> Result<Recommendation> {
     let levels = sweep.for_maths();
     let law = fit_with_confidence(&levels, SEED).ok();
-    recommend(&levels, law.as_ref(), &surroundings(session, arguments))
-        .ok_or_else(|| Error::new("no number of clients gave figures"))
+    recommend(&levels, law.as_ref(), around).ok_or_else(|| Error::new("no number of clients gave figures"))
 }
 
-fn surroundings(session: &Session, arguments: &Arguments) -> Surroundings {
-    let here = session
-        .target
-        .server
-        .is_local()
-        .then(|| u32::try_from(session.machine.cpus).unwrap_or(u32::MAX));
-    let setting = |name: &str| {
-        session
-            .target
-            .facts
-            .settings
-            .get(name)
-            .and_then(|value| value.parse().ok())
-    };
-    Surroundings {
+/// What pgweir advise would know of the server, too.
+pub(super) fn surroundings(session: &Session, arguments: &Arguments) -> Result<Surroundings> {
+    let settings = crate::advise::settings_of(&session.target.server)?;
+    let is_local = session.target.server.is_local();
+    let here = is_local.then(|| u32::try_from(session.machine.cpus).unwrap_or(u32::MAX));
+    let ram_bytes = session.machine.memory_bytes;
+    Ok(Surroundings {
         cores: arguments.cores.or(here),
         spindles: arguments.spindles,
-        reserved_connections: setting("superuser_reserved_connections").unwrap_or(RESERVED_CONNECTIONS),
-    }
+        reserved_connections: settings.reserved_connections,
+        replicas: settings.replicas,
+        fits: (is_local && ram_bytes > 0)
+            .then(|| connections_that_fit(&settings.memory.with_rest(ram_bytes), ram_bytes)),
+    })
 }
 
 /// Pool sizes around what the direct sweep recommends: half and twice of it, the peak, and the rule of thumb.
@@ -92,8 +86,7 @@ pub(super) fn all(
     sweep: &Sweep<'_>,
     mut recommendation: Recommendation,
     mut pooled: Vec<Planned>,
-    session: &Session,
-    arguments: &Arguments,
+    around: &Surroundings,
 ) -> Judged {
     let beside = pooled.pop().map(|planned| planned.case);
     let auto = pooled.pop().map(|planned| planned.case);
@@ -105,8 +98,8 @@ pub(super) fn all(
         None => {}
         Some(Enough::At(at)) => {
             let size = pooled[at].pool_size.unwrap_or(1);
-            recommendation.set_pool(size, &surroundings(session, arguments));
-            pool_size_measured = true;
+            recommendation.set_pool(size, around);
+            pool_size_measured = recommendation.sizes.is_some();
         }
         Some(Enough::Noise { rounds }) => {
             recommendation.sizes = None;
@@ -176,6 +169,11 @@ fn conclusions(judged: &Judged, outcome: &Outcome) -> Vec<String> {
             "Set `max_connections = {}` and `default_pool_size = {}`.",
             sizes.max_connections, sizes.default_pool_size
         ),
+        None if recommendation.place == PeakPlace::Rising => format!(
+            "Throughput still rises with {}, the most that were measured, so no number of connections is recommended: measure \
+             more (--clients-max).",
+            clients_words(judged.direct.last().map_or(0, |case| case.clients))
+        ),
         None => format!(
             "The rounds are too few and too different to recommend a number of connections. To tell, measure longer: {}; or \
              longer runs (--seconds).",
@@ -198,6 +196,10 @@ fn conclusions(judged: &Judged, outcome: &Outcome) -> Vec<String> {
         said.push(
             "`default_pool_size` is the smallest pool measured that surely has nearly the throughput of the best one."
                 .to_owned(),
+        );
+    } else if recommendation.sizes.is_some() {
+        said.push(
+            "`default_pool_size` is a number of direct connections that was measured: no sizes of a pool were compared.".to_owned(),
         );
     }
     said

@@ -88,15 +88,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         session.progress.plan(1, fill_time(arguments.workload.scale));
         session.fill(&arguments.workload)?;
     }
+    let around = judge::surroundings(&session, arguments)?;
     sweep.coarse(&mut session)?;
     sweep.fine(&mut session)?;
-    let recommendation = judge::from_direct(&sweep, &session, arguments)?;
+    let recommendation = judge::from_direct(&sweep, &around)?;
     let pooled = if arguments.direct_only {
         Vec::new()
     } else {
         pools(arguments, &mut session, &sweep, &recommendation)?
     };
-    let judged = judge::all(&sweep, recommendation, pooled, &session, arguments);
+    let judged = judge::all(&sweep, recommendation, pooled, &around);
     let mut outcome = session
         .results
         .outcome(&session.machine, &session.target, &session.pgbench.version);
