@@ -224,9 +224,9 @@ def test_apply_asks_for_each_change_and_leaves_the_restart_to_the_user(own_clust
     assert "max_connections is 2000 now: " in said and "ALTER SYSTEM SET max_connections = '100'? [y/N]" in said, said
     # Two findings ask for it.
     assert said.count("ALTER SYSTEM SET max_connections = '100'?") == 1, said
-    assert "max_connections: written; in effect after the next restart, which is yours to do" in said, said
+    assert "max_connections: written; it takes effect when you restart the server" in said, said
     work_mem = cluster.psql("show work_mem")
-    assert work_mem != "1GB" and f"work_mem is {work_mem} now; ALTER SYSTEM RESET work_mem takes it back" in said, said
+    assert work_mem != "1GB" and f"work_mem is {work_mem} now; ALTER SYSTEM RESET work_mem undoes it" in said, said
     assert cluster.psql(written) == "max_connections, work_mem"
     assert cluster.psql("select pending_restart from pg_settings where name = 'max_connections'") == "t"
     assert cluster.psql("select pg_postmaster_start_time()") == started

@@ -80,7 +80,7 @@ pub(super) fn apply(server: &Server, findings: &[Finding], facts: &Facts) -> Res
         crate::tell("Nothing was changed.\n");
     }
     for line in changes.by_hand {
-        crate::tell(&format!("left to you: {line}\n"));
+        crate::tell(&format!("you have to change this yourself: {line}\n"));
     }
     match refused {
         0 => Ok(()),
@@ -149,10 +149,10 @@ fn reload(client: &mut Client, interrupt: &Interrupt) -> Result<()> {
 /// Whether the change is in effect, and how to take it back.
 fn outcome(client: &mut Client, made: &Made) -> Result<String> {
     let name = made.name;
-    let back = format!("ALTER SYSTEM RESET {name} takes it back");
+    let back = format!("ALTER SYSTEM RESET {name} undoes it");
     if made.needs_restart {
         return Ok(format!(
-            "{name}: written; in effect after the next restart, which is yours to do; {back}"
+            "{name}: written; it takes effect when you restart the server; {back}"
         ));
     }
     let row = client

@@ -168,7 +168,7 @@ fn at_work(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     };
     let title = match severity {
         Severity::Unknown => format!(
-            "how many connections are at work cannot be told: {} of {} may not be seen",
+            "how many connections are at work cannot be told: this role is not allowed to see {} of {}",
             sessions.hidden, sessions.total
         ),
         _ => format!(
