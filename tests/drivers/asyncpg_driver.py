@@ -13,7 +13,7 @@ TABLE = f"asyncpg_driver_{os.getpid()}"
 
 
 async def connect(**named):
-    return await asyncpg.connect(ssl=False, **named)
+    return await asyncpg.connect(**named)
 
 
 async def statement_cache():
@@ -164,7 +164,7 @@ async def cancelled_task():
 
 async def pool_and_its_reset_query():
     # Each release sends "SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL;".
-    async with asyncpg.create_pool(min_size=2, max_size=8, ssl=False) as pool:
+    async with asyncpg.create_pool(min_size=2, max_size=8) as pool:
 
         async def work(number):
             for i in range(10):

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from harness.neighbours import busy_neighbours
-from harness.pooler import CHECKOUT, kind
+from harness.pooler import CHECKOUT, PASSWORDS, kind
 
 DRIVERS = os.path.join(CHECKOUT, "tests", "drivers")
 BUILT = os.path.join(CHECKOUT, ".cache", "drivers")
@@ -34,7 +34,7 @@ KEEP_SESSIONS = ("direct", "session") + (("transaction",) if kind() == "pgweir" 
 PROGRAM_SECONDS_MAX = 120
 
 
-def run_program(name, host, port, mode, database="shop"):
+def run_program(name, host, port, mode, database="shop", **more):
     env = {
         **os.environ,
         "PGHOST": host,
@@ -46,6 +46,7 @@ def run_program(name, host, port, mode, database="shop"):
         "DRIVER_SESSIONS": "yes" if mode in KEEP_SESSIONS else "no",
         "NODE_PATH": f"{BUILT}/node/node_modules",
         "GOMAXPROCS": "2",
+        **more,
     }
     # timeout(1), so that what was printed until then is kept; its status is then 124.
     command = ["timeout", str(PROGRAM_SECONDS_MAX), *PROGRAMS[name]]
@@ -82,3 +83,35 @@ def test_driver(pg, make_pooler, driver, mode):
     )
     with neighbours:
         run_program(driver, pooler.host, pooler.port, mode)
+
+
+# asyncpg and this version of pgx log in by SCRAM without channel binding; they cannot do more.
+UNBOUND = ("asyncpg", "pgx")
+
+
+@pytest.mark.skipif(kind() == "direct", reason="the cluster has no TLS")
+@pytest.mark.parametrize("driver", PROGRAMS)
+def test_driver_over_tls(pg15, certificates, make_pooler, driver):
+    """Every driver checks the pooler's certificate, and requires channel binding if it can."""
+    if not os.path.exists(f"{BUILT}/jdbc.stamp"):
+        pytest.fail("the driver programs are not built; run tests/drivers/build")
+    settings = {
+        "default_pool_size": 3,
+        "auth_type": "scram-sha-256",
+        "client_tls_sslmode": "require",
+        "client_tls_cert_file": certificates.server.certificate,
+        "client_tls_key_file": certificates.server.key,
+    }
+    pooler = make_pooler(pg15, settings=settings)
+    secure = {
+        "PGPASSWORD": PASSWORDS["postgres"],
+        "PGSSLMODE": "verify-full",
+        "PGSSLROOTCERT": certificates.ca,
+        # Node.js has its own variable for authorities that are trusted.
+        "NODE_EXTRA_CA_CERTS": certificates.ca,
+    }
+    if driver not in UNBOUND:
+        secure["PGCHANNELBINDING"] = "require"
+    run_program(driver, pooler.host, pooler.port, "transaction", **secure)
+    lines = [line for line in pooler.log().splitlines() if "login attempt: db=shop" in line]
+    assert lines and all("tls=TLSv1.3" in line for line in lines)

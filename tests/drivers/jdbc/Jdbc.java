@@ -35,13 +35,24 @@ public final class Jdbc {
     private static Connection connect(String... options) throws SQLException {
         Properties properties = new Properties();
         properties.put("user", System.getenv("PGUSER"));
-        properties.put("sslmode", "disable");
+        set(properties, "password", "PGPASSWORD");
+        set(properties, "sslmode", "PGSSLMODE");
+        set(properties, "sslrootcert", "PGSSLROOTCERT");
+        set(properties, "channelBinding", "PGCHANNELBINDING");
         for (int i = 0; i < options.length; i += 2) {
             properties.put(options[i], options[i + 1]);
         }
         return DriverManager.getConnection(
             "jdbc:postgresql://" + System.getenv("PGHOST") + ":" + System.getenv("PGPORT") + "/" + System.getenv("PGDATABASE"),
             properties);
+    }
+
+    /** A property of the driver from a variable of libpq's, if that is set. */
+    private static void set(Properties properties, String name, String variable) {
+        String value = System.getenv(variable);
+        if (value != null) {
+            properties.put(name, value);
+        }
     }
 
     /** Runs the check on a connection of its own. */

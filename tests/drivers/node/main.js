@@ -2,12 +2,23 @@
 'use strict';
 
 const assert = require('node:assert');
+const sasl = require('pg/lib/crypto/sasl');
 const { Client, Pool } = require('pg');
 
 const mode = process.env.DRIVER_MODE || 'direct';
 const transactions = mode !== 'statement';
 const sessions = (process.env.DRIVER_SESSIONS || (mode === 'direct' || mode === 'session' ? 'yes' : 'no')) === 'yes';
 const table = `node_driver_${process.pid}`;
+// The driver has no way to require channel binding: it uses it if it may and the server offers it. So we look what it chose.
+const bindsChannel = process.env.PGCHANNELBINDING === 'require';
+const security = bindsChannel ? { enableChannelBinding: true } : {};
+const mechanisms = new Set();
+const { startSession } = sasl;
+sasl.startSession = (...given) => {
+  const session = startSession(...given);
+  mechanisms.add(session.mechanism);
+  return session;
+};
 let passed = 0;
 let failed = 0;
 
@@ -24,7 +35,7 @@ async function check(name, f) {
 
 // Runs f on a connection of its own.
 async function connected(f, options = {}) {
-  const client = new Client(options);
+  const client = new Client({ ...security, ...options });
   await client.connect();
   try {
     return await f(client);
@@ -98,7 +109,7 @@ async function inTransaction(c) {
 }
 
 async function pool() {
-  const p = new Pool({ max: 10 });
+  const p = new Pool({ ...security, max: 10 });
   await Promise.all(
     Array.from({ length: 300 }, async (_, i) => {
       const { rows } = await p.query({ name: 'pooled', text: 'select $1::int * 2 as n', values: [i] });
@@ -208,6 +219,9 @@ async function main() {
     await check('sessionState', () => connected(sessionState));
   }
   await connected((c) => c.query(`drop table ${table}`));
+  if (bindsChannel) {
+    await check('every login is bound to its channel', async () => assert.deepEqual([...mechanisms], ['SCRAM-SHA-256-PLUS']));
+  }
   console.log(`node: ${passed} passed, ${failed} failed`);
   process.exit(failed === 0 ? 0 : 1);
 }
