@@ -110,17 +110,29 @@ def test_peer(pg15, make_pooler):
     assert refused(pooler, user="alice").code == INVALID_AUTHORIZATION
 
 
-@pytest.mark.parametrize("wrong", ("nonsense", "missing"))
+BAD_FILES = {
+    "nonsense": ("auth_hba_file", "host all all all trust\nhost all all nowhere trust\n", r"hba\.conf:2: expected an IP address"),
+    "missing": ("auth_hba_file", None, "could not read the file"),
+    "empty": ("auth_hba_file", "", r"hba\.conf: the file contains no entries"),
+    "comments": ("auth_hba_file", "# host all all all trust\n", r"hba\.conf: the file contains no entries"),
+    "no-maps": ("auth_ident_file", "", 'map "m" is not in auth_ident_file'),
+}
+
+
+@pytest.mark.parametrize("wrong", BAD_FILES)
 def test_a_reload_with_a_bad_file_keeps_the_rules(pg15, make_pooler, wrong):
-    pooler = with_rules(make_pooler, pg15, "host all alice all trust\nhost pgbouncer postgres all trust\n")
-    hba = str(pooler.settings["auth_hba_file"])
-    if wrong == "missing":
-        os.unlink(hba)
+    """Guards against an editor, or a full disk, that leaves an empty file: it would lock out everybody."""
+    rules = "host all alice all trust\nhost pgbouncer postgres all trust\nlocal all all peer map=m\n"
+    pooler = with_rules(make_pooler, pg15, rules, "m root bob\n")
+    setting, content, why = BAD_FILES[wrong]
+    hba, bad = str(pooler.settings["auth_hba_file"]), str(pooler.settings[setting])
+    if content is None:
+        os.unlink(bad)
     else:
-        pooler.write_file(hba, "host all all all trust\nhost all all nowhere trust\n")
+        pooler.write_file(bad, content)
     with pytest.raises(wire.ServerError, match="RELOAD failed"):
         pooler.console("reload")
-    pooler.wait_log(r"hba\.conf:2: expected an IP address" if wrong == "nonsense" else "could not read the file")
+    pooler.wait_log(why)
     assert login(pooler, user="alice") == [0]
     assert refused(pooler, user="bob").code == INVALID_AUTHORIZATION
     pooler.write_file(hba, "host all bob all trust\nhost pgbouncer postgres all trust\n")

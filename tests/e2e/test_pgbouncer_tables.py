@@ -42,6 +42,52 @@ def test_every_setting_has_pgbouncers_default_and_rule_of_change(make_pooler):
     assert {n: config["pgweir"][n] for n in alike} == {n: config["pgbouncer"][n] for n in alike}
 
 
+# A value for each key of the other sections.
+KEYS = {
+    "[databases]": {
+        "dbname": "postgres", "host": "127.0.0.1", "port": "5432", "user": "u", "password": "p", "auth_user": "a",
+        "auth_dbname": "postgres", "auth_query": "'select 1'", "client_encoding": "UTF8", "datestyle": "ISO",
+        "timezone": "UTC", "application_name": "x", "pool_size": "1", "min_pool_size": "0", "reserve_pool_size": "1",
+        "reserve_pool": "1", "query_wait_timeout": "1", "max_db_connections": "1", "max_db_client_connections": "1",
+        "server_lifetime": "1", "load_balance_hosts": "disable", "target_session_attrs": "any", "pool_mode": "session",
+        "connect_query": "'select 1'", "weight": "2",
+    },
+    "[users]": {
+        "pool_mode": "session", "pool_size": "1", "reserve_pool_size": "1", "max_user_connections": "1",
+        "max_user_client_connections": "1", "transaction_timeout": "1", "idle_transaction_timeout": "1",
+        "query_timeout": "1", "query_wait_timeout": "1", "client_idle_timeout": "1", "weight": "2",
+    },
+    "[peers]": {"host": "127.0.0.1", "port": "5432", "pool_size": "1"},
+}  # fmt: skip
+
+
+def test_pgbouncer_knows_the_keys_that_are_not_our_own(make_pooler):
+    """A file without the settings that are pgweir's own takes the way back. Each of those alone bars it."""
+
+    def pooler(keys: dict[str, list[str]], which: str):
+        line = {section: " ".join(f"{key}={KEYS[section][key]}" for key in names) for section, names in keys.items()}
+        return make_pooler(
+            None,
+            start=False,
+            which=which,
+            databases={"postgres": line.get("[databases]") or "host=127.0.0.1"},
+            users={"alice": line["[users]"]} if "[users]" in line else {},
+            peers={1: line["[peers]"]} if "[peers]" in line else {},
+        )
+
+    rows = [row for row in section("Settings") if row[0] in KEYS]
+    verdicts = {(row[0], row[1].strip("`")): row[2] for row in rows}
+    assert set(verdicts) == {(place, key) for place, keys in KEYS.items() for key in keys}
+    shared = {place: [k for k in keys if verdicts[place, k] != "pgweir's own"] for place, keys in KEYS.items()}
+    for which in ("pgbouncer", "pgweir"):
+        assert pooler(shared, which).start().console("show version")
+    for place, key in (at for at, verdict in verdicts.items() if verdict == "pgweir's own"):
+        refuses = pooler({place: [key]}, "pgbouncer")
+        refuses.spawn()
+        assert refuses.wait_exit() != 0, (place, key)
+        assert key in refuses.log() + refuses.stderr()
+
+
 def test_every_situation_is_in_the_table():
     said = {row[0]: row[1] for row in section("Errors that clients get")}
     tested = {name.replace("_", " "): "same" if meant is None else "better" for name, (_, _, meant, _) in SITUATIONS.items()}

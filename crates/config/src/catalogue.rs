@@ -13,7 +13,7 @@ use crate::choices::{
 use crate::host::{ListenAddresses, UnixSocketDir};
 use crate::setting::ChangeRule::{Reload, Restart};
 use crate::setting::Scope::{Database, Global, Peer, User};
-use crate::setting::Support::{AcceptedNoEffect, Full, NotYet};
+use crate::setting::Support::{AcceptedNoEffect, Full};
 use crate::setting::{Group, Setting};
 use crate::tls_ciphers::{EcdhCurves, Tls13Ciphers, TlsCiphers};
 use crate::tls_protocols::TlsProtocols;
@@ -98,7 +98,7 @@ catalogue! {
     /// The file of host-based authentication rules.
     auth_hba_file: String {
         default: Some(""), unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
-        help: "The rules of `auth_type = hba`: see [Host-based authentication](#host-based-authentication). Read at the start and by RELOAD. A file with a bad line is refused as a whole: the process does not start, or the RELOAD fails and the old rules stay.",
+        help: "The rules of `auth_type = hba`: see [Host-based authentication](#host-based-authentication). Read at the start and by RELOAD. A file with a bad line, or without a rule, is refused as a whole: the process does not start, or the RELOAD fails and the old rules stay.",
     }
     /// The file of user name maps for HBA rules.
     auth_ident_file: Option<String> {
@@ -200,7 +200,7 @@ catalogue! {
     /// Server connections per pool, that is per database and user.
     default_pool_size: PoolSize {
         default: Some("20"), unit: "connections", group: Limits, scopes: [Global, Database, User, Peer], change: Reload, support: Full,
-        help: "The key is `pool_size` in [databases], [users] and [peers]; a user's value overrides a database's. 0 is no limit. The size is for the whole process, for any number of workers. For [peers] it is the number of cancel requests under way.\n\n`auto` is pgweir's own: the pooler finds out, by experiment, how many servers of a host should work at once, and goes on trying. See docs/sizing.md and `pool_size_max`.",
+        help: "The key is `pool_size` in [databases], [users] and [peers]; a user's value overrides a database's. 0 is no limit. For [peers] it is the number of cancel requests under way.\n\n`auto` is pgweir's own: the pooler finds out, by experiment, how many servers of a host should work at once, and goes on trying. See docs/sizing.md and `pool_size_max`.",
     }
     /// How long a bare BEGIN may wait for its first statement before it takes a server.
     deferred_begin: Duration {
@@ -369,7 +369,7 @@ catalogue! {
     }
     /// PgBouncer's buffer size.
     pkt_buf: u32 {
-        default: Some("4096"), unit: "bytes", group: Network, scopes: [Global], change: Restart, support: AcceptedNoEffect("a worker has one buffer of a fixed size"),
+        default: Some("4096"), unit: "bytes", group: Network, scopes: [Global], change: Restart, support: AcceptedNoEffect("the process has one buffer of a fixed size for all connections"),
         help: "",
     }
     /// How long a pool is kept after its user's last client has left.
@@ -651,11 +651,6 @@ catalogue! {
     verbose: u32 {
         default: Some("0"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
         help: "Each `-v` on the command line adds one.",
-    }
-    /// Threads that serve connections.
-    workers: u32 {
-        default: Some("1"), unit: "threads", group: Process, scopes: [Global], change: Restart, support: NotYet("one worker serves all connections"),
-        help: "pgweir's own. Pool sizes are for the process, for any number of workers.",
     }
 }
 

@@ -129,15 +129,15 @@ impl<'a> Checks<'a> {
             if as_it_is || !self.config.is_named(setting.name) {
                 continue;
             }
-            let (message, reason) = match setting.support {
-                Support::Full => continue,
-                Support::AcceptedNoEffect(reason) => ("has no effect", reason),
-                Support::NotYet(reason) => ("has no effect yet", reason),
+            let Support::AcceptedNoEffect(reason) = setting.support else {
+                continue;
             };
             if !demands.iter().any(|(name, ..)| *name == setting.name) {
                 let place = self.setting_place(setting.name);
-                self.problems
-                    .push(Problem::warning(place, format!("{} {message}: {reason}", setting.name)));
+                self.problems.push(Problem::warning(
+                    place,
+                    format!("{} has no effect: {reason}", setting.name),
+                ));
             }
         }
         for (name, message, hint) in demands {

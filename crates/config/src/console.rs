@@ -2,6 +2,7 @@
 
 use crate::catalogue::CATALOGUE;
 use crate::checks;
+use crate::choices::AuthType;
 use crate::config::Config;
 use crate::line_key::{bad_value, suggest};
 use crate::login_rules;
@@ -25,7 +26,7 @@ pub struct ConfigRow {
 
 /// Settings that SET cannot change: the pooler would show the new file name while it uses the
 /// content of the old file.
-const READ_BY_RELOAD: [&str; 2] = ["auth_hba_file", "auth_ident_file"];
+const READ_BY_RELOAD: [&str; 3] = ["auth_file", "auth_hba_file", "auth_ident_file"];
 
 /// The file name of problems with console commands.
 const CONSOLE: &str = "console";
@@ -63,6 +64,15 @@ impl Config {
             && let Some(Err(why)) = login_rules::ldap(&mut changed)
         {
             return Err(login_rules::bad_ldap(&place, &why));
+        }
+        if let Some(fault) = changed
+            .login_rules
+            .fault
+            .as_ref()
+            .filter(|_| changed.global.auth_type == AuthType::Hba)
+        {
+            let message = format!("auth_type = hba needs files that can be used: {}", fault.line());
+            return Err(Problem::error(&place, message).hint("correct the file and give RELOAD first"));
         }
         if let Some((_, message, hint)) = checks::unmet_demands(&changed).into_iter().next() {
             return Err(Problem::error(&place, message).hint(hint));

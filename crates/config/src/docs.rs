@@ -276,7 +276,6 @@ fn support_note(setting: &Setting) -> Option<String> {
     match setting.support {
         Support::Full => None,
         Support::AcceptedNoEffect(reason) => Some(format!("Accepted without effect: {reason}")),
-        Support::NotYet(reason) => Some(format!("Not yet: {reason}")),
     }
 }
 

@@ -42,7 +42,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["auth_hba_file"],
         Better,
-        "the format of PostgreSQL 16; a file with a bad line is refused; PgBouncer ignores bad lines",
+        "the format of PostgreSQL 16; a file with a bad line, or without a rule, is refused; PgBouncer ignores bad lines",
     ),
     (
         &["auth_ident_file"],
@@ -70,7 +70,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
             "server_tls_key_file",
         ],
         Better,
-        "a RELOAD with a file that cannot be used is refused",
+        "a RELOAD or SET with a file that cannot be used is refused",
     ),
     (
         &["client_tls_ciphers", "server_tls_ciphers"],
@@ -98,7 +98,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
             "session_state",
             "session_state_probe",
             "sizing",
-            "workers",
+            "[databases] target_session_attrs",
             "[databases] weight",
             "[users] weight",
         ],
@@ -179,7 +179,6 @@ fn verdict(name: &str, support: Support) -> (Verdict, String) {
         (Some((_, verdict, note)), _) => (*verdict, (*note).to_string()),
         (None, Support::Full) => (Same, String::new()),
         (None, Support::AcceptedNoEffect(why)) => (Different, format!("accepted without effect: {why}")),
-        (None, Support::NotYet(why)) => (Different, format!("not yet: {why}")),
     }
 }
 

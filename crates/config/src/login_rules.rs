@@ -4,15 +4,17 @@ use crate::choices::{AuthType, SslMode};
 use crate::config::Config;
 use crate::file_source::FileSource;
 use crate::load::Places;
-use crate::problem::{Place, Problem};
+use crate::problem::{Place, Problem, Severity};
 use pgweir_hba::{IdentMaps, LdapOptions, Level, Machine, Rules};
 use std::sync::Arc;
 
 /// The rules for logins that are not in section `[pgbouncer]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoginRules {
-    /// `auth_hba_file`; `None` if no file is named or it cannot be used. Then `auth_type = hba` refuses every client.
+    /// `auth_hba_file`; `None` if no file is named or it cannot be used. While this is `None`, `auth_type` is not `hba`.
     pub hba: Option<Arc<Rules>>,
+    /// Why `auth_hba_file` or `auth_ident_file` cannot be used: the first error.
+    pub fault: Option<Problem>,
     /// `auth_ident_file`.
     pub ident: Arc<IdentMaps>,
     /// `auth_ldap_options`.
@@ -48,14 +50,18 @@ pub(crate) fn read(config: &mut Config, files: &dyn FileSource, places: &Places,
         found.extend(missing_maps(rules, &maps));
     }
     let is_used = config.global.auth_type == AuthType::Hba;
-    let is_bad = found.iter().any(|problem| problem.severity == crate::Severity::Error);
+    let fault = found
+        .iter()
+        .find(|problem| problem.severity == Severity::Error)
+        .cloned();
     if !is_used {
         for problem in &mut found {
-            problem.severity = crate::Severity::Warning;
+            problem.severity = Severity::Warning;
         }
     }
     problems.extend(found);
-    config.login_rules.hba = rules.filter(|_| !is_bad).map(Arc::new);
+    config.login_rules.hba = rules.filter(|_| fault.is_none()).map(Arc::new);
+    config.login_rules.fault = fault;
     config.login_rules.ident = Arc::new(maps);
     if let Some(Err(why)) = ldap(config) {
         let place = places.settings.get("auth_ldap_options").cloned();

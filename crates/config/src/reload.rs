@@ -110,9 +110,9 @@ impl DatabaseChange {
 }
 
 impl Config {
-    /// Changes to `new`, which was just loaded. Refuses it if a file that a setting names cannot be read, or if
-    /// `auth_file` has no user any more although the running configuration has some: either would lock out all users,
-    /// administrators included.
+    /// Changes to `new`, which was just loaded. Refuses it if a file that a setting names cannot be used, or if
+    /// `auth_file` has no user any more, or the configuration file no line, although the running configuration has some:
+    /// each would lock out all users, administrators included. A disk that is full leaves such files.
     ///
     /// A setting that needs a restart keeps its running value, with a warning if the file has another one. `auth_type`
     /// keeps its running value if the file no longer names it. Changes by SET are undone.
@@ -138,6 +138,8 @@ impl Config {
             // The new file does not use `auth_type = hba`, but the running process does.
             new.login_rules.hba.clone_from(&self.login_rules.hba);
             new.login_rules.ident.clone_from(&self.login_rules.ident);
+            new.global.auth_hba_file.clone_from(&self.global.auth_hba_file);
+            new.global.auth_ident_file.clone_from(&self.global.auth_ident_file);
         }
         Ok(Reload {
             changes: Changes::between(self, &new),
@@ -147,25 +149,48 @@ impl Config {
     }
 
     fn lost_in(&self, new: &Config) -> Vec<Problem> {
-        let unread = new.unread_files.iter().map(|problem| Problem {
+        if new.is_blank() && !self.is_blank() {
+            let place = Place::file(new.global.conffile.as_deref().unwrap_or_default());
+            let message = "the file has no setting and no database, but the running configuration has some";
+            return vec![Problem::error(&place, message).hint("the old configuration stays")];
+        }
+        let unread = new.unread_files.iter().cloned();
+        let rules = new
+            .login_rules
+            .fault
+            .iter()
+            .filter(|_| self.goes_on_with_rules(new))
+            .cloned();
+        let unusable = unread.chain(rules).map(|problem| Problem {
             severity: Severity::Error,
             hint: Some("what was read from it before stays in use".into()),
-            ..problem.clone()
+            ..problem
         });
-        let no_users = match &new.global.auth_file {
-            Some(file) if new.auth_users.is_empty() && !self.auth_users.is_empty() && new.unread_files.is_empty() => {
-                let message = format!(
-                    "auth_file names no user, but the running configuration has {}",
-                    self.auth_users.len()
-                );
-                Some(
-                    Problem::error(&Place::file(file), message)
-                        .hint("the old users stay; to have none, remove the setting auth_file"),
-                )
-            }
-            _ => None,
-        };
-        unread.chain(no_users).collect()
+        unusable.chain(self.lost_users(new)).collect()
+    }
+
+    /// Whether nothing is in the file. Its place does not count.
+    fn is_blank(&self) -> bool {
+        let has_lines = !self.databases.is_empty() || !self.users.is_empty() || !self.peers.is_empty();
+        self.named.is_empty() && self.autodb.is_none() && !has_lines
+    }
+
+    /// Whether `auth_type` stays `hba` because `new` does not name it. The problems of the rules were only warnings.
+    fn goes_on_with_rules(&self, new: &Config) -> bool {
+        self.global.auth_type == AuthType::Hba && !new.is_named("auth_type")
+    }
+
+    fn lost_users(&self, new: &Config) -> Option<Problem> {
+        let file = new.global.auth_file.as_ref()?;
+        if !new.auth_users.is_empty() || self.auth_users.is_empty() || !new.unread_files.is_empty() {
+            return None;
+        }
+        let message = format!(
+            "auth_file names no user, but the running configuration has {}",
+            self.auth_users.len()
+        );
+        let hint = "the old users stay; to have none, remove the setting auth_file";
+        Some(Problem::error(&Place::file(file), message).hint(hint))
     }
 }
 

@@ -32,8 +32,6 @@ pub enum Support {
     Full,
     /// It is accepted so that existing files load, and has no effect; the reason follows.
     AcceptedNoEffect(&'static str),
-    /// Its feature is not built yet; the reason or the present behaviour follows.
-    NotYet(&'static str),
 }
 
 /// The chapters of the documentation.

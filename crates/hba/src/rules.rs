@@ -2,7 +2,7 @@
 
 use crate::address::Machine;
 use crate::files::{Files, Reader};
-use crate::problem::{Level, Problem};
+use crate::problem::{Fault, Level, Place, Problem};
 use crate::rule::Rule;
 use std::net::IpAddr;
 
@@ -40,7 +40,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Reads the file `name` and the files that it includes. Returns no rules if a problem is an error.
+    /// Reads the file `name` and the files that it includes. Returns no rules if a problem is an error. A file without
+    /// a rule is an error, as in PostgreSQL: it would refuse every client.
     pub fn read(name: &str, files: &dyn Files) -> (Option<Rules>, Vec<Problem>) {
         let mut reader = Reader::read(name, files);
         let mut problems = std::mem::take(&mut reader.problems);
@@ -50,6 +51,14 @@ impl Rules {
                 Ok(rule) => rules.push(rule),
                 Err(fault) => problems.push(fault.at(&place, Level::Error)),
             }
+        }
+        if rules.is_empty() && problems.is_empty() {
+            let fault = Fault::new("the file contains no entries").hint("nobody could log in");
+            let place = Place {
+                file: name.into(),
+                line: 0,
+            };
+            problems.push(fault.at(&place, Level::Error));
         }
         let is_good = problems.iter().all(|problem| problem.level == Level::Warning);
         (is_good.then_some(Rules { rules }), problems)

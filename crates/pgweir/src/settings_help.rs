@@ -63,9 +63,6 @@ fn explain(setting: &Setting) -> String {
         Support::AcceptedNoEffect(why) => {
             let _ = writeln!(out, "\n  Accepted without effect: {}.", plain(why));
         }
-        Support::NotYet(why) => {
-            let _ = writeln!(out, "\n  Not yet: {}.", plain(why));
-        }
     }
     out
 }

@@ -17,7 +17,7 @@ fn settings_without_effect_are_named_only_when_set() {
         &warnings(&sound("pkt_buf = 8192")),
         &["pgbouncer.ini:5: warning: pkt_buf has no effect: "],
     );
-    assert_one(&warnings(&sound("workers = 2")), &["workers has no effect yet: "]);
+    assert_one(&errors(&sound("workers = 2")), &["unknown setting \"workers\""]);
     assert_eq!(
         warnings(&sound(
             "pkt_buf = 4096\ndns_max_ttl = 15.0\nserver_tls_sslmode = disable"
@@ -132,6 +132,10 @@ fn a_bad_hba_file_is_refused_while_it_is_used() {
         &lines(&problems),
         &["hba.conf:1: error: map \"m\" is not in auth_ident_file"],
     );
+    for empty in ["", "# local all all trust\n\n"] {
+        let problems = with_hba("hba", empty, "").unwrap_err();
+        assert_one(&lines(&problems), &["hba.conf: error: the file contains no entries"]);
+    }
     let problems = with_hba("hba", "local all all trust\n", "m a\n").unwrap_err();
     assert_one(&lines(&problems), &["ident.conf:1: error: expected three columns"]);
     let missing = sound("auth_type = hba\nauth_hba_file = none.conf");
@@ -143,15 +147,30 @@ fn a_bad_hba_file_is_refused_while_it_is_used() {
 #[test]
 fn a_reload_never_takes_the_rules_away() {
     let running = with_hba("hba", "local all all trust\n", "").unwrap().config;
-    let text = sound("auth_hba_file = hba.conf");
-    let files = [
-        ("pgbouncer.ini", text.as_str()),
-        ("users.txt", "\"a\" \"x\""),
-        ("hba.conf", "nonsense\n"),
-    ];
-    let new = load_files(&files).unwrap().config;
-    let reload = running.reload(new).unwrap();
-    assert_eq!(reload.config.login_rules.hba, running.login_rules.hba);
+    let load = |settings: &str, hba: &str| {
+        let text = sound(settings);
+        let files = [
+            ("pgbouncer.ini", text.as_str()),
+            ("users.txt", "\"a\" \"x\""),
+            ("hba.conf", hba),
+        ];
+        load_files(&files).unwrap().config
+    };
+    for (hba, why) in [
+        ("nonsense\n", "hba.conf:1: error:"),
+        ("", "hba.conf: error: the file contains no entries"),
+    ] {
+        let refused = running.reload(load("auth_hba_file = hba.conf", hba)).unwrap_err();
+        assert_one(&lines(&refused), &[why]);
+    }
+    let unused = load("auth_type = trust\nauth_hba_file = hba.conf", "");
+    assert!(running.reload(unused).is_ok(), "the rules are not used");
+    let reload = running.reload(load("", "")).unwrap();
+    assert_eq!(reload.config.login_rules, running.login_rules);
+    assert_eq!(
+        reload.config.global.auth_hba_file, "hba.conf",
+        "what is in use is shown"
+    );
     let other = with_hba("hba", "local all all reject\n", "").unwrap().config;
     let reload = running.reload(other.clone()).unwrap();
     assert!(reload.changes.login_rules);

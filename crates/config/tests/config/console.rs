@@ -2,7 +2,7 @@
 
 use pgweir_config::{CATALOGUE, ChangeRule, Config, Kind, PoolMode, Setting};
 
-use crate::support::{config, sound};
+use crate::support::{config, load_files, sound};
 
 fn shown(config: &Config, key: &str) -> Option<String> {
     config.rows().find(|row| row.key == key).unwrap().value
@@ -77,6 +77,7 @@ fn set_refuses_and_leaves_everything_as_it_was() {
         ("server_tls_sslmode", "verify-ca", "needs server_tls_ca_file"),
         ("auth_type", "hba", "needs auth_hba_file"),
         ("auth_hba_file", "x", "which only RELOAD reads"),
+        ("auth_file", "x", "which only RELOAD reads"),
         ("auth_ldap_options", "ldapserver=a", "requires argument"),
     ] {
         let problem = config.set(key, value).unwrap_err().to_string();
@@ -86,6 +87,31 @@ fn set_refuses_and_leaves_everything_as_it_was() {
         );
     }
     assert_eq!(config, before);
+}
+
+/// Guards against rules that nobody passes: while `auth_type` is another one, the files' errors are only warnings.
+#[test]
+fn set_cannot_choose_rules_that_could_not_be_read() {
+    for (hba, ident, why) in [
+        ("nonsense\n", "", "hba.conf:1: "),
+        ("# none\n", "", "hba.conf: the file contains no entries"),
+        ("local all all peer map=m\n", "", "map \"m\" is not in auth_ident_file"),
+        ("local all all trust\n", "m a\n", "ident.conf:1: "),
+    ] {
+        let ini = sound("auth_type = md5\nauth_hba_file = hba.conf\nauth_ident_file = ident.conf");
+        let files = [
+            ("pgbouncer.ini", ini.as_str()),
+            ("users.txt", "\"app\" \"x\"\n"),
+            ("hba.conf", hba),
+            ("ident.conf", ident),
+        ];
+        let mut config = load_files(&files).unwrap().config;
+        let before = config.clone();
+        let refused = config.set("auth_type", "hba").unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+        assert_eq!(config, before);
+        assert!(config.set("pool_mode", "session").is_ok(), "the files are not used");
+    }
 }
 
 #[test]

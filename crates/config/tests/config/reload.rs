@@ -147,3 +147,17 @@ fn a_reload_keeps_the_users_when_their_file_is_gone_or_empty() {
     let without = config("[databases]\napp = host=127.0.0.1\n[pgbouncer]\nauth_user = looker\n");
     assert!(running.reload(without).is_ok(), "the file asks for it");
 }
+
+/// Guards against closing every client: the configuration file was emptied while it was written.
+#[test]
+fn a_reload_of_an_empty_file_is_refused() {
+    let running = config(&sound(""));
+    for blank in ["", "; nothing\n", "[databases]\n[pgbouncer]\n"] {
+        let refused = running.reload(config(blank)).expect_err(blank);
+        assert_one(
+            &lines(&refused),
+            &["pgbouncer.ini: error: the file has no setting and no database"],
+        );
+        assert!(config(blank).reload(config(blank)).is_ok(), "it had nothing before");
+    }
+}

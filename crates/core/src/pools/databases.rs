@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Counts over several pools, and operators' commands for databases.
 ///
-/// Every count goes through [`Databases`], so that several workers can share it later.
+/// Every count goes through [`Databases`].
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Databases {
     by_name: HashMap<Arc<str>, Counts, RandomState>,
