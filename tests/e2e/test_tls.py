@@ -21,6 +21,7 @@ from harness.pooler import PASSWORDS
 from harness.waiting import eventually
 
 from conftest import INITIAL_SQL, VERSIONS
+from test_hosts import relay
 
 # Seconds a socket may take to answer before a test fails.
 SOCKET_SECONDS_MAX = 10
@@ -347,6 +348,34 @@ def test_modes_of_the_server_leg(tls_pg, certificates, make_pooler):
             assert outcome != "in" and set(seen) <= {""}, case
         else:
             assert (outcome, seen) == ("in", expected), case
+
+
+def test_each_host_of_a_list_is_verified_by_its_own_name(certificates, make_pooler):
+    """Guards against PgBouncer's bug 1303: with a list of hosts, certificates were compared with the whole list."""
+    hosts = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2", "127.0.0.3": "127.0.0.1"}
+    with contextlib.ExitStack() as stack:
+        clusters = {}
+        for host, name in hosts.items():
+            pair = certificates.signed(f"of-{host}", certificates.authority, f"/CN={host}", f"subjectAltName=IP:{name}")
+            clusters[host] = cluster_with(15, pair)
+            stack.callback(clusters[host].remove)
+        port = clusters["127.0.0.1"].port
+        for host in list(hosts)[1:]:
+            listener = stack.enter_context(socket.create_server((host, port)))
+            threading.Thread(target=relay, args=(listener, clusters[host]), daemon=True).start()
+        settings = {
+            "server_tls_sslmode": "verify-full", "server_tls_ca_file": certificates.ca, "server_login_retry": 1,
+            "default_pool_size": 6,
+        }  # fmt: skip
+        entry = f"host={','.join(hosts)} port={port} dbname=postgres"
+        pooler = make_pooler(None, databases={"*": entry}, settings=settings)
+        seen = set()
+        with contextlib.ExitStack() as clients:
+            for _ in range(6):
+                c = clients.enter_context(psycopg.connect(pooler.dsn()))
+                seen.add(c.execute("select inet_server_port()").fetchone()[0])
+        assert seen == {clusters["127.0.0.1"].port, clusters["127.0.0.2"].port}
+        pooler.wait_log("127.0.0.3.*invalid peer certificate")
 
 
 def test_servers_without_tls(pg15, certificates, make_pooler):

@@ -27,6 +27,7 @@ class Certificates:
     def __init__(self, folder: str):
         self.folder = folder
         ours, foreign = self._authority("ca"), self._authority("foreign-ca")
+        self.authority = ours
         self.ca, self.foreign_ca = ours.certificate, foreign.certificate
         names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
         self.server = self.signed("server", ours, "/CN=pooler", names)

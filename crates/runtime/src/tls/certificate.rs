@@ -50,13 +50,15 @@ pub(super) fn common_name<'a>(certificate: &'a X509Certificate<'_>) -> Option<&'
     (none.is_none() && !name.contains('\0')).then_some(name)
 }
 
-/// Whether the alternative names of a certificate contain one of kind DNS.
-pub(super) fn has_dns_name(certificate: &X509Certificate<'_>) -> bool {
+/// Whether the alternative names of a certificate contain one of kind DNS or, for a host that is an address, one of kind IP.
+/// Then the common name does not count, as in libpq. (For an address libpq ignores names of kind DNS.)
+pub(super) fn has_alternative_name(certificate: &X509Certificate<'_>, for_address: bool) -> bool {
     match certificate.subject_alternative_name() {
-        Ok(Some(names)) => {
-            let mut names = names.value.general_names.iter();
-            names.any(|name| matches!(name, GeneralName::DNSName(_)))
-        }
+        Ok(Some(names)) => names.value.general_names.iter().any(|name| match name {
+            GeneralName::DNSName(_) => true,
+            GeneralName::IPAddress(_) => for_address,
+            _ => false,
+        }),
         Ok(None) => false,
         // An extension that cannot be read may contain one.
         Err(_) => true,

@@ -1,6 +1,6 @@
 //! Verifying servers' certificates: `server_tls_sslmode`.
 
-use super::certificate::{common_name, has_dns_name, is_name_of, parse};
+use super::certificate::{common_name, has_alternative_name, is_name_of, parse};
 use super::chain::between;
 use super::trust::{Role, Trust};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -39,15 +39,16 @@ impl ServerVerifier {
     }
 }
 
-/// Checks that a certificate is for this host: by its alternative names, or, if none of them is of kind DNS, by its
-/// common name, as in libpq.
+/// Checks that a certificate is for this host: by its alternative names, or, if it has none of the host's kind, by its
+/// common name.
 fn check_name(certificate: &CertificateDer<'_>, host: &ServerName<'_>) -> Result<(), Error> {
     if let Ok(parsed) = ParsedCertificate::try_from(certificate)
         && verify_server_name(&parsed, host).is_ok()
     {
         return Ok(());
     }
-    let read = parse(certificate).filter(|read| !has_dns_name(read));
+    let is_address = matches!(host, ServerName::IpAddress(_));
+    let read = parse(certificate).filter(|read| !has_alternative_name(read, is_address));
     let host = host.to_str();
     match read.as_ref().and_then(common_name) {
         Some(name) if is_name_of(name, &host) => Ok(()),
