@@ -395,8 +395,13 @@ impl World {
                         self.pass(id, &[]);
                     }
                 }
-                Request::Log { .. } | Request::Configure(_) => {}
+                Request::Log { .. } | Request::Configure(_) | Request::Status(_) => {}
                 Request::Reload { by } => self.reloads.push(by),
+                Request::TryTls(change) => {
+                    let _ = self.pooler.handle_tls_tried(self.now, change, Ok(()));
+                    self.write_outbox(None, &[]);
+                    self.take_requests();
+                }
                 Request::SecureClient { .. } | Request::SecureServer { .. } => {
                     unreachable!("no configuration of the stories has TLS")
                 }

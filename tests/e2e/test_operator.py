@@ -120,7 +120,7 @@ class Manager:
         """The lines of the next message, without those of the watchdog."""
         self.socket.settimeout(timeout)
         while True:
-            lines = self.socket.recv(4096).decode().split()
+            lines = self.socket.recv(4096).decode().splitlines()
             if lines != ["WATCHDOG=1"]:
                 return lines
 
@@ -155,6 +155,17 @@ def test_systemd_is_told_of_start_reload_and_end(pg15, make_pooler, monkeypatch,
             assert c.value("select 2") == "2", "a client that is there may go on"
         assert pooler.wait_exit(5) == 0
         assert manager.hears_nothing()
+
+
+def test_systemd_shows_the_statistics(pg15, make_pooler, monkeypatch):
+    """`systemctl status` prints the last STATUS; PgBouncer's has the same words."""
+    heard = []
+    for which in ("pgbouncer", "pgweir"):
+        with Manager(False) as manager:
+            monkeypatch.setenv("NOTIFY_SOCKET", manager.name)
+            make_pooler(pg15, which=which, settings={"stats_period": 1, "log_stats": 0})
+            heard.append(eventually(lambda: next((line for line in manager.hears() if line.startswith("STATUS=")), None)))
+    assert re.sub(r"\d+", "N", heard[0]) == re.sub(r"\d+", "N", heard[1])
 
 
 def test_the_watchdog_is_fed(pg15, make_pooler, monkeypatch):

@@ -582,6 +582,51 @@ def test_reload_takes_new_certificates_and_refuses_bad_ones(pg15, certificates, 
     assert errors == []
 
 
+def order(pooler, text: str) -> str:
+    """The console's answer to a command over the Unix-domain socket: its tag, or the error."""
+    with wire.Connection(host=pooler.dir, port=pooler.port, user="postgres", database="pgbouncer") as c:
+        messages = c.query(text)
+    error = wire.first_error(messages)
+    return error.fields["M"] if error else next(m.body.rstrip(b"\0").decode() for m in messages if m.tag == "C")
+
+
+def setting(pooler, name: str) -> str:
+    return next(row["value"] for row in show(pooler, "show config") if row["key"] == name)
+
+
+def test_set_uses_the_files_or_fails(pg15, certificates, make_pooler):
+    """SHOW CONFIG shows what is in use. Guards against a SET that is answered although its files cannot be used."""
+    pair = certificates.copy(certificates.server, "for-set")
+    own = {"sslmode": "require", "sslcert": certificates.alice.certificate, "sslkey": certificates.alice.key}
+    foreign = {"sslmode": "require", "sslcert": certificates.foreign.certificate, "sslkey": certificates.foreign.key}
+    settings = client_leg(
+        certificates, "verify-ca", client_tls_cert_file=pair.certificate, server_tls_sslmode="disable",
+        client_tls_key_file=pair.key, server_tls_ca_file=pair.key,
+    )  # fmt: skip
+    pooler = make_pooler(pg15, settings=settings)
+    for key, value in [
+        ("client_tls_ca_file", "/nowhere"),
+        ("client_tls_ca_file", pair.key),
+        ("client_tls_cert_file", certificates.second.certificate),
+        ("client_tls_key_file", certificates.second.key),
+        ("server_tls_sslmode", "verify-full"),
+    ]:
+        before = setting(pooler, key)
+        assert order(pooler, f"set {key} = '{value}'").startswith("SET failed: TLS setup failed: "), (key, value)
+        assert setting(pooler, key) == before
+    assert "which only RELOAD reads" in order(pooler, "set auth_file = '/nowhere'")
+    assert (log_in(pooler, **own) == "in", log_in(pooler, **foreign) == "in") == (True, False)
+    ca = certificates.foreign_ca
+    assert order(pooler, f"set client_tls_ca_file = '{ca}'") == f"SET client_tls_ca_file={ca}"
+    assert setting(pooler, "client_tls_ca_file") == ca
+    assert (log_in(pooler, **own) == "in", log_in(pooler, **foreign) == "in") == (False, True)
+    # The files are being replaced: another SET does not read them.
+    open(pair.certificate, "w").close()
+    offset = len(pooler.log())
+    assert order(pooler, "set pool_mode = 'session'") == "SET pool_mode=session"
+    assert log_in(pooler, **foreign) == "in" and "TLS setup failed" not in pooler.log()[offset:]
+
+
 def test_a_bad_file_at_the_start_is_named(certificates, make_pooler):
     pooler = make_pooler(start=False, settings=client_leg(certificates, client_tls_key_file="/nowhere/key"), databases={})
     pooler.spawn()

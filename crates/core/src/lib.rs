@@ -52,7 +52,9 @@ pub use notify::channels;
 pub use operator::stats;
 pub use outbox::{Outbox, Part, Source};
 pub use pooler::{Pooler, Surroundings};
-pub use request::{Accepted, Address, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
+pub use request::{
+    Accepted, Address, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request, TlsChange, TriedTls,
+};
 pub use statements::parameter_types;
 pub use time::{Time, WallClock};
 pub use tls::{PeerCertificate, TlsFacts};

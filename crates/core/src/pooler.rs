@@ -6,7 +6,9 @@ use crate::base::dns::DnsFacts;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
-use crate::base::request::{Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
+use crate::base::request::{
+    Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request, TlsChange, TriedTls,
+};
 use crate::base::secret_names::SecretNames;
 use crate::base::slab::Slab;
 use crate::base::time::{Time, WallClock};
@@ -24,7 +26,7 @@ use crate::upstream::nature::Nature;
 use crate::upstream::phase::ServerPhase;
 use foldhash::fast::RandomState;
 use pgweir_auth::ScramKeyCache;
-use pgweir_config::Config;
+use pgweir_config::{Config, Problem};
 use pgweir_wire::Writer;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -362,6 +364,11 @@ impl Pooler {
     /// The answer to a [`Request::Reload`].
     pub fn handle_reload(&mut self, now: Time, by: Option<ClientId>, outcome: ReloadOutcome) {
         self.reloaded(now, by, outcome);
+    }
+
+    /// The answer to a [`Request::TryTls`]: why the files cannot be used, or that they can.
+    pub fn handle_tls_tried(&mut self, now: Time, change: Box<TlsChange>, outcome: Result<(), Problem>) -> TriedTls {
+        self.tls_tried(now, *change, outcome)
     }
 
     pub(crate) fn pool(&self, id: PoolId) -> &Pool {

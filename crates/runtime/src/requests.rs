@@ -35,6 +35,7 @@ impl EventLoop {
                 }
             }
             Request::Log { level, text } => self.log.write(level, &text),
+            Request::Status(text) => self.service_manager.status(&text),
             Request::Reload { by } => {
                 // Log rotation moves the file away and then sends SIGHUP.
                 self.log.reopen();
@@ -44,8 +45,11 @@ impl EventLoop {
             }
             Request::Configure(config) => {
                 self.use_settings(Settings::of(&config));
-                self.configure_tls(&config);
+                if let Some(tls) = self.read_tls.take() {
+                    self.tls = tls;
+                }
             }
+            Request::TryTls(change) => self.try_tls(change),
             Request::StopListening => {
                 self.service_manager.stopping();
                 self.accepting.stop();

@@ -7,8 +7,7 @@ use crate::socket::SocketAddress;
 use crate::tls::{End, LEFT, TlsContexts, TlsSession};
 use crate::transport::Transport;
 use crate::turns::Origin;
-use pgweir_config::Config;
-use pgweir_core::{ClientId, ConnectionId, LogLevel, ServerId, TlsFacts};
+use pgweir_core::{ClientId, ConnectionId, ServerId, TlsChange, TlsFacts, TriedTls};
 use rustix::net::sockopt::socket_peercred;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -134,13 +133,18 @@ impl EventLoop {
         self.settle();
     }
 
-    /// SET or a RELOAD has changed the configuration; a RELOAD has already read the files. If the files cannot be used,
-    /// TLS stays as it was.
-    pub(crate) fn configure_tls(&mut self, config: &Config) {
-        let read = self.read_tls.take().map(Ok);
-        match read.unwrap_or_else(|| TlsContexts::load_or_problem(config)) {
-            Ok(tls) => self.tls = tls,
-            Err(problem) => self.log.write(LogLevel::Error, &problem.message),
+    /// Reads the files for a SET of a setting of TLS. Unless all of them can be used, TLS stays as it was.
+    pub(crate) fn try_tls(&mut self, change: Box<TlsChange>) {
+        let tried = TlsContexts::load_or_problem(change.config());
+        let (tls, outcome) = match tried {
+            Ok(tls) => (Some(tls), Ok(())),
+            Err(problem) => (None, Err(problem)),
+        };
+        if self.pooler.handle_tls_tried(self.now, change, outcome) == TriedTls::Used
+            && let Some(tls) = tls
+        {
+            self.tls = tls;
         }
+        self.settle();
     }
 }

@@ -1,4 +1,4 @@
-//! Messages to systemd: `READY=1`, `RELOADING=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3)).
+//! Messages to systemd: `READY=1`, `RELOADING=1`, `STOPPING=1`, `WATCHDOG=1`, `STATUS=..` (sd_notify(3)).
 //!
 //! A unit of `Type=notify` counts as started only after READY=1. Without it systemd ends the process after the unit's
 //! start timeout. If `NOTIFY_SOCKET` is not set, nothing is sent.
@@ -116,6 +116,11 @@ impl ServiceManager {
         self.tell(format!("MAINPID={pid}\n"));
         self.is_stopping = true;
         self.watchdog_pause = None;
+    }
+
+    /// How the pooler is doing, for `systemctl status`.
+    pub(crate) fn status(&mut self, text: &str) {
+        self.tell(format!("STATUS={text}\n"));
     }
 
     /// A RELOAD begins. `Type=notify-reload` needs the time, in microseconds of CLOCK_MONOTONIC.

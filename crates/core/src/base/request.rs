@@ -2,10 +2,11 @@
 
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::verification::Verification;
-use pgweir_config::SslMode;
+use pgweir_config::{Config, Problem, SslMode};
 use pgweir_wire::CancelKey;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// One end of a connection, as the console and the log print it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
@@ -205,13 +206,18 @@ pub enum Request {
         /// The text after the level, in PgBouncer's words.
         text: String,
     },
+    /// Tell the service manager how the pooler is doing.
+    Status(String),
     /// Read the configuration again. Answered by `handle_reload`.
     Reload {
         /// The console client that asked; `None` for a signal.
         by: Option<ClientId>,
     },
-    /// SET or a RELOAD has changed the configuration: the driver uses this one from now on.
-    Configure(std::sync::Arc<pgweir_config::Config>),
+    /// SET or a RELOAD has changed the configuration: the driver uses this one from now on. The files of a RELOAD have
+    /// been read; those of a SET have been tried.
+    Configure(Arc<Config>),
+    /// SET changes settings of TLS: read the files that they name. Answered by `handle_tls_tried`.
+    TryTls(Box<TlsChange>),
     /// Stop accepting connections: close the listening sockets.
     StopListening,
     /// End the process with exit status 0, after a moment in which pending output is written.
@@ -240,7 +246,39 @@ pub enum Command {
 pub enum ReloadOutcome {
     /// A configuration that can be used, and warnings to log. The core may still refuse it: see
     /// [`pgweir_config::Config::reload`].
-    New(std::sync::Arc<pgweir_config::Config>, Vec<pgweir_config::Problem>),
+    New(Arc<Config>, Vec<Problem>),
     /// The old configuration stays, because of these problems. They include the warnings.
-    Bad(Vec<pgweir_config::Problem>),
+    Bad(Vec<Problem>),
+}
+
+/// A SET that changes settings of TLS.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TlsChange {
+    /// The client of the console.
+    pub(crate) by: ClientId,
+    /// The setting.
+    pub(crate) key: String,
+    /// Its new value.
+    pub(crate) value: String,
+    /// The configuration that is changed.
+    pub(crate) from: Arc<Config>,
+    /// The configuration with the new value.
+    pub(crate) to: Arc<Config>,
+}
+
+impl TlsChange {
+    /// The configuration whose files are to be read.
+    pub fn config(&self) -> &Config {
+        &self.to
+    }
+}
+
+/// What becomes of the files that the driver has read for a [`TlsChange`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum TriedTls {
+    /// New handshakes use them.
+    Used,
+    /// They are dropped. If something else has changed meanwhile, the core asks again.
+    Dropped,
 }

@@ -119,7 +119,7 @@ impl Orders {
         match waits {
             Waits::Paused(None) => !paused,
             Waits::Paused(Some(database)) => !paused && !databases.is_paused(database),
-            Waits::Closed(_) | Waits::Reloaded => false,
+            Waits::Closed(_) | Waits::Reloaded | Waits::Set => false,
         }
     }
 

@@ -10,6 +10,8 @@ pub(crate) enum Waits {
     Closed(Option<String>),
     /// RELOAD: until the files have been read.
     Reloaded,
+    /// SET of a setting of TLS: until the files have been read.
+    Set,
 }
 
 impl Waits {
@@ -19,6 +21,7 @@ impl Waits {
             Waits::Paused(_) => "PAUSE",
             Waits::Closed(_) => "WAIT_CLOSE",
             Waits::Reloaded => "RELOAD",
+            Waits::Set => "SET",
         }
     }
 }

@@ -3,6 +3,7 @@
 mod dropping;
 mod pausing;
 mod reloading;
+pub(crate) mod setting;
 mod shutting_down;
 
 use crate::base::request::{Command, LogLevel, Request};

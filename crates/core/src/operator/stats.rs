@@ -1,7 +1,7 @@
 //! Statistics: the counters of all pools, added up by database, and the line in the log for each `stats_period`.
 
 use crate::base::pool_id::PoolId;
-use crate::base::request::LogLevel;
+use crate::base::request::{LogLevel, Request};
 use crate::base::stats::Stats;
 use crate::base::time::Time;
 use crate::operator::view::View;
@@ -50,32 +50,19 @@ impl Pooler {
     /// `stats_period` has passed.
     pub(crate) fn stats_round(&mut self, now: Time) {
         let totals = self.view(now).stats_by_database();
-        if !self.admin.periods.end(now, &totals) || !self.shared.settings.log_stats {
+        if !self.admin.periods.end(now, &totals) {
             return;
         }
-        let a = self.view(now).average_of_all();
-        let flights = match self.shared.settings.pipeline_depth {
-            PipelineDepth::AtMost(1) => String::new(),
-            _ => format!(", {} flights outstanding", self.view(now).flights()),
-        };
-        self.log(
-            LogLevel::Log,
-            format!(
-                "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, {} binds/s, {} client logins/s, \
-                 in {} B/s, out {} B/s, xact {} us, query {} us, wait {} us{flights}",
-                a.xact_count,
-                a.query_count,
-                a.client_parse_count,
-                a.server_parse_count,
-                a.bind_count,
-                a.client_login_count,
-                a.bytes_received,
-                a.bytes_sent,
-                a.xact_time,
-                a.query_time,
-                a.wait_time
-            ),
-        );
+        let average = self.view(now).average_of_all();
+        if self.shared.settings.log_stats {
+            let flights = match self.shared.settings.pipeline_depth {
+                PipelineDepth::AtMost(1) => String::new(),
+                _ => format!(", {} flights outstanding", self.view(now).flights()),
+            };
+            self.log(LogLevel::Log, averages_line(&average, "us") + &flights);
+        }
+        let status = averages_line(&average, "μs");
+        self.shared.requests.push_back(Request::Status(status));
     }
 
     /// Drops a pool that has neither clients nor servers, but keeps its counters.
@@ -95,4 +82,23 @@ impl Pooler {
         }
         self.admin.periods.keep(&pool.key().database, pool.stats(), last);
     }
+}
+
+/// The averages of a period in PgBouncer's words, which has two ways to write the unit of times.
+fn averages_line(a: &Stats, unit: &str) -> String {
+    format!(
+        "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, {} binds/s, {} client logins/s, \
+         in {} B/s, out {} B/s, xact {} {unit}, query {} {unit}, wait {} {unit}",
+        a.xact_count,
+        a.query_count,
+        a.client_parse_count,
+        a.server_parse_count,
+        a.bind_count,
+        a.client_login_count,
+        a.bytes_received,
+        a.bytes_sent,
+        a.xact_time,
+        a.query_time,
+        a.wait_time
+    )
 }

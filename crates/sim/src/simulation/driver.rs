@@ -302,6 +302,7 @@ impl World {
                     self.fail(format!("a time limit of a client ended a restoration: {text}"));
                 }
             }
+            Request::Status(_) => {}
             Request::Verify { asker, question } => match *question {
                 Verification::Keys(derivation) => {
                     let answer = Verified::Keys(derivation.derive());
@@ -312,7 +313,11 @@ impl World {
             },
             Request::StopListening if self.ending == Ending::Ordered => {}
             Request::Exit if self.ending == Ending::Ordered => self.ending = Ending::Over,
-            Request::Reload { .. } | Request::Configure(_) | Request::StopListening | Request::Exit => {
+            Request::Reload { .. }
+            | Request::Configure(_)
+            | Request::TryTls(_)
+            | Request::StopListening
+            | Request::Exit => {
                 self.fail("a request nobody gave reason for".into());
             }
         }

@@ -1,4 +1,4 @@
-//! RELOAD and SET: what a new configuration changes.
+//! RELOAD, and what a new configuration changes.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
@@ -7,7 +7,6 @@ use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::{LogLevel, ReloadOutcome, Request};
 use crate::base::settings::{PoolMode, PoolSettings, Settings};
 use crate::base::time::Time;
-use crate::client::Client;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use crate::login::admission;
@@ -38,24 +37,9 @@ impl Pooler {
                 }
             },
         };
-        let waits = |id: &ClientId| self.clients.get(id.0).and_then(Client::console_waits) == Some(&Waits::Reloaded);
-        if let Some(id) = by.filter(waits) {
+        if let Some(id) = by.filter(|id| self.console_waits_for(*id, &Waits::Reloaded)) {
             self.answer_console(id, answer.as_ref().map(|()| "RELOAD"));
         }
-    }
-
-    /// SET: changes a setting until the next RELOAD.
-    pub(crate) fn change_setting(&mut self, now: Time, key: &str, value: &str) -> Result<(), Refusal> {
-        let mut config = (*self.shared.config).clone();
-        config
-            .set(key, value)
-            .map_err(|problem| Refusal::set_failed(&problem))?;
-        let changes = Changes::between(&self.shared.config, &config);
-        let config = Arc::new(config);
-        self.shared.requests.push_back(Request::Configure(config.clone()));
-        let before = self.stored_credentials();
-        self.use_config(now, config, &changes, before);
-        Ok(())
     }
 
     /// The credentials in the configuration for the servers of each pool.

@@ -7,9 +7,10 @@ use crate::console::grammar::{Command, Shutdown};
 use crate::console::orders::Ending;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
+use crate::operator::admin::setting::{SetProgress, set_tag};
 use crate::pooler::Pooler;
 use crate::pools::choice::Choice;
-use pgweir_config::{CONSOLE_DATABASE, Config, Setting};
+use pgweir_config::{CONSOLE_DATABASE, Config};
 
 /// How such a command ends.
 #[derive(Debug)]
@@ -33,11 +34,11 @@ impl Pooler {
     pub(super) fn console_order(&mut self, now: Time, id: ClientId, command: &Command) -> Result<Done, Refusal> {
         match command {
             Command::Set { key, value } => {
-                self.change_setting(now, key, value)?;
-                let is_secret = Setting::find(key).is_none_or(Setting::may_hold_secret);
-                let logged = if is_secret { "(not logged)" } else { value };
-                self.log(LogLevel::Log, format!("SET {key}={logged} command issued"));
-                Ok(Done::tag(format!("SET {key}={value}")))
+                let progress = self.change_setting(now, id, key, value)?;
+                Ok(match progress {
+                    SetProgress::Done => Done::Tag(set_tag(key, value)),
+                    SetProgress::Waits => Done::Waits(Waits::Set),
+                })
             }
             Command::Suspend => {
                 self.log(LogLevel::Log, issued("SUSPEND", None));

@@ -113,6 +113,15 @@ fn statistics_count_and_average_and_are_logged() {
         .iter()
         .find(|(_, text)| text.starts_with("stats: 2 xacts/s, 2 queries/s, "));
     assert!(line.is_some(), "{:?}", rig.log);
+    let status = rig.status.take().unwrap();
+    assert!(status.starts_with("stats: 2 xacts/s, 2 queries/s, "), "{status}");
+    order_log_stats_off(&mut rig, id);
+    rig.wait(Duration::from_secs(10));
+    assert!(rig.status.is_some(), "it does not depend on log_stats");
+}
+
+fn order_log_stats_off(rig: &mut Rig, id: ClientId) {
+    rig.says(id, |w| w.query(b"set log_stats = 0"));
 }
 
 /// As in PgBouncer, each ReadyForQuery that a client got counts, also those from the

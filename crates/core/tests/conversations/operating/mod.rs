@@ -4,4 +4,5 @@ mod kill_and_disable;
 mod orders;
 mod pause;
 mod reload;
+mod set_tls;
 mod shutdown;

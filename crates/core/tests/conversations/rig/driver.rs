@@ -52,10 +52,12 @@ impl Rig {
                     ConnectionId::Client(client) => self.questions.push_back((client, *question)),
                     ConnectionId::Server(server) => self.derivations.push_back((server, *question)),
                 },
+                Some(Request::Status(text)) => self.status = Some(text),
                 Some(Request::Exit) => self.exited = true,
                 Some(Request::StopListening) => self.stopped_listening = true,
                 Some(Request::Reload { by }) => self.reloads.push_back(by),
                 Some(Request::Configure(config)) => self.configured = Some(config),
+                Some(Request::TryTls(change)) => self.tls_changes.push_back(change),
                 Some(Request::Resume(_)) => {}
             }
         }

@@ -21,7 +21,7 @@ pub use servers::{NATURE_QUESTION, REPORTED, error, fatal, process_id};
 pub use session::{EMPTIED, LOCKED, NOTHING, Session, TEMPORARY};
 
 use pgweir_config::Config;
-use pgweir_core::{ClientId, ConnectionId, Endpoint, LogLevel, Pooler, ServerId, Time, Verification};
+use pgweir_core::{ClientId, ConnectionId, Endpoint, LogLevel, Pooler, ServerId, Time, TlsChange, Verification};
 use pgweir_wire::CancelKey;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -49,10 +49,14 @@ pub struct Rig {
     /// Servers whose connection was reset.
     pub aborted: Vec<ServerId>,
     pub log: Vec<(LogLevel, String)>,
+    /// What the service manager was told last.
+    pub status: Option<String>,
     pub exited: bool,
     pub stopped_listening: bool,
     /// The configuration after SET.
     pub configured: Option<Arc<Config>>,
+    /// SETs that wait for files.
+    pub tls_changes: VecDeque<Box<TlsChange>>,
     /// Requests to read the configuration again.
     pub reloads: VecDeque<Option<ClientId>>,
     /// Questions to the driver about clients.
