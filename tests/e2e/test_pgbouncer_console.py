@@ -18,7 +18,7 @@ OTHERWISE = {
     # PgBouncer says SET and changes nothing.
     ("set listen_port = 1", "postgres"): 'SET failed: setting "listen_port" cannot be changed without a restart',
     ("set job_name = 'x'", "postgres"): 'SET failed: setting "job_name" cannot be changed without a restart',
-    # PgBouncer does not know the command for them.
+    # PgBouncer 1.26 no longer knows the command.
     ("show fds", "stats"): "admin access needed",
 }
 
@@ -73,7 +73,7 @@ SHOWS = [
 
 @pytest.mark.parametrize("what", SHOWS)
 def test_the_columns_of_a_table(both, what):
-    """Names and types, in order. SHOW FDS is for PgBouncer's own system user alone: see test_console.py."""
+    """Names and types, in order. PgBouncer 1.26 has no SHOW FDS any more."""
 
     def columns(pooler):
         with pooler.connect(database="pgbouncer") as c:

@@ -14,9 +14,11 @@ import time
 import pytest
 
 from harness import wire
+from harness.odd_server import SASL, OddServer, ScramServer, asks
 from harness.pooler import kind
 from harness.side_by_side import begins_alike, first_text, missing, read_some
 from harness.waiting import eventually
+from harness.wire import md5_secret, scram_secret
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
 
@@ -192,6 +194,71 @@ def a_server_whose_name_is_unknown(p):
     return refusal(p)
 
 
+@situation(settings={"auth_type": "any"}, databases={"*": "{server}"})
+def any_without_a_forced_user(p):
+    return refusal(p)
+
+
+@situation(
+    ours="password authentication failed",
+    log=False,
+    settings={"auth_type": "plain", "auth_user": "postgres", "auth_dbname": "nosuch"},
+    databases={"postgres": "{server}"},
+)
+def auth_dbname_is_not_configured(p):
+    return refusal(p, user="nobody", password="x")
+
+
+@situation(
+    ours="password authentication failed",
+    log=False,
+    settings={"auth_type": "plain", "auth_user": "postgres", "auth_query": "select nonsense, $1"},
+)
+def auth_query_that_fails(p):
+    return refusal(p, user="nobody", password="x")
+
+
+@situation(databases={"*": "{server} connect_query='select nonsense'"})
+def connect_query_that_fails(p):
+    with p.connect() as c:
+        return c.value("select 'served'")
+
+
+@situation(databases={"*": "{server}"}, settings={"default_pool_size": 2})
+def a_server_that_refuses_a_second_login(p):
+    """The role may have one connection, and the pool has had a server."""
+    p.cluster.psql("drop role if exists refused_later; create role refused_later login connection limit 1")
+    p.write_userlist({"refused_later": "x", "postgres": "x"})
+    p.console("reload")
+    with p.connect(user="refused_later") as c, p.connect(user="refused_later") as other:
+        c.query("begin; select 1")
+        other.send(wire.query("select 1"))
+        p.wait_log("login failed: .*too many connections")
+    return "(not compared)"
+
+
+def odd_login(name: str, secret: str, make_server):
+    """A situation: a server that cannot be logged in to with this secret."""
+
+    def run(p):
+        with make_server() as odd:
+            p.databases["odd"] = f"host=127.0.0.1 port={odd.port}"
+            p.reload()
+            return refusal(p, database="odd")
+
+    run.__name__ = name
+    situation(userlist={"postgres": secret})(run)
+
+
+ASKS_MD5, ASKS_SCRAM = asks(5, b"salt"), asks(SASL, b"SCRAM-SHA-256\0\0")
+odd_login("a_server_that_asks_for_md5_where_the_secret_is_scram", scram_secret("x"), lambda: OddServer(ASKS_MD5))
+odd_login(
+    "a_server_that_asks_for_scram_where_the_secret_is_md5", md5_secret("postgres", "x"), lambda: OddServer(ASKS_SCRAM)
+)
+odd_login("a_server_with_no_mechanism_that_is_known", "x", lambda: OddServer(asks(SASL, b"OTHER\0\0")))
+odd_login("a_server_that_does_not_know_the_password", "x", lambda: ScramServer(b"r=%s,s=QUJD,i=4096"))
+
+
 @situation(settings={"client_tls_sslmode": "disable"})
 def cancel_with_a_key_that_nobody_has(p):
     with wire.open_socket("127.0.0.1", p.port) as s:
@@ -337,10 +404,33 @@ def normal(text: str) -> str:
 LINES = (r"closing because: (.*?)(?: \(age=|$)", r"(pooler error: .*)", r".*(no such user: .*)", r"(login attempt: .*)")
 
 
+# Lines about servers; lines about none in particular begin with `S: `.
+SERVER_LINES = (
+    r"S-0x[0-9a-f]+: [^@]*@\S+ (closing because: .*?)(?: \(age=|$)",
+    r"S-0x[0-9a-f]+: [^@]*@\S+ (cannot .*|none of .*|invalid .*)",
+    r"(S: .*)",
+    r"(server login failed: .*)",
+)
+
+
+# Where PgBouncer closes a server and pgweir keeps it.
+KEPT = {
+    "closing because: client disconnect while server was not ready",
+    "closing because: error response from auth_query",
+    "closing because: transaction blocks not allowed in statement pooling mode",
+}
+
+
 def reasons(pooler) -> list[str]:
     """What the log says of clients, kind by kind and in order: why they end, what they hear, how they log in."""
     texts = re.findall(r"C-0x[0-9a-f]+: [^@]*@\S+ (.*)", pooler.log())
     return [normal(m.group(1)) for line in LINES for m in (re.match(line, text) for text in texts) if m]
+
+
+def of_servers(pooler) -> list[str]:
+    """What the log says of servers: why they end, why they cannot be logged in to."""
+    texts = [text.partition(f" {level} ")[2] for text in pooler.log().splitlines() for level in ("LOG", "WARNING", "ERROR")]
+    return [normal(m.group(1)) for line in SERVER_LINES for m in (re.match(line, text) for text in texts) if m]
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -348,7 +438,7 @@ def test_what_a_client_hears(pg15, make_pooler, name):
     run, named, meant, compares_log = SITUATIONS[name]
     named = dict(named)
     files = named.pop("files", {})
-    heard, logged = [], []
+    heard, logged, servers = [], [], []
     for which in ("pgbouncer", "pgweir"):
         pooler = make_pooler(pg15, start=False, which=which, **named)
         pooler.databases = {k: v.replace("{server}", pooler.server()) or pooler.server() for k, v in pooler.databases.items()}
@@ -363,8 +453,12 @@ def test_what_a_client_hears(pg15, make_pooler, name):
             eventually(lambda: reasons(pooler), timeout=0.3, what="a reason in the log")
         time.sleep(0.05)
         logged.append(reasons(pooler))
+        servers.append(of_servers(pooler))
     theirs, ours = heard
     print(f"{name}\n  theirs: {theirs}\n  ours:   {ours}\n  log:\n    {logged[0]}\n    {logged[1]}")
+    print(f"  of servers:\n    {servers[0]}\n    {servers[1]}")
     assert begins_alike(meant or theirs, ours)
     if compares_log:
         assert not missing(*logged)
+    # A server that cannot be reached is tried at other times.
+    assert not missing(sorted(set(servers[0]) - KEPT), servers[1])

@@ -456,7 +456,7 @@ def test_failing_connect_query(pg15, make_pooler):
     )
     with pooler.connect(database="q") as c:
         assert c.value("select 'reached'") == "reached"
-    pooler.wait_log('connect query failed: column "nonsense" does not exist')
+    pooler.wait_log('ERROR S: error while executing exec_on_query: ERROR: column "nonsense" does not exist')
 
 
 # ---- databases and users

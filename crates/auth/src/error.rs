@@ -245,10 +245,10 @@ pub enum ServerAuthError {
     #[error("server's SCRAM signature is wrong: it does not know the user's secret")]
     ServerSignature,
     /// The server's method needs another kind of credential.
-    #[error("server asks for {asked}, which needs {need}; the user has {have}")]
+    #[error("server asks for {}, which needs {need}; the user has {have}", asked.text())]
     CredentialCannotAnswer {
         /// The server's method.
-        asked: &'static str,
+        asked: AskedMethod,
         /// Kinds that would do.
         need: &'static str,
         /// Kind at hand.
@@ -257,6 +257,36 @@ pub enum ServerAuthError {
     /// Passed-through SCRAM keys belong to another verifier than the server's.
     #[error("the SCRAM secret the client logged in with is not the one the server has: salt or iteration count differ")]
     VerifierMismatch,
+}
+
+/// A method of a server that the pooler knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskedMethod {
+    /// AuthenticationCleartextPassword.
+    Password,
+    /// AuthenticationMD5Password.
+    Md5,
+    /// SCRAM-SHA-256, with or without channel binding.
+    Scram,
+}
+
+impl AskedMethod {
+    /// Its short name.
+    pub fn name(self) -> &'static str {
+        match self {
+            AskedMethod::Password => "password",
+            AskedMethod::Md5 => "MD5",
+            AskedMethod::Scram => "SCRAM",
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            AskedMethod::Password => "a clear text password",
+            AskedMethod::Md5 => "an MD5 password",
+            AskedMethod::Scram => crate::SCRAM_SHA_256,
+        }
+    }
 }
 
 impl ServerAuthError {

@@ -46,7 +46,7 @@ pub use auth_request::{AUTH_REQUEST_BYTES_MAX, AuthRequest};
 pub use client_auth::{ClientAuth, ClientAuthNonces, ClientAuthRules, MD5_SALT_BYTES};
 pub use client_auth_method::ClientAuthMethod;
 pub use client_step::{Accepted, ClientStep, Learned, Refused};
-pub use error::{Blame, ClientAuthError, ScramFault, SecretError, ServerAuthError};
+pub use error::{AskedMethod, Blame, ClientAuthError, ScramFault, SecretError, ServerAuthError};
 pub use md5::{MD5_SECRET_BYTES, Md5Secret};
 pub use mock::{MockKey, MockSecret};
 pub use password_message::PASSWORD_MESSAGE_BYTES_MAX;

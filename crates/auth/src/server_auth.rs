@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::auth_request::AuthRequest;
-use crate::error::{ServerAuthError, shown};
+use crate::error::{AskedMethod, ServerAuthError, shown};
 use crate::md5::Md5Secret;
 use crate::password_message::{SaslInitialResponse, password_payload};
 use crate::scram::client::{AwaitServerFinal, AwaitServerFirst, Challenge};
@@ -173,7 +173,7 @@ impl ServerAuth {
             Credential::Password(password) => {
                 Ok((State::AwaitOk, ServerStep::Send(password_payload(password.as_bytes()))))
             }
-            _ => Err(self.cannot_answer("a clear text password", "a plain text password")),
+            _ => Err(self.cannot_answer(AskedMethod::Password, "a plain text password")),
         }
     }
 
@@ -181,7 +181,7 @@ impl ServerAuth {
         let answer = match &self.credential {
             Credential::Password(password) => Md5Secret::derive(password.as_bytes(), &self.user).answer(salt),
             Credential::Md5(hash) => hash.answer(salt),
-            _ => return Err(self.cannot_answer("an MD5 password", "a plain text password or an MD5 hash")),
+            _ => return Err(self.cannot_answer(AskedMethod::Md5, "a plain text password or an MD5 hash")),
         };
         Ok((State::AwaitOk, ServerStep::Send(password_payload(&answer))))
     }
@@ -203,7 +203,7 @@ impl ServerAuth {
         }
         if !matches!(self.credential, Credential::Password(_) | Credential::ScramKeys(_)) {
             return Err(self.cannot_answer(
-                SCRAM_SHA_256,
+                AskedMethod::Scram,
                 "a plain text password, or a client that logged in by SCRAM",
             ));
         }
@@ -239,7 +239,7 @@ impl ServerAuth {
         Ok((State::AwaitServerFinal(waiting), ServerStep::Send(message)))
     }
 
-    fn cannot_answer(&self, asked: &'static str, need: &'static str) -> ServerAuthError {
+    fn cannot_answer(&self, asked: AskedMethod, need: &'static str) -> ServerAuthError {
         ServerAuthError::CredentialCannotAnswer {
             asked,
             need,

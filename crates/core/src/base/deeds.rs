@@ -10,8 +10,8 @@ pub(crate) enum Deed {
     Misbehaves(String),
     /// The server must be closed, because the pooler can no longer rely on the server's messages.
     Close(String),
-    /// An internal query has failed with this message.
-    InternalQueryFailed(Box<[u8]>),
+    /// An internal query has failed with this error.
+    InternalQueryFailed { severity: Box<[u8]>, message: Box<[u8]> },
     /// The catalog of the server's database may have changed.
     DoubtCatalog,
     /// Names in statements may now mean other objects of the server's database.

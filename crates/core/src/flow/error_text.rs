@@ -21,6 +21,10 @@ impl Refusal<'_> {
         }
     }
 
+    pub(super) fn severity(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.fields.severity)
+    }
+
     pub(super) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(self.fields.message)
     }

@@ -9,7 +9,7 @@
 use crate::base::ids::ServerId;
 use crate::base::pin_reason::Cleanup;
 use crate::base::reasons::Passing;
-use crate::base::request::Request;
+use crate::base::request::{LogLevel, Request};
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
@@ -217,7 +217,7 @@ impl Pooler {
     }
 
     /// An internal query has failed.
-    pub(crate) fn internal_query_failed(&mut self, now: Time, id: ServerId, message: &[u8]) {
+    pub(crate) fn internal_query_failed(&mut self, now: Time, id: ServerId, severity: &[u8], message: &[u8]) {
         let Some(server) = self.servers.get(id.0) else { return };
         if matches!(server.phase, ServerPhase::Listening) {
             return self.listen(now, |listening| listening.listener_refuses(id, message));
@@ -226,14 +226,18 @@ impl Pooler {
             ServerPhase::Resetting => "reset query failed",
             ServerPhase::LiftingLimit => "idle_session_timeout could not be reset",
             ServerPhase::Testing => "test query failed",
-            ServerPhase::ConnectQuery => "connect query failed",
+            ServerPhase::ConnectQuery => {
+                let severity = String::from_utf8_lossy(severity);
+                let message = String::from_utf8_lossy(message);
+                // PgBouncer's words; it goes on with the server, too.
+                let text = format!("S: error while executing exec_on_query: {severity}: {message}");
+                return self.log(LogLevel::Error, text);
+            }
             _ => return,
         };
         let text = format!("{id}: {reason}: {}", String::from_utf8_lossy(message));
-        self.log(crate::base::request::LogLevel::Warning, text);
-        if !matches!(self.server_mut(id).phase, ServerPhase::ConnectQuery) {
-            self.close_server(now, id, reason);
-        }
+        self.log(LogLevel::Warning, text);
+        self.close_server(now, id, reason);
     }
 
     /// Closes a server connection, with Terminate if nothing is in flight.

@@ -289,7 +289,10 @@ impl Reply<'_> {
 
     fn tell_client(&mut self, error: &Refusal<'_>, refused: &Refused) -> Passed {
         if !self.is_linked() {
-            self.deeds.push(Deed::InternalQueryFailed(error.fields.message.into()));
+            self.deeds.push(Deed::InternalQueryFailed {
+                severity: error.fields.severity.into(),
+                message: error.fields.message.into(),
+            });
             return Passed::Skip;
         }
         if let Some(reply) = refused.instead_of(error) {
@@ -299,7 +302,7 @@ impl Reply<'_> {
         if self.is_of_login() {
             self.shared.log(
                 LogLevel::Error,
-                format!("{}: error in auth_query: {}", self.id, error.text()),
+                format!("S: error in auth_query: {}: {}", error.severity(), error.text()),
             );
             return Passed::Skip;
         }

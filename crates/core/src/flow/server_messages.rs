@@ -211,7 +211,9 @@ impl Pooler {
                     self.shared.requests.push_back(Request::Close(id.into()));
                     self.server_ended(now, id, &why);
                 }
-                Deed::InternalQueryFailed(message) => self.internal_query_failed(now, id, &message),
+                Deed::InternalQueryFailed { severity, message } => {
+                    self.internal_query_failed(now, id, &severity, &message);
+                }
                 Deed::DoubtCatalog => {
                     if let Some(pool_id) = self.servers.get(id.0).map(|s| s.pool) {
                         self.catalogs().doubt(now, pool_id);

@@ -39,7 +39,7 @@ impl Pooler {
         );
         self.log(LogLevel::Log, text);
         self.send(id, |w| w.terminate());
-        self.login_failed(now, id, failure);
+        self.login_failed(now, id, "login failed", failure);
     }
 
     /// The login to a server that must not serve has succeeded. The other servers of its host must not serve either.

@@ -142,8 +142,12 @@ impl Rejection {
 
     /// With `auth_type = any` a name proves nothing, so the configuration must name the user for servers.
     pub(crate) fn needs_forced_user() -> Self {
-        let message = "auth_type = any requires a database with a forced user";
-        Self::new(Trouble::NotAllowed, message, "Add user= to the database's line.")
+        Self::new(
+            Trouble::NotAllowed,
+            "bouncer config error",
+            "Add user= to the database's line.",
+        )
+        .with_detail("auth_type = any requires a database with a forced user.")
     }
 
     /// See [`START_POOLS_MAX`].

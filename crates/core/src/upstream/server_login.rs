@@ -3,7 +3,7 @@
 use crate::base::errors::Trouble;
 use crate::base::pool_id::LoginFailure;
 use crate::upstream::standing::{Judgement, QUESTION, Standing};
-use pgweir_auth::{Derivation, ScramKeyCache, ScramKeys, ServerAuth, ServerStep};
+use pgweir_auth::{Derivation, ScramKeyCache, ScramKeys, ServerAuth, ServerAuthError, ServerStep};
 use pgweir_config::TargetSessionAttrs;
 use pgweir_wire::{BackendTag, CancelKey, ErrorFields, HEADER_BYTES, Header, TransactionStatus, backend};
 
@@ -63,8 +63,8 @@ pub(crate) enum ServerLoginStep<'i> {
     ParameterStatus(&'i [u8]),
     /// The key for cancel requests; `None`: the server cannot be cancelled.
     CancelKey(Option<CancelKey>),
-    /// The pooler cannot answer the server's authentication request.
-    GiveUp(LoginFailure),
+    /// The pooler cannot answer the server's authentication request, with a line for the log.
+    GiveUp { failure: LoginFailure, log: String },
     /// The server has refused the login.
     Refused { failure: LoginFailure, severity: String },
     /// It is ready, and it is what the configuration wants. `Some`: only if there is no better server, with the reason.
@@ -180,7 +180,7 @@ impl ServerLogin {
                 self.progress = Progress::LetIn;
                 ServerLoginStep::Nothing
             }
-            Err(error) => gave_up(&error.to_string()),
+            Err(error) => cannot_answer(&error),
         }
     }
 
@@ -197,7 +197,7 @@ impl ServerLogin {
     ) -> Option<ServerLoginStep<'static>> {
         self.keys_being_derived()?;
         match derived {
-            Err(why) => Some(gave_up(&why)),
+            Err(why) => Some(gave_up(&why, why.clone())),
             Ok(derived) => match self.auth.handle_keys(derived, keys)? {
                 ServerStep::Send(payload) => Some(ServerLoginStep::Send(payload)),
                 _ => None,
@@ -206,12 +206,34 @@ impl ServerLogin {
     }
 }
 
-fn gave_up(why: &str) -> ServerLoginStep<'static> {
-    ServerLoginStep::GiveUp(LoginFailure {
-        sqlstate: Some(NOT_AUTHORIZED.into()),
-        message: format!("cannot log in to the server: {why}"),
-        temporary: false,
-    })
+/// The beginning of both texts is PgBouncer's.
+fn cannot_answer(error: &ServerAuthError) -> ServerLoginStep<'static> {
+    let why = match error {
+        ServerAuthError::CredentialCannotAnswer { .. } => "wrong password type",
+        ServerAuthError::NoCommonMechanism { .. } => {
+            "none of the server's SASL authentication mechanisms are supported"
+        }
+        ServerAuthError::ServerSignature => "invalid server signature",
+        _ => return gave_up(&error.to_string(), error.to_string()),
+    };
+    let log = match error {
+        ServerAuthError::CredentialCannotAnswer { asked, .. } => {
+            format!("cannot do {} authentication: {why}: {error}", asked.name())
+        }
+        _ => format!("{why}: {error}"),
+    };
+    gave_up(&format!("{why}: {error}"), log)
+}
+
+fn gave_up(why: &str, log: String) -> ServerLoginStep<'static> {
+    ServerLoginStep::GiveUp {
+        failure: LoginFailure {
+            sqlstate: Some(NOT_AUTHORIZED.into()),
+            message: format!("server login failed: {why}"),
+            temporary: false,
+        },
+        log,
+    }
 }
 
 fn refused(body: &[u8]) -> ServerLoginStep<'static> {

@@ -176,3 +176,26 @@ fn a_message_is_taken_when_it_is_whole_and_never_when_it_is_too_long() {
     let (_, step) = rig.login.handle_bytes(&long, &mut rig.keys);
     assert!(matches!(step, ServerLoginStep::Misbehaves(_)), "{step:?}");
 }
+
+/// What a login to a server with this credential comes to when the server asks so.
+fn given_up(credential: Credential, asks: &[u8]) -> String {
+    let mut rig = Rig::new();
+    rig.login = ServerLogin::new(ServerAuth::new(b"alice", credential, [9; 18]), TargetSessionAttrs::Any);
+    rig.hears(|w| w.authentication(asks))
+}
+
+#[test]
+fn the_reasons_begin_with_pgbouncers_words() {
+    let other = given_up(Credential::Password(Password::from("right")), b"\0\0\0\x0aOTHER\0\0");
+    let words = "none of the server's SASL authentication mechanisms are supported: ";
+    assert!(other.contains(&format!("server login failed: {words}")), "{other}");
+    for (asks, method) in [
+        (&b"\0\0\0\x0aSCRAM-SHA-256\0\0"[..], "SCRAM"),
+        (b"\0\0\0\x05salt", "MD5"),
+    ] {
+        let step = given_up(Credential::Nothing, asks);
+        assert!(step.contains("server login failed: wrong password type: "), "{step}");
+        let log = format!("cannot do {method} authentication: wrong password type: ");
+        assert!(step.contains(&log), "{step}");
+    }
+}

@@ -54,7 +54,7 @@ fn a_login_without_keys_fails_and_the_server_may_be_gone() {
     rig.derived(server, Verified::Wrong("too late".into()));
     let told = rig.told(client).join("\n");
     assert!(
-        told.contains("cannot log in to the server: the check ended in a panic"),
+        told.contains("server login failed: the check ended in a panic"),
         "{told}"
     );
 }

@@ -252,6 +252,23 @@ fn auth_dbname_must_be_a_database_that_can_be_used() {
     }
 }
 
+#[test]
+fn auth_dbname_must_not_be_disabled() {
+    let settings = "auth_type = trust\nauth_user = looker\nauth_dbname = lookups\nadmin_users = boss\n\
+                    auth_file = users.txt\n[databases]\nlookups = host=127.0.0.1";
+    let mut rig = Rig::with_files(settings, &[("users.txt", "\"boss\" \"\"\n")]);
+    let boss = rig.console();
+    rig.query(boss, "DISABLE lookups");
+    let id = tcp(&mut rig, "alice", [127, 0, 0, 1]);
+    assert_eq!(rig.told(id), ["Error 28P01 \"trust\" authentication failed"]);
+    let words = "authentication database \"lookups\" is disabled";
+    assert!(logged(&rig, words), "{:?}", rig.log);
+    assert!(rig.connects.is_empty(), "auth_query does not run there");
+    rig.query(boss, "ENABLE lookups");
+    tcp(&mut rig, "alice", [127, 0, 0, 1]);
+    assert_eq!(rig.connects.len(), 1, "now it does");
+}
+
 /// The rules of a RELOAD count from then on; without a usable file no client is let in.
 #[test]
 fn a_reload_brings_other_rules() {

@@ -141,6 +141,6 @@ impl Pooler {
         let text = format!("{} {why}", server::label(&self.servers, &self.pools, id));
         self.log(LogLevel::Warning, text);
         let failure = LoginFailure::temporary(format!("cannot connect to the server: {why}"));
-        self.login_failed(now, id, failure);
+        self.login_failed(now, id, "login failed", failure);
     }
 }

@@ -6,6 +6,7 @@ use crate::base::request::{Connected, LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::verification::{Verification, Verified};
 use crate::pooler::Pooler;
+use crate::server;
 use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::server_login::{ServerLogin, ServerLoginStep};
@@ -71,11 +72,15 @@ impl Pooler {
                 }
             }
             ServerLoginStep::CancelKey(key) => self.server_mut(id).cancels.key_is_told(key),
-            ServerLoginStep::GiveUp(failure) => self.login_failed(now, id, failure),
+            ServerLoginStep::GiveUp { failure, log } => {
+                let label = server::label(&self.servers, &self.pools, id);
+                self.log(LogLevel::Error, format!("{label} {log}"));
+                self.login_failed(now, id, "failed to answer authreq", failure);
+            }
             ServerLoginStep::Refused { failure, severity } => {
-                let text = format!("server login failed: {severity} {}", failure.message);
-                self.log(LogLevel::Warning, text);
-                self.login_failed(now, id, failure);
+                self.log_refusal(id, &severity, &failure.message);
+                let reason = failure.message.clone();
+                self.login_failed(now, id, &reason, failure);
             }
             ServerLoginStep::Welcome(None) => self.server_welcomes(now, id, true),
             ServerLoginStep::Welcome(Some(why)) => self.second_choice(now, id, why),
@@ -117,9 +122,18 @@ impl Pooler {
         }
     }
 
-    pub(crate) fn login_failed(&mut self, now: Time, id: ServerId, failure: LoginFailure) {
+    /// A server has refused the login. PgBouncer has another line for a pool that has had a server.
+    fn log_refusal(&mut self, id: ServerId, severity: &str, message: &str) {
+        self.log(LogLevel::Warning, format!("server login failed: {severity} {message}"));
+        let pool_id = self.server_mut(id).pool;
+        if self.pool(pool_id).welcome().is_some() {
+            self.log(LogLevel::Error, format!("S: login failed: {severity}: {message}"));
+        }
+    }
+
+    pub(crate) fn login_failed(&mut self, now: Time, id: ServerId, reason: &str, failure: LoginFailure) {
         self.shared.requests.push_back(Request::Close(id.into()));
-        self.server_lost(now, id, "login failed", Some(failure));
+        self.server_lost(now, id, reason, Some(failure));
     }
 
     /// A server has let the pooler in. `is_wanted`: it matches `target_session_attrs`. Whether the attempt to open it
