@@ -5,6 +5,7 @@ use crate::defer_accept::set_defer_accept;
 use crate::event_loop::EventLoop;
 use crate::listener::{ListenPlace, Listener};
 use crate::log::Log;
+use crate::reading::READ_BYTES;
 use crate::refusal::{Outcome, Refusal};
 use crate::settings::{Settings, TcpSettings};
 use crate::socket;
@@ -23,6 +24,9 @@ use std::time::Duration;
 
 /// Clients accepted in one turn, before other connections get theirs.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
+
+/// Rounds of accepting before the listening sockets are closed, so that a flood cannot put off the end.
+const LAST_ROUNDS_MAX: usize = 64;
 
 /// A lack of file descriptors is logged at most this often.
 const STARVED_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -171,6 +175,26 @@ impl EventLoop {
                 self.accept_some(index);
             }
         }
+    }
+
+    /// Accepts every client that waits in the kernel's queue, and reads what it has sent: a socket that is closed would
+    /// reset them, and a client that has not sent its startup packet does not keep a shutdown waiting.
+    pub(crate) fn accept_everyone(&mut self) {
+        for listener in &mut self.accepting.listeners {
+            listener.readable = true;
+        }
+        let mut rounds = 0;
+        while self.accepting.is_ready() && rounds < LAST_ROUNDS_MAX {
+            self.accept_ready();
+            rounds += 1;
+        }
+        for client in self.pooler.clients_at_startup() {
+            if let Some(connection) = self.connections.get(client.into()) {
+                connection.facts.set(Facts::READABLE);
+                self.connections.make_ready(client.into());
+            }
+        }
+        self.read_ready(&mut vec![0; READ_BYTES]);
     }
 
     fn accept_some(&mut self, index: usize) {

@@ -36,7 +36,7 @@ use crate::token::Subject;
 use crate::verifier::{QuestionId, Verifier};
 use mio::event::Event;
 use mio::{Events, Poll};
-use pgweir_core::{ConnectionId, LogLevel, Pooler, ServerId, Time};
+use pgweir_core::{Command, ConnectionId, LogLevel, Pooler, ServerId, Time};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -377,7 +377,12 @@ impl EventLoop {
     pub(crate) fn read_inbox(&mut self) {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
-                Message::Command(command) => self.pooler.handle_command(self.now, command),
+                Message::Command(command) => {
+                    if command == Command::ShutdownWaitForClients {
+                        self.accept_everyone();
+                    }
+                    self.pooler.handle_command(self.now, command);
+                }
                 Message::Reloaded { by, outcome, tls } => {
                     self.read_tls = tls;
                     self.reloads_under_way = self.reloads_under_way.saturating_sub(1);

@@ -42,6 +42,13 @@ impl Pooler {
         self.shutdown_progress(now);
     }
 
+    /// Clients that have not sent their startup packet: no shutdown waits for them.
+    pub fn clients_at_startup(&self) -> Vec<ClientId> {
+        let clients = self.clients.iter();
+        let silent = clients.filter(|(_, c)| matches!(c.phase, ClientPhase::Startup));
+        silent.map(|(slot, _)| ClientId(slot)).collect()
+    }
+
     pub(crate) fn refuse_for_shutdown(&mut self, now: Time, id: ClientId) {
         self.fail_client(now, id, Trouble::ShuttingDown, SHUTTING_DOWN, "", "");
     }
