@@ -398,7 +398,7 @@ impl World {
                 Request::Log { .. } | Request::Configure(_) | Request::Status(_) => {}
                 Request::Reload { by } => self.reloads.push(by),
                 Request::TryTls(change) => {
-                    let _ = self.pooler.handle_tls_tried(self.now, change, Ok(()));
+                    let _ = self.pooler.handle_tls_tried(self.now, *change, Ok(()));
                     self.write_outbox(None, &[]);
                     self.take_requests();
                 }

@@ -367,8 +367,8 @@ impl Pooler {
     }
 
     /// The answer to a [`Request::TryTls`]: why the files cannot be used, or that they can.
-    pub fn handle_tls_tried(&mut self, now: Time, change: Box<TlsChange>, outcome: Result<(), Problem>) -> TriedTls {
-        self.tls_tried(now, *change, outcome)
+    pub fn handle_tls_tried(&mut self, now: Time, change: TlsChange, outcome: Result<(), Problem>) -> TriedTls {
+        self.tls_tried(now, change, outcome)
     }
 
     pub(crate) fn pool(&self, id: PoolId) -> &Pool {

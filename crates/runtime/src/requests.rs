@@ -49,7 +49,7 @@ impl EventLoop {
                     self.tls = tls;
                 }
             }
-            Request::TryTls(change) => self.try_tls(change),
+            Request::TryTls(change) => self.try_tls(*change),
             Request::StopListening => {
                 self.service_manager.stopping();
                 self.accepting.stop();

@@ -134,7 +134,7 @@ impl EventLoop {
     }
 
     /// Reads the files for a SET of a setting of TLS. Unless all of them can be used, TLS stays as it was.
-    pub(crate) fn try_tls(&mut self, change: Box<TlsChange>) {
+    pub(crate) fn try_tls(&mut self, change: TlsChange) {
         let tried = TlsContexts::load_or_problem(change.config());
         let (tls, outcome) = match tried {
             Ok(tls) => (Some(tls), Ok(())),

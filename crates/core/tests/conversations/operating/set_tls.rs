@@ -8,7 +8,7 @@ use pgweir_core::{ClientId, TriedTls};
 /// The driver has tried the oldest change.
 fn tried(rig: &mut Rig, outcome: Result<(), Problem>) -> TriedTls {
     let change = rig.tls_changes.pop_front().expect("files are to be read");
-    let tried = rig.pooler.handle_tls_tried(rig.now, change, outcome);
+    let tried = rig.pooler.handle_tls_tried(rig.now, *change, outcome);
     rig.settle(&[]);
     tried
 }
