@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from harness import ports, wire
+from harness import wire
+from harness.one_port import start_behind_one_port
 from harness.pooler import kind
 from harness.waiting import Stopwatch, eventually
 from harness.wire import error_codes, query
@@ -65,15 +66,7 @@ def test_a_cancel_request_finds_its_process(pg15, make_pooler, group):
 
 def test_behind_one_port(pg15, make_pooler):
     """Linux spreads connections over the processes; each cancel request arrives."""
-    port = ports.take()
-    settings = {"so_reuseport": 1, "listen_port": port}
-    poolers = [make_pooler(pg15, settings=settings, start=False, which=k) for k in ("pgweir", "pgweir", "pgbouncer")]
-    for number, pooler in enumerate(poolers, 1):
-        pooler.port = port
-        pooler.settings["peer_id"] = number
-        pooler.peers = {i: f"host={other.dir} port={port}" for i, other in enumerate(poolers, 1)}
-        pooler.write_ini()
-        pooler.start()
+    _, poolers = start_behind_one_port(make_pooler, pg15, ("pgweir", "pgweir", "pgbouncer"))
     processes = set()
     for _ in range(12):
         with poolers[0].connect() as client:

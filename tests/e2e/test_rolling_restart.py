@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from harness import ports, wire
+from harness import wire
+from harness.one_port import start_behind_one_port
 from harness.pooler import kind
 from harness.waiting import eventually
 
@@ -66,14 +67,7 @@ class Load:
 
 def test_a_rolling_restart_loses_nobody(pg15, make_pooler):
     """Sessions end in peace on the old process, new ones begin on the other; then the successor takes its part."""
-    port = ports.take()
-    poolers = [make_pooler(pg15, settings={"so_reuseport": 1, "listen_port": port}, start=False) for _ in range(2)]
-    for number, pooler in enumerate(poolers, 1):
-        pooler.port = port
-        pooler.settings["peer_id"] = number
-        pooler.peers = {i: f"host={other.dir} port={port}" for i, other in enumerate(poolers, 1)}
-        pooler.write_ini()
-        pooler.start()
+    port, poolers = start_behind_one_port(make_pooler, pg15, (None, None))
     with Load(port, count=8) as load:
         eventually(lambda: load.sessions > 20, what="sessions before the restart")
         for pooler in poolers:

@@ -98,14 +98,14 @@ impl Budget {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
 
     /// PostgreSQL's defaults, as after initdb.
-    const DEFAULTS: MemorySettings = MemorySettings {
+    pub(crate) const DEFAULTS: MemorySettings = MemorySettings {
         work_mem_bytes: 4 * MIB,
         maintenance_work_mem_bytes: 64 * MIB,
         temp_buffers_bytes: 8 * MIB,

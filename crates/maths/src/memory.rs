@@ -18,20 +18,18 @@ const SHARE_WITHOUT_PAGE_CACHE: f64 = 0.75;
 
 /// shared_buffers to start from, bytes.
 pub fn shared_buffers_start(ram_bytes: u64, without_page_cache: bool) -> u64 {
-    let share = if without_page_cache {
-        SHARE_WITHOUT_PAGE_CACHE
-    } else {
-        START_SHARE
-    };
-    round_up_bytes((ram_bytes as f64 * share) as u64)
+    share_of(ram_bytes, without_page_cache, START_SHARE)
 }
 
 /// The most that shared_buffers should take, bytes.
 pub fn shared_buffers_most(ram_bytes: u64, without_page_cache: bool) -> u64 {
-    let share = if without_page_cache {
-        SHARE_WITHOUT_PAGE_CACHE
-    } else {
-        MOST_SHARE
+    share_of(ram_bytes, without_page_cache, MOST_SHARE)
+}
+
+fn share_of(ram_bytes: u64, without_page_cache: bool, share: f64) -> u64 {
+    let share = match without_page_cache {
+        true => SHARE_WITHOUT_PAGE_CACHE,
+        false => share,
     };
     round_up_bytes((ram_bytes as f64 * share) as u64)
 }
@@ -147,20 +145,10 @@ pub fn session_memory_that_fits(settings: &MemorySettings, ram_bytes: u64) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::tests::DEFAULTS;
 
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
-
-    const DEFAULTS: MemorySettings = MemorySettings {
-        work_mem_bytes: 4 * MIB,
-        maintenance_work_mem_bytes: 64 * MIB,
-        temp_buffers_bytes: 8 * MIB,
-        max_connections: 100,
-        shared_buffers_bytes: 128 * MIB,
-        wal_buffers_bytes: 0,
-        commit_log_bytes: 0,
-        rest_bytes: GIB,
-    };
 
     #[test]
     fn shared_buffers_as_the_manual_says() {

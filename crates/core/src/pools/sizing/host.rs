@@ -19,29 +19,27 @@ pub(super) struct Servers {
 impl Sizings {
     /// A pool has one more server, or has it when it gets its part in the limit.
     pub(crate) fn server_in(&mut self, share: Share) {
-        if let Some(sizing) = self.get_mut(share.sizing) {
-            sizing.servers.all += 1;
-        }
+        self.servers_of(share, |servers| servers.all += 1);
     }
 
     /// A pool has one server less, or gives up its part in the limit.
     pub(crate) fn server_out(&mut self, share: Share) {
-        if let Some(sizing) = self.get_mut(share.sizing) {
-            sizing.servers.all -= 1;
-        }
+        self.servers_of(share, |servers| servers.all -= 1);
     }
 
     /// A server of a pool is up.
     pub(crate) fn is_up(&mut self, share: Share) {
-        if let Some(sizing) = self.get_mut(share.sizing) {
-            sizing.servers.up += 1;
-        }
+        self.servers_of(share, |servers| servers.up += 1);
     }
 
     /// A server of a pool that was up is so no longer.
     pub(crate) fn is_down(&mut self, share: Share) {
+        self.servers_of(share, |servers| servers.up -= 1);
+    }
+
+    fn servers_of(&mut self, share: Share, change: impl FnOnce(&mut Servers)) {
         if let Some(sizing) = self.get_mut(share.sizing) {
-            sizing.servers.up -= 1;
+            change(&mut sizing.servers);
         }
     }
 
