@@ -101,7 +101,6 @@ impl Pooler {
         }
         self.close_cancelling(now, server.cancels.take_asking());
         self.pause_progress(now);
-        self.shutdown_progress(now);
         if !self.admin.is_ending() {
             match self.pool(server.pool).share() {
                 Some(share) => self.host_has_place(now, share.sizing()),

@@ -306,9 +306,8 @@ impl Pooler {
         let is_sent = at == flight.bytes().len() && client.waiting == Waiting::No && client.passing == Passing::None;
         if is_sent && leaves_nothing {
             client.waiting = Waiting::Flying { server: server_id };
-            let notified = false;
-            let flights = server.flights.get_or_insert_default();
-            flights.push(now, id, flight, Waited { since, notified });
+            let waited = Waited { since, notified: false };
+            server.flights.get_or_insert_default().push(now, id, flight, waited);
             return self.fill(now, pool_id, server_id);
         }
         if at > 0 {

@@ -53,7 +53,8 @@ impl Pooler {
         self.fail_client(now, id, Trouble::ShuttingDown, SHUTTING_DOWN, "", "");
     }
 
-    /// A client or a server has been closed. If SHUTDOWN waits for that, the process ends with this turn.
+    /// A client has been closed. If SHUTDOWN waits for that, the process ends with this turn. (For the end of a server it
+    /// waits like PAUSE: [`Pooler::pause_progress`].)
     pub(crate) fn shutdown_progress(&mut self, now: Time) {
         if self.admin.ending != Ending::No {
             self.look_at_orders(now);
