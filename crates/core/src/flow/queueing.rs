@@ -51,23 +51,48 @@ impl Pooler {
         })
     }
 
+    /// The client of a server, its pool, and since when it has had the server, if clients are charged.
+    fn charged(&mut self, id: ServerId) -> Option<(&Config, &mut Pool, ClientId, &mut Client, Time)> {
+        let server = self.servers.get(id.0)?;
+        let pool = self.pools[server.pool as usize].as_mut()?;
+        let client_id = server.link?;
+        let client = self.clients.get_mut(client_id.0)?;
+        let is_charged = !pool.waiting().is_empty() && !self.shared.is_weak(Weakness::ForgetsToCharge);
+        is_charged.then_some((&self.shared.config, pool, client_id, client, server.since))
+    }
+
     /// Charges a server's client for its time on the server, if other clients wait. Time that was charged before does
     /// not count again.
     pub(crate) fn charge(&mut self, now: Time, server_id: ServerId) {
-        let Some(server) = self.servers.get(server_id.0) else {
-            return;
-        };
-        let Some(pool) = self.pools[server.pool as usize].as_mut() else {
-            return;
-        };
-        if pool.waiting().is_empty() || self.shared.is_weak(Weakness::ForgetsToCharge) {
-            return;
-        }
-        if let Some(client) = server.link.and_then(|id| self.clients.get_mut(id.0)) {
-            in_queue(&self.shared.config, pool, client, |queue, who, used| {
-                let us = used.take_uncharged_us(server.since, now);
+        if let Some((config, pool, _, client, since)) = self.charged(server_id) {
+            in_queue(config, pool, client, |queue, who, used| {
+                let us = used.take_uncharged_us(since, now);
                 queue.charge(who, used, us);
             });
+        }
+    }
+
+    /// A flight has been answered. Notes the time of its client on the server for [`Pooler::charge_together`], if other
+    /// clients wait.
+    pub(crate) fn charge_later(&mut self, now: Time, server_id: ServerId) {
+        if let Some((_, pool, id, client, since)) = self.charged(server_id) {
+            let us = client.used.take_uncharged_us(since, now);
+            pool.waiting_mut().together_mut().add(id, us);
+        }
+    }
+
+    /// An input with the answers to flights has been handled. Charges their clients.
+    pub(crate) fn charge_together(&mut self, pool_id: PoolId) {
+        let Some(pool) = self.pools.get_mut(pool_id as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let (clients, us) = pool.waiting_mut().together_mut().take_shares();
+        for id in clients {
+            if let Some(client) = self.clients.get_mut(id.0) {
+                in_queue(&self.shared.config, pool, client, |queue, who, used| {
+                    queue.charge(who, used, us);
+                });
+            }
         }
     }
 

@@ -71,6 +71,7 @@ impl Pooler {
             run: 0..0,
         };
         let before = self.flights_of(id).map_or(0, Flights::input_begins);
+        let pool_id = self.server_mut(id).pool;
         if !self.exposed_reply_passes(now, id, input) {
             return 0;
         }
@@ -79,6 +80,7 @@ impl Pooler {
         if let Some(flights) = self.flights_of(id) {
             flights.input_ends(before);
         }
+        self.charge_together(pool_id);
         consumed
     }
 

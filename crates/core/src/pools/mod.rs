@@ -14,4 +14,5 @@ pub(crate) mod overload;
 pub(crate) mod peers;
 pub(crate) mod pool;
 pub(crate) mod sizing;
+pub(crate) mod together;
 pub(crate) mod wait_queue;

@@ -8,6 +8,7 @@ use crate::base::time::Time;
 use crate::pools::fair::flow::Flow;
 use crate::pools::fair::groups::Groups;
 use crate::pools::fair::level::Arriving;
+use crate::pools::together::Together;
 use pgweir_config::FairBy;
 
 /// Stands for no entry in [`Entry::before`] and [`Entry::behind`].
@@ -70,6 +71,8 @@ pub(crate) struct WaitQueue {
     groups: Groups,
     next_number: u64,
     traffic: Traffic,
+    /// Clients that are charged when the present input has been handled.
+    together: Together,
     /// A buffer for the name of a group that is looked up.
     key: String,
 }
@@ -86,6 +89,7 @@ impl WaitQueue {
             groups: Groups::new(1),
             next_number: 1,
             traffic: Traffic::default(),
+            together: Together::default(),
             key: String::new(),
         }
     }
@@ -280,6 +284,11 @@ impl WaitQueue {
         self.groups.charge(group, flow, us, weight, who.servers);
     }
 
+    /// Clients that are charged when the present input has been handled.
+    pub(crate) fn together_mut(&mut self) -> &mut Together {
+        &mut self.together
+    }
+
     /// The setting that decides the order.
     pub(crate) fn fair_by(&self) -> FairBy {
         self.by
@@ -342,7 +351,10 @@ impl WaitQueue {
                 self.groups.waiting()
             ));
         }
-        Ok(())
+        match self.together.is_empty() {
+            true => Ok(()),
+            false => Err("clients whose flights were answered have not been charged".into()),
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl Exchange<'_> {
 impl Pooler {
     /// The flight at the front has been answered: it is the turn of the next one, or the server is free.
     pub(crate) fn turn(&mut self, now: Time, id: ServerId) {
-        self.charge(now, id);
+        self.charge_later(now, id);
         let Some(server) = self.servers.get_mut(id.0) else {
             return;
         };

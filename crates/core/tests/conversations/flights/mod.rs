@@ -6,5 +6,6 @@ mod crowd;
 mod how_long;
 mod leaving;
 mod own_answers;
+mod sharing_time;
 mod waiting;
 mod who_flies;
