@@ -128,7 +128,7 @@ fn a_prepared_statement_allocates_nothing() {
     });
     // The pooler describes the statement after the Parse, to learn its types.
     let asked = rig.told(server);
-    assert_eq!(asked[asked.len() - 2..], ["Describe Spgweir_10", "Sync"]);
+    assert_eq!(asked[asked.len() - 2..], ["Describe Spgweir_11", "Sync"]);
     rig.says(server, |w| {
         w.empty(b'1');
         w.message(b't', |b| b.extend([0, 1, 0, 0, 0, 23]));

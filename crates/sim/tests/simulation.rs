@@ -82,6 +82,8 @@ fn catches(seed: u64, canary: Canary) -> bool {
 fn caught_by(canary: Canary, earlier: Option<u64>) -> Option<u64> {
     let can_show = |seed: &u64| {
         (!canary.is_of_flights() || Topology::new(*seed).crowds())
+            && (!canary.is_of_encodings() || Topology::new(*seed).beyond_ascii)
+            && (!canary.is_of_replicas() || Topology::new(*seed).replica_lag > 0)
             && (!canary.is_of_shutdown() || shutdown::has_shutdown(*seed))
     };
     let first = (0..).filter(can_show).take(CANARY_SEEDS_MAX);

@@ -40,6 +40,14 @@ ON_TRUNCATE = "create trigger tr before truncate on {} for each statement execut
 EVENT = "create event trigger ev on ddl_command_start execute function fires_event();"
 PARENT = "create table parent (a int primary key); insert into parent values (1);"
 CHILD = "create table child (b int primary key, a int default 1 references parent {}); insert into child values (1, 1);"
+RANGES = """create function difference(float8, float8) returns float8 immutable language plpgsql
+    as 'begin perform acts(); return $1 - $2; end';
+create type r as range (subtype = float8, subtype_diff = difference);
+create table t (a r);
+"""
+
+FILLED = "insert into t select r(n, n + 1) from generate_series(1, 3000) n"
+
 DOMAIN = "create domain dom as text check (acts());"
 DOCS = "create table docs (id int); insert into docs values (1); alter table docs enable row level security;"
 RIGHTS = "grant all on all tables in schema public to public;"
@@ -194,11 +202,7 @@ TYPES = {
                            "insert into t values ('(x)')"),
     "typed table": Case(DOMAIN + "create type pair as (a dom); create table t of pair", "insert into t values ('x')"),
     "difference of a range type": Case(
-        """create function difference(float8, float8) returns float8 immutable language plpgsql
-            as 'begin perform acts(); return $1 - $2; end';
-        create type r as range (subtype = float8, subtype_diff = difference);
-        create table t (a r); create index on t using gist (a)""",
-        "insert into t select r(n, n + 1) from generate_series(1, 3000) n"),
+        RANGES + "create index on t using gist (a)", "insert into t select r(n, n + 1) from generate_series(1, 3000) n"),
     "domain of a parameter": Case(DOMAIN, "select $1::text"),
 }
 
@@ -245,6 +249,12 @@ MAINTENANCE = {
                               "insert into t values (1)", "select bt_index_check('i', true)"),
     "summary of an index": Case("create table t (a int); create index i on t using brin (acts_on(a)); insert into t values (1);",
                                 "select brin_desummarize_range('i', 0), brin_summarize_range('i', 0)"),
+    "difference of ranges, ANALYZE": Case(RANGES + FILLED, "analyze"),
+    "difference of ranges in a domain, ANALYZE": Case(
+        RANGES + "create domain rd as r; create table t2 (a rd); insert into t2 select r(n, n + 1) from generate_series(1, 99) n",
+        "analyze"),
+    "difference of ranges, VACUUM FULL": Case(RANGES + "create index on t using gist (a);" + FILLED, "vacuum full"),
+    "difference of ranges, REINDEX": Case(RANGES + "create index on t using gist (a);" + FILLED, "reindex schema public"),
 }
 
 EVENTS = {

@@ -51,6 +51,8 @@ pub enum Weakness {
     CancelsAmongSegments,
     /// A running text keeps the verdict that it got when it was sent, although code is changed meanwhile.
     TrustsRunningTexts,
+    /// What one server of a database tells of its code counts for its standbys, too, although they have not replayed it.
+    TrustsReplicas,
     /// Settings that no probe shows are not reset after code that is not read.
     KeepsUnknownSettings,
     /// Code that is not read counts as harmless.
@@ -93,7 +95,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 35] = [
+    pub const ALL: [Weakness; 36] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -115,6 +117,7 @@ impl Weakness {
         Weakness::ServesNewestFirst,
         Weakness::CancelsAmongSegments,
         Weakness::TrustsRunningTexts,
+        Weakness::TrustsReplicas,
         Weakness::KeepsUnknownSettings,
         Weakness::TrustsCode,
         Weakness::TrustsLongTexts,

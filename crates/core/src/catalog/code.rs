@@ -42,6 +42,11 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
+    /// Identifies the cluster of this database, with its standbys.
+    pub(crate) fn cluster(&self) -> Option<&[u8]> {
+        self.identity.as_deref()?.split(|b| *b == b'/').next()
+    }
+
     /// Whether the catalog contains all these routines.
     pub(crate) fn knows_all(&self, names: &BTreeSet<Box<[u8]>>) -> bool {
         names.iter().all(|name| self.routines.contains(name))

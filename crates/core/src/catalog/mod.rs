@@ -4,6 +4,7 @@
 pub(crate) mod code;
 pub(crate) mod known;
 mod objects;
+pub(crate) mod replicas;
 mod runs;
 pub(crate) mod schedule;
 mod sources;

@@ -1,8 +1,10 @@
 //! When the catalogs of databases are read.
 
 use crate::base::ids::ServerId;
+use crate::base::request::Endpoint;
 use crate::base::time::Time;
 use crate::catalog::code::{Catalog, CatalogRows, Draft};
+use crate::catalog::replicas::{Awaited, Position};
 use foldhash::fast::RandomState;
 use pgweir_wire::{HEADER_BYTES, backend};
 use std::collections::HashMap;
@@ -55,6 +57,12 @@ pub(crate) struct State {
     pub(crate) failures: u32,
     /// The log already says that the catalog is too large.
     pub(crate) told_too_much: bool,
+    /// What a standby must have replayed before its catalog counts.
+    pub(crate) awaited: Awaited,
+    /// The server that was read last is a standby.
+    pub(crate) of_standby: bool,
+    /// Hosts that have been read since the last change.
+    pub(crate) hosts_read: Vec<Endpoint>,
 }
 
 impl Default for State {
@@ -70,6 +78,9 @@ impl Default for State {
             put_off: None,
             failures: 0,
             told_too_much: false,
+            awaited: Awaited::Nothing,
+            of_standby: false,
+            hosts_read: Vec::new(),
         }
     }
 }
@@ -79,6 +90,8 @@ impl Default for State {
 pub(crate) struct Reading {
     pub(crate) version: u64,
     pub(crate) began: Time,
+    /// How far the server was before that; unknown until it has told.
+    pub(crate) position: Position,
     pub(crate) draft: Draft,
     pub(crate) rows: u64,
     /// Why it failed; the first reason is kept.
@@ -139,6 +152,7 @@ impl State {
     pub(crate) fn changes(&mut self) {
         self.version += 1;
         self.holds = false;
+        self.hosts_read.clear();
     }
 }
 
@@ -150,6 +164,14 @@ impl Catalogs {
 }
 
 impl Reading {
+    /// The server tells how far its write-ahead log has got.
+    pub(crate) fn position_row(&mut self, message: &[u8]) {
+        match Position::read(message) {
+            Some(position) => self.position = position,
+            None => self.fails(Failure::NotUnderstood),
+        }
+    }
+
     /// A complete row of the catalog.
     pub(crate) fn row(&mut self, rows: CatalogRows, message: &[u8]) {
         self.rows += 1;

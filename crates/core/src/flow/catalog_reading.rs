@@ -2,13 +2,14 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
+use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::catalog::schedule::{Failure, Reading};
 use crate::client::Client;
 use crate::pooler::Pooler;
 use crate::server::Server;
-use crate::session::catalogs::CatalogNews;
+use crate::session::catalogs::{CatalogNews, may_read_now};
 use crate::upstream::phase::ServerPhase;
 
 impl Pooler {
@@ -38,7 +39,7 @@ impl Pooler {
         let Some(pool_id) = self.servers.get(by.0).map(|server| server.pool) else {
             return;
         };
-        let pools = self.catalogs().code_may_change(pool_id);
+        let pools = self.catalogs().code_may_change(now, pool_id);
         for slot in self.servers.slots() {
             let id = ServerId(slot);
             let at_work = |s: &&mut Server| id != by && !s.is_clean() && pools.contains(&s.pool);
@@ -88,10 +89,32 @@ impl Pooler {
         true
     }
 
+    /// If a reading of the catalog is due, and no server has become free, an idle one does it: other pools may wait for
+    /// what it tells.
+    #[cold]
+    pub(crate) fn read_catalog_idly(&mut self, now: Time, pool_id: PoolId) {
+        let pool = self.pool(pool_id);
+        if pool.reading_due().is_none() {
+            return;
+        }
+        let idle: Vec<ServerId> = pool.idle().iter().copied().collect();
+        for id in idle {
+            let claimed = self.server_mut(id).session.is_claimed();
+            if may_read_now(self.pool(pool_id), now, claimed) && self.read_catalog(now, id) {
+                return self.pool_mut(pool_id).forget_idle(id);
+            }
+        }
+    }
+
     /// The segment that reads the catalog has ended: the server is free.
     pub(crate) fn catalog_read(&mut self, now: Time, server_id: ServerId) {
-        if let Some(reading) = self.server_mut(server_id).reading.take() {
-            self.catalogs().reading_ended(now, server_id, *reading);
+        let server = self.server_mut(server_id);
+        let pool_id = server.pool;
+        if let Some(reading) = server.reading.take()
+            && self.catalogs().reading_ended(now, server_id, *reading)
+        {
+            // On the standby, names have moved only now.
+            self.names_have_moved(pool_id);
         }
         // If the reading failed in an internal transaction block, that is rolled back first.
         self.server_mut(server_id).phase = ServerPhase::Draining;

@@ -11,7 +11,6 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
-use crate::pools::pool::{self, Pool};
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::NewSessions;
 use std::time::Duration;
@@ -40,11 +39,13 @@ impl Pooler {
         let Some(pool_id) = self.clients.get(id.0).and_then(|c| c.pool) else {
             return;
         };
-        let pools: Vec<PoolId> = self
-            .pools_at_endpoints_of(pool_id)
-            .filter(|(_, p)| p.settings().server_database.as_bytes() == database)
-            .map(|(id, _)| id)
-            .collect();
+        let mut pools = self.catalogs().pools_of_cluster(pool_id);
+        // Sessions on standbys are in nobody's way.
+        pools.retain(|&(id, of_standby)| {
+            let is_there = self.pool(id).settings().server_database.as_bytes() == database;
+            is_there && (!of_standby || id == pool_id)
+        });
+        let pools: Vec<PoolId> = pools.into_iter().map(|(id, _)| id).collect();
         let others = pools.iter().map(|&of| self.pool(of).clients_beside(of == pool_id));
         if others.sum::<u32>() > 0 {
             return;
@@ -62,12 +63,12 @@ impl Pooler {
         let Some(pool_id) = self.servers.get(id.0).map(|server| server.pool) else {
             return;
         };
-        let pools: Vec<PoolId> = self
-            .pools_at_endpoints_of(pool_id)
-            .map(|(id, p)| (id, p.settings()))
-            .filter(|(_, s)| of.include(&s.server_user, &s.server_database))
-            .map(|(id, _)| id)
-            .collect();
+        let pools = self.catalogs().pools_of_cluster(pool_id);
+        let mut pools: Vec<PoolId> = pools.into_iter().map(|(id, _)| id).collect();
+        pools.retain(|&id| {
+            let settings = self.pool(id).settings();
+            of.include(&settings.server_user, &settings.server_database)
+        });
         for &pool_id in &pools {
             // The default search_path belongs to what is known of a catalog.
             self.catalogs().doubt(now, pool_id);
@@ -93,20 +94,12 @@ impl Pooler {
             return;
         };
         self.lookups.forget_absent();
-        let refused: Vec<PoolId> = self
-            .pools_at_endpoints_of(pool_id)
-            .filter(|(_, p)| p.failure().is_some_and(|failure| !failure.temporary))
-            .map(|(id, _)| id)
-            .collect();
-        for pool_id in refused {
-            self.pool_mut(pool_id).forget_failures();
+        for (pool_id, _) in self.catalogs().pools_of_cluster(pool_id) {
+            let pool = self.pool_mut(pool_id);
+            if pool.failure().is_some_and(|failure| !failure.temporary) {
+                pool.forget_failures();
+            }
         }
-    }
-
-    /// The pools whose servers belong to the same PostgreSQL as those of this one.
-    fn pools_at_endpoints_of(&self, pool_id: PoolId) -> impl Iterator<Item = (PoolId, &Pool)> {
-        let there = &self.pool(pool_id).settings().endpoints;
-        pool::live(&self.pools).filter(move |(_, p)| p.settings().endpoints == *there)
     }
 
     fn clear_pool(&mut self, now: Time, pool_id: PoolId) {

@@ -247,9 +247,13 @@ impl Reply<'_> {
                 Passed::Asks(Question::Probed)
             }
             Job::MoveChannels | Job::ListChannels => Passed::Asks(Question::MoveAnswered),
-            Job::Nothing | Job::Restore | Job::ReadCatalog | Job::ReadObjects | Job::ReadSources | Job::CheckPlan => {
-                Passed::Asks(Question::Probed)
-            }
+            Job::Nothing
+            | Job::Restore
+            | Job::ReadCatalog
+            | Job::ReadPosition
+            | Job::ReadObjects
+            | Job::ReadSources
+            | Job::CheckPlan => Passed::Asks(Question::Probed),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::state::shape::Shape;
 use crate::statements::held::Moment;
 use crate::upstream::nature::Nature;
 use foldhash::fast::RandomState;
+use pgweir_config::TargetSessionAttrs;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -142,7 +143,8 @@ impl Pool {
         }
     }
 
-    /// Identifies its database. Several entries of \[databases\] may lead to one database.
+    /// Identifies its database. Several entries of \[databases\] may lead to one database. Of a list of hosts, entries may
+    /// want others: some the primary, some standbys.
     pub(crate) fn catalog_key(&self) -> Arc<str> {
         let mut key = String::new();
         for endpoint in &self.settings.endpoints {
@@ -151,6 +153,9 @@ impl Pool {
                 Endpoint::Unix { path, .. } => write!(key, "{path} "),
             }
             .expect("a String takes all");
+        }
+        if self.settings.endpoints.len() > 1 && self.settings.target != TargetSessionAttrs::Any {
+            write!(key, "({}) ", self.settings.target.word()).expect("a String takes all");
         }
         key += &self.settings.server_database;
         key.into()

@@ -2,6 +2,7 @@
 
 use crate::base::time::Time;
 use crate::catalog::code::Draft;
+use crate::catalog::replicas::Position;
 use crate::catalog::schedule::Reading;
 use crate::server_side::ServerSide;
 use crate::upstream::job::Job;
@@ -44,8 +45,9 @@ impl ServerSide<'_> {
     /// Sends a segment that reads the catalog. Its settings end with it.
     pub(crate) fn send_catalog_reading(&mut self, now: Time, version: u64) {
         let internal = &self.shared.internal;
-        let (set, objects, sources) = (
+        let (set, position, objects, sources) = (
             internal.set_config_local.clone(),
+            internal.catalog_position.clone(),
             internal.catalog_objects.clone(),
             internal.catalog_sources.clone(),
         );
@@ -56,6 +58,7 @@ impl ServerSide<'_> {
         server.reading = Some(Box::new(Reading {
             version,
             began: now,
+            position: Position::UNKNOWN,
             draft: Draft::default(),
             rows: 0,
             failed: None,
@@ -67,6 +70,8 @@ impl ServerSide<'_> {
         for (name, value) in SETTINGS {
             self.runs_for(Job::ReadCatalog, &set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
         }
+        // The position comes first: what a standby replays later may be missing in the rows.
+        self.runs_for(Job::ReadPosition, &position, &[]);
         self.runs_for(Job::ReadObjects, &objects, &[]);
         self.runs_for(Job::ReadSources, &sources, &[]);
         // Until the next reading, their plans would take most of a megabyte of the server's memory.

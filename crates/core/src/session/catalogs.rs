@@ -5,7 +5,8 @@
 //! every statement of the database counts as unknown code: its transaction is followed by a probe. So only the
 //! statements that the first server of a database would serve wait for a reading.
 //!
-//! A catalog belongs to a database of a server, however many entries of \[databases\] lead there.
+//! A catalog belongs to a database, however many entries of \[databases\] lead there, to a primary or a standby. What
+//! several servers of one database know of it: see [`crate::session::replicas`].
 //!
 //! Knowledge of a catalog becomes invalid after a transaction that made functions, triggers, views or extensions which
 //! may matter, after the loss of a server, and after RECONNECT and KILL. Because other sessions may change the catalog,
@@ -18,6 +19,7 @@ use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::catalog::code::Draft;
 use crate::catalog::known::Known;
+use crate::catalog::replicas::Awaited;
 use crate::catalog::schedule::{Failure, PAUSE_MIN, PAUSE_TIMES, Reading, State};
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
@@ -71,6 +73,7 @@ impl CatalogNews<'_> {
     /// A server of this pool has logged in, or the pool's settings have changed: the catalog may have to be read again.
     pub(crate) fn look_after(&mut self, now: Time, pool_id: PoolId) {
         if self.shares_sessions(pool_id) {
+            self.look_at_hosts(now, pool_id);
             let database = pool::of(self.pools, pool_id).catalog_key();
             let state = self.shared.catalogs.by_database.entry(database).or_default();
             if state.reader.is_none() && state.tried_at.is_none_or(|at| now - at > AGE_MAX) {
@@ -92,11 +95,12 @@ impl CatalogNews<'_> {
 
     /// A request that may commit definitions was sent to a server of this pool: what is known of the catalog is no
     /// longer valid. It is read again after the answer. Returns the pools of the database whose servers are shared.
-    pub(crate) fn code_may_change(&mut self, pool_id: PoolId) -> Vec<PoolId> {
+    pub(crate) fn code_may_change(&mut self, now: Time, pool_id: PoolId) -> Vec<PoolId> {
         let databases = self.names_of(pool_id);
         for database in &databases {
             if let Some(state) = self.shared.catalogs.by_database.get_mut(database) {
                 state.changes();
+                state.awaited = Awaited::Since(now);
             }
             self.tell_pools(database);
         }
@@ -119,14 +123,15 @@ impl CatalogNews<'_> {
     }
 
     /// The pools of these databases.
-    fn pools_of(&self, databases: &[Arc<str>]) -> Vec<PoolId> {
+    pub(super) fn pools_of(&self, databases: &[Arc<str>]) -> Vec<PoolId> {
         let mut pools = pool::ids(self.pools);
         pools.retain(|&id| databases.contains(&pool::of(self.pools, id).catalog_key()));
         pools
     }
 
-    /// The keys under which the catalog of a pool's database is known: several names of its host may lead there.
-    fn names_of(&self, pool_id: PoolId) -> Vec<Arc<str>> {
+    /// The keys under which the catalog of a pool's database is known: several names of its host may lead there, and its
+    /// standbys are other hosts.
+    pub(super) fn names_of(&self, pool_id: PoolId) -> Vec<Arc<str>> {
         let database = pool::of(self.pools, pool_id).catalog_key();
         let states = &self.shared.catalogs.by_database;
         let identity = states.get(&database).and_then(|state| state.read.identity.as_ref());
@@ -162,6 +167,10 @@ impl CatalogNews<'_> {
         if is_being_changed && state.tried_at.is_some() {
             return None;
         }
+        if self.leaves_reading_to_other_hosts(&database, server_id) {
+            return None;
+        }
+        let state = self.shared.catalogs.by_database.get_mut(&database)?;
         let has_time = state.holds && anyone_waits;
         if has_time && now - *state.put_off.get_or_insert(now) < PATIENCE {
             return None;
@@ -175,18 +184,19 @@ impl CatalogNews<'_> {
     }
 
     /// The reading of this server has ended, or has failed. A RELOAD may have given the server's pool another database
-    /// meanwhile.
-    pub(crate) fn reading_ended(&mut self, now: Time, reader: ServerId, reading: Reading) {
+    /// meanwhile. Returns whether the server is a standby that has replayed definitions.
+    pub(crate) fn reading_ended(&mut self, now: Time, reader: ServerId, reading: Reading) -> bool {
         let mut states = self.shared.catalogs.by_database.iter();
         let Some(database) = states.find_map(|(name, state)| (state.reader == Some(reader)).then(|| name.clone()))
         else {
-            return;
+            return false;
         };
         let database = &database;
         let is_being_changed = self.is_being_changed(database);
         let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
-            return;
+            return false;
         };
+        let mut replayed = false;
         state.reader = None;
         state.due = None;
         state.tried_at = Some(now);
@@ -194,11 +204,9 @@ impl CatalogNews<'_> {
         match reading.failed {
             None => {
                 state.failures = 0;
-                state.holds = reading.version == state.version && !is_being_changed;
-                if !state.holds {
-                    state.wants(now);
-                }
+                let is_current = reading.version == state.version && !is_being_changed;
                 self.known(database, reading.draft, reading.rows);
+                replayed = self.host_is_read(now, database, reader, reading.position, is_current);
             }
             Some(failure) => {
                 state.failures += 1;
@@ -225,6 +233,7 @@ impl CatalogNews<'_> {
             }
         }
         self.tell_pools(database);
+        replayed
     }
 
     fn known(&mut self, database: &Arc<str>, draft: Draft, rows: u64) {
@@ -256,7 +265,7 @@ impl CatalogNews<'_> {
     }
 
     /// Gives all pools of a database its current catalog.
-    fn tell_pools(&mut self, database: &Arc<str>) {
+    pub(super) fn tell_pools(&mut self, database: &Arc<str>) {
         for pool_id in pool::ids(self.pools) {
             if pool::of(self.pools, pool_id).catalog_key() == *database {
                 self.tell_pool(pool_id);

@@ -65,7 +65,7 @@ impl ServerSide<'_> {
                     probe.is_refused(fields);
                 }
             }
-            Job::ReadCatalog | Job::ReadObjects | Job::ReadSources => {
+            Job::ReadCatalog | Job::ReadPosition | Job::ReadObjects | Job::ReadSources => {
                 if let Some(reading) = &mut server.reading {
                     reading.is_refused(fields.sqlstate, fields.message);
                 }
@@ -91,6 +91,11 @@ impl Reply<'_> {
             Job::Probe(rows) => {
                 if let Some(probe) = self.server.session.probe_mut() {
                     probe.row(rows, message);
+                }
+            }
+            Job::ReadPosition => {
+                if let Some(reading) = &mut self.server.reading {
+                    reading.position_row(message);
                 }
             }
             Job::ReadObjects => self.catalog_row(CatalogRows::Object, message),

@@ -15,6 +15,7 @@ pub(crate) mod misread;
 pub(crate) mod probe;
 pub(crate) mod probe_answer;
 pub(crate) mod probed_settings;
+pub(crate) mod replicas;
 pub(crate) mod resetting;
 pub(crate) mod restoration;
 pub(crate) mod sequences;

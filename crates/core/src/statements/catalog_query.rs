@@ -1,4 +1,4 @@
-//! The two statements that read a catalog (see [`crate::catalog::code`]). They run with `search_path = pg_catalog,
+//! The statements that read a catalog (see [`crate::catalog::code`]). They run with `search_path = pg_catalog,
 //! pg_temp`, so that no operator that a client has made is used.
 //!
 //! Names and sources come in the encoding of the database, as `encode(.., 'escape')` writes them: a conversion to the
@@ -28,6 +28,11 @@
 //! | `pg_aggregate.aggserialfn`, `pg_aggregate.aggdeserialfn`, `pg_am.amhandler`, `pg_conversion.conproc`, `pg_operator.oprrest`, `pg_operator.oprjoin`, `pg_proc.prosupport`, `pg_transform.trffromsql`, `pg_transform.trftosql`, `pg_ts_parser.prsstart`, `pg_ts_parser.prstoken`, `pg_ts_parser.prsend`, `pg_ts_parser.prsheadline`, `pg_ts_parser.prslextype`, `pg_ts_template.tmplinit`, `pg_ts_template.tmpllexize`, `pg_type.typinput`, `pg_type.typoutput`, `pg_type.typreceive`, `pg_type.typsend`, `pg_type.typmodin`, `pg_type.typmodout`, `pg_type.typanalyze`, `pg_type.typsubscript` | the function must take arguments of the types internal, cstring or of the type itself, so it is in C, and no C function that matters has such arguments |
 //! | `pg_amproc.amproc`, `pg_range.rngcanonical`, `pg_range.rngsubdiff` | no function that matters has the argument and result types that are required |
 
+/// Whether the server is a standby, and its position in the write-ahead log: see [`crate::catalog::replicas`].
+pub(crate) const POSITION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
+    CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() \
+        ELSE pg_catalog.pg_current_wal_insert_lsn() END";
+
 /// One row for each routine, and one for each object that runs one: kind, OID, name, OID of what the object runs.
 ///
 /// | kind | object | what it runs |
@@ -36,7 +41,7 @@
 /// | `y` | a routine in C that is not called so in SQL: its name in C | none |
 /// | `b` | one of PostgreSQL's own routines that some object runs | none |
 /// | `x` | a volatile routine of a PostgreSQL later than the reviewed versions | none |
-/// | `i` | the database; its name distinguishes its server from others, and is the same under all settings | none |
+/// | `i` | the database; its name is that of the cluster, which its standbys have, too | none |
 /// | `s` | the name of a setting that a routine runs under, in a way that matters | none; the OID is the routine's |
 /// | `p` | none: new sessions have `pg_temp` in their search_path | none |
 /// | `l` | none: the database is in a Turkic language and a single-byte encoding, where `tolower()` makes an ASCII i of a letter beyond ASCII | none |
@@ -50,7 +55,7 @@
 /// | `d` | a domain or type | a routine |
 /// | `o` | a composite type | a typed table, which ALTER TYPE .. CASCADE rewrites |
 /// | `w` | TRUNCATE | a truncate trigger's function: CASCADE reaches tables that the text does not name |
-/// | `m` | ANALYZE, VACUUM, REINDEX, CLUSTER | a table with expressions in its indexes or statistics |
+/// | `m` | ANALYZE, VACUUM, REINDEX, CLUSTER | a table with expressions in its indexes or statistics; if a range type runs a routine, every table with such types: ANALYZE and GiST indexes compute differences of ranges |
 /// | `n` | an object without a name | a routine: of an operator, a cast |
 /// | `e` | an event trigger | its function |
 pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
@@ -151,7 +156,8 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     SELECT DISTINCT COALESCE(w.ev_class, a.adrelid, NULLIF(k.conrelid, 0), p.polrelid, t.tgrelid, i.indrelid, s.stxrelid, \
             CASE WHEN d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass THEN d.objid END) AS relation, \
         CASE WHEN d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass THEN d.objid END AS routine, d.refobjid AS type, \
-        i.indexrelid IS NOT NULL OR s.oid IS NOT NULL AS stored \
+        i.indexrelid IS NOT NULL OR s.oid IS NOT NULL OR d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass \
+            AND EXISTS (SELECT FROM types t JOIN pg_catalog.pg_type r ON r.oid = t.type WHERE r.typtype IN ('r', 'm')) AS stored \
     FROM types y JOIN pg_catalog.pg_depend d \
         ON d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid = y.type \
     LEFT JOIN pg_catalog.pg_rewrite w ON d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND w.oid = d.objid \
@@ -217,8 +223,8 @@ UNION ALL SELECT DISTINCT 'b', p.oid, p.proname, 0::pg_catalog.int8 FROM pg_cata
     JOIN calls_own c ON c.routine = p.oid \
 UNION ALL SELECT 'x', p.oid, p.proname, 0 FROM pg_catalog.pg_proc p, later l \
     WHERE l.is_later AND p.oid < 16384 AND p.provolatile = 'v' \
-UNION ALL SELECT 'i', d.oid, (pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) \
-        * 1000000)::pg_catalog.int8::pg_catalog.text::pg_catalog.name, 0 FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database() \
+UNION ALL SELECT 'i', d.oid, (SELECT c.system_identifier::pg_catalog.text::pg_catalog.name FROM pg_catalog.pg_control_system() c), 0 \
+    FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database() \
 UNION ALL SELECT 's', p.oid, pg_catalog.split_part(c.setting, '=', 1)::pg_catalog.name, 0 \
     FROM pg_catalog.pg_proc p, LATERAL pg_catalog.unnest(p.proconfig) c(setting) WHERE p.oid >= 16384 AND c.setting ~* \
     '^(search_path=.*pg_temp|standard_conforming_strings=(?!on$)|(role|session_authorization|client_encoding|seed\

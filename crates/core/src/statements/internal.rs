@@ -38,6 +38,8 @@ pub(crate) struct InternalStatements {
     pub(crate) discard_plans: Arc<Statement>,
     /// Every channel that the session listens to.
     pub(crate) listening_channels: Arc<Statement>,
+    /// How far the server's write-ahead log has got.
+    pub(crate) catalog_position: Arc<Statement>,
     /// Routines of the database, and what runs them: see [`crate::statements::catalog_query`].
     pub(crate) catalog_objects: Arc<Statement>,
     /// The source of routines.
@@ -103,6 +105,7 @@ impl InternalStatements {
             discard_sequences: internal(12, b"DISCARD SEQUENCES", &[0, 0]),
             discard_plans: internal(13, b"DISCARD PLANS", &[0, 0]),
             listening_channels: internal(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
+            catalog_position: internal(16, crate::statements::catalog_query::POSITION.as_bytes(), &[0, 0]),
             catalog_objects: internal(9, crate::statements::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
             catalog_sources: internal(10, crate::statements::catalog_query::SOURCES.as_bytes(), &[0, 0]),
             scratch: internal(11, b"", &[0, 0]),

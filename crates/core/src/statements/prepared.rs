@@ -23,7 +23,7 @@ pub(crate) fn kept(name: &[u8]) -> &[u8] {
 }
 
 /// Ids up to this are those of internal statements; they do not count in `max_prepared_statements`.
-pub(crate) const INTERNAL_ID_MAX: u64 = 15;
+pub(crate) const INTERNAL_ID_MAX: u64 = 16;
 
 /// By which name servers know a statement, and how it is prepared there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]

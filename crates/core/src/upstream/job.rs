@@ -12,6 +12,8 @@ pub(crate) enum Job {
     Probe(ProbeRows),
     /// A part of a reading of the catalog without rows: see [`crate::session::catalog_reading`].
     ReadCatalog,
+    /// How far the server's write-ahead log has got.
+    ReadPosition,
     /// The objects of the catalog.
     ReadObjects,
     /// The sources of the routines.
@@ -29,7 +31,7 @@ impl Job {
     pub(crate) fn without_rows(self) -> Job {
         match self {
             Job::Probe(_) => Job::Probe(ProbeRows::Ignored),
-            Job::ReadObjects | Job::ReadSources => Job::ReadCatalog,
+            Job::ReadPosition | Job::ReadObjects | Job::ReadSources => Job::ReadCatalog,
             Job::ListChannels => Job::MoveChannels,
             Job::Nothing | Job::Restore | Job::ReadCatalog | Job::MoveChannels | Job::CheckPlan => self,
         }

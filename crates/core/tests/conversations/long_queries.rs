@@ -61,7 +61,7 @@ fn a_long_query_that_begins_with_a_name_is_handled_like_a_short_one() {
         let (mut rig, client, server) = with_statements();
         let told = comes(&mut rig, client, server, &padded(text, 70_000));
         assert!(has(&told, &format!("Query {text}")), "{text}");
-        assert_eq!(has(&told, "Close Spgweir_10"), closes, "{text}");
+        assert_eq!(has(&told, "Close Spgweir_11"), closes, "{text}");
         assert_eq!(has(&told, "Parse s select 1"), lends, "{text}");
     }
 }
@@ -134,7 +134,7 @@ fn a_statement_that_is_too_long_to_be_kept_sees_no_other() {
             w.sync();
         });
         let told = rig.told(server);
-        assert!(has(&told, "Close Spgweir_10"), "{told:?}");
+        assert!(has(&told, "Close Spgweir_11"), "{told:?}");
         assert!(
             !has(&told, "Parse") && !told.iter().any(|line| line == "Close S"),
             "{told:?}"

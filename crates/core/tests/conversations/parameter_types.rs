@@ -76,8 +76,8 @@ fn a_statement_is_prepared_again_with_the_types_that_its_client_was_told() {
         assert_eq!(
             told,
             [
-                "Parse pgweir_10 insert into t values ($1)",
-                "Describe Spgweir_10",
+                "Parse pgweir_11 insert into t values ($1)",
+                "Describe Spgweir_11",
                 "Sync"
             ]
         );
@@ -100,7 +100,7 @@ fn clients_that_were_told_other_types_share_no_statement() {
     prepares(&mut rig, a, INT4, false);
     let told = prepares(&mut rig, b, FLOAT8, false);
     assert_eq!(
-        told[0], "Close Spgweir_10",
+        told[0], "Close Spgweir_11",
         "a Parse whose types are inferred is asked of the server"
     );
     for (client, types) in [(a, Some(INT4)), (b, None), (a, None), (b, None)] {

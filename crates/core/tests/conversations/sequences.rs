@@ -132,12 +132,12 @@ fn in_a_pipeline_the_question_waits_for_a_flush() {
             "Parse  select 1",
             "Bind  ",
             "Execute",
-            "Parse pgweir_11 select lastval()"
+            "Parse pgweir_12 select lastval()"
         ]
     );
     assert_eq!(told.last().map(String::as_str), Some("Flush"));
     let (forget, is_asked) = (&told[4..], told.iter().any(|l| l == "Bind pgweir_portal pgweir_c"));
-    assert!(is_asked && !told.iter().any(|l| l == "Bind  pgweir_11"), "{told:?}");
+    assert!(is_asked && !told.iter().any(|l| l == "Bind  pgweir_12"), "{told:?}");
     let prepares = forget.iter().filter(|l| l.starts_with("Parse")).count();
     let closes = forget.iter().filter(|l| l.starts_with("Close")).count();
     assert_eq!((prepares, closes), (1, 1), "{told:?}");
@@ -151,7 +151,7 @@ fn in_a_pipeline_the_question_waits_for_a_flush() {
         w.command_complete("DISCARD SEQUENCES");
         w.empty(b'3');
     });
-    assert_eq!(rig.told(server), ["Bind  pgweir_11", "Execute", "Sync"]);
+    assert_eq!(rig.told(server), ["Bind  pgweir_12", "Execute", "Sync"]);
 }
 
 /// Guards against a DISCARD that the server has ignored after an error, and that was believed to be under way: the next

@@ -115,6 +115,7 @@ fn columns_of(
         Statement::Made => Some(MADE_COLUMNS.map(|(name, of_type)| column(name, of_type)).to_vec()),
         Statement::CallChanging => Some(vec![column("changing", Type::Text)]),
         // Nobody asks for their columns.
+        Statement::Position => Some(vec![column("", Type::Text); 2]),
         Statement::Objects | Statement::Sources => Some(vec![column("", Type::Text); 4]),
         Statement::Invalid(e) => return Err(e.clone()),
         _ => None,

@@ -48,7 +48,9 @@ impl Session {
                 None => shared.table.remove(key),
             };
         }
-        shared.code = self.transaction.code.take().unwrap_or(shared.code);
+        if let Some(code) = self.transaction.code.take() {
+            shared.replace_code(code);
+        }
         self.settings.commit();
         self.commit_objects(shared);
         self.end_transaction();

@@ -69,6 +69,12 @@ impl Session {
             }
             Some(Statement::MadeAnd(names)) => rows_alone(Rows::Made(names)),
             Some(Statement::CallChanging) => rows_alone(Rows::Changing(self.code(shared))),
+            Some(Statement::Position) => {
+                let in_recovery = if self.on_replica { "t" } else { "f" };
+                let position = format!("0/{:X}", shared.position(self.on_replica));
+                let row = [in_recovery, &position].map(|value| Value::Text(value.into()));
+                rows_alone(Rows::Given([row.into()].into()))
+            }
             Some(Statement::Objects) => rows_alone(Code::object()),
             Some(Statement::Sources) => rows_alone(self.code(shared).source_row()),
             Some(Statement::Channels) => {
@@ -95,7 +101,7 @@ impl Session {
 
     /// The function as this transaction sees it.
     fn code(&self, shared: &Shared) -> Code {
-        self.transaction.code.unwrap_or(shared.code)
+        self.transaction.code.unwrap_or_else(|| shared.code(self.on_replica))
     }
 
     pub(super) fn row_description(&mut self, columns: &[Column], binary: &[bool]) {

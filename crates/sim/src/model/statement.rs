@@ -122,6 +122,7 @@ pub(super) enum Statement {
     /// SELECT changing().
     CallChanging,
     /// The pooler's readings of the catalog.
+    Position,
     Objects,
     Sources,
     /// What the pooler resets after code that is not read.

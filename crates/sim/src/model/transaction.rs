@@ -8,10 +8,17 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The state that all sessions of one model server share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Shared {
     pub(super) table: BTreeMap<i32, Value>,
-    pub(super) code: Code,
+    /// What the function `changing()` was, first to last.
+    code: Vec<Code>,
+    /// How many of these the replicas have replayed.
+    replayed: usize,
+    /// For so many steps of all sessions a replica lags.
+    lag: u64,
+    /// Steps since it began to lag.
+    lagging: u64,
     /// All committed notifications, in the order of their commits.
     pub(super) notifications: Vec<Notification>,
 }
@@ -24,18 +31,61 @@ pub(super) struct Notification {
     pub(super) payload: String,
 }
 
+impl Default for Shared {
+    fn default() -> Self {
+        Shared::new()
+    }
+}
+
 impl Shared {
     /// An empty table.
     pub fn new() -> Self {
-        Self::default()
+        Shared {
+            table: BTreeMap::new(),
+            code: vec![Code::Harmless],
+            replayed: 1,
+            lag: 0,
+            lagging: 0,
+            notifications: Vec::new(),
+        }
     }
 
     /// The same, and the function `changing()` sets a setting.
-    pub fn with_code_that_sets() -> Self {
+    pub fn with_code_that_sets(self) -> Self {
         Shared {
-            code: Code::Told,
-            ..Self::default()
+            code: vec![Code::Told],
+            ..self
         }
+    }
+
+    /// The same, and for so many steps of all sessions replicas lag.
+    pub fn with_lag(self, lag: u64) -> Self {
+        Shared { lag, ..self }
+    }
+
+    /// A session takes a step.
+    pub fn step(&mut self) {
+        if self.replayed < self.code.len() {
+            self.lagging += 1;
+            if self.lagging > self.lag {
+                (self.replayed, self.lagging) = (self.replayed + 1, 0);
+            }
+        }
+    }
+
+    /// How much of the write-ahead log a primary has written, or a replica replayed.
+    pub(super) fn position(&self, on_replica: bool) -> usize {
+        if on_replica { self.replayed } else { self.code.len() }
+    }
+
+    /// The function as sessions see it.
+    pub(super) fn code(&self, on_replica: bool) -> Code {
+        self.code[self.position(on_replica) - 1]
+    }
+
+    /// The function is replaced.
+    pub(super) fn replace_code(&mut self, code: Code) {
+        self.code.push(code);
     }
 
     /// Whether a notification was ever committed.

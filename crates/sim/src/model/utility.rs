@@ -173,6 +173,12 @@ impl Session {
                 self.left.forget_plans();
                 "RESET".into()
             }
+            Statement::Define(_) if self.on_replica => {
+                return Err(ServerError::error(
+                    "25006",
+                    "cannot execute CREATE FUNCTION in a read-only transaction",
+                ));
+            }
             Statement::Define(code) => {
                 self.transaction.code = Some(code);
                 "CREATE FUNCTION".into()

@@ -55,7 +55,11 @@ pub(super) const MADE_COLUMNS: [(&str, Type); 3] =
     [("name", Type::Text), ("setting", Type::Text), ("?column?", Type::Bool)];
 
 /// The beginnings of the statements that read what functions do to sessions.
-const CATALOG: [&str; 2] = ["WITH RECURSIVE later AS (", "SELECT s.oid, s.language, "];
+const CATALOG: [&str; 3] = [
+    "WITH RECURSIVE later AS (",
+    "SELECT s.oid, s.language, ",
+    "SELECT pg_catalog.pg_is_in_recovery(), CASE ",
+];
 
 /// Resets the settings of a session that has run code that is not read.
 const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DISCARD PLANS";
@@ -98,6 +102,7 @@ pub(super) fn question(text: &str) -> Option<Statement> {
         RESET_SETTINGS => Some(Statement::ResetSettings),
         _ if text.starts_with(CATALOG[0]) => Some(Statement::Objects),
         _ if text.starts_with(CATALOG[1]) => Some(Statement::Sources),
+        _ if text.starts_with(CATALOG[2]) => Some(Statement::Position),
         _ if text.starts_with(SEEDS)
             && [REMAINS, REMAINS_FLUSHED]
                 .iter()

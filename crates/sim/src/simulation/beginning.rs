@@ -36,8 +36,9 @@ impl World {
         if let Some(Canary::Weak(weakness)) = canary {
             pooler.weaken(weakness);
         }
-        let postgres =
-            Postgres::new(topology.version, &topology.role_defaults).with_code_that_sets(topology.code_sets_at_first);
+        let postgres = Postgres::new(topology.version, &topology.role_defaults)
+            .with_code_that_sets(topology.code_sets_at_first)
+            .with_lag(topology.replica_lag);
         let hosts = Hosts::new(
             topology.hosts,
             topology.hosts_differ,

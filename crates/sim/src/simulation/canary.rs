@@ -78,6 +78,16 @@ impl Canary {
         matches!(self, Canary::Weak(Weakness::EndsAtOnce))
     }
 
+    /// Whether only replicas that lag can show it.
+    pub fn is_of_replicas(self) -> bool {
+        matches!(self, Canary::Weak(Weakness::TrustsReplicas))
+    }
+
+    /// Whether it takes clients with many encodings: then restorations often need two transactions.
+    pub fn is_of_encodings(self) -> bool {
+        matches!(self, Canary::Weak(Weakness::TrustsHalves))
+    }
+
     /// Whether a crowd can show it.
     pub fn is_of_queue(self) -> bool {
         use Weakness::{ForgetsToCharge, ServesNewestFirst};

@@ -231,6 +231,9 @@ impl World {
         let forgets = self.sings(Canary::ForgetDefaults);
         let tells_standby = self.tells_standby(is_standby);
         let process_id = self.postgres.accept(pace, locks, forgets, tells_standby);
+        if self.topology.replica_lag > 0 && host > 0 {
+            self.postgres.is_on_replica(process_id);
+        }
         self.hosts.has_session(process_id, host, is_standby);
         self.open(server.into(), Peer::Server(process_id));
         let connected = Connected {

@@ -25,6 +25,8 @@ pub struct Postgres {
     defaults: Rc<[RoleDefault]>,
     /// In a new database the function `changing()` sets a setting.
     code_sets: bool,
+    /// For so many steps of all sessions replicas lag.
+    lag: u64,
     /// By database, of which there are few.
     shared: Vec<(String, Shared)>,
     sessions: BTreeMap<u32, Session>,
@@ -40,6 +42,7 @@ impl Postgres {
             version,
             defaults: defaults.into(),
             code_sets: false,
+            lag: 0,
             shared: Vec::new(),
             sessions: BTreeMap::new(),
             next_process_id: 1,
@@ -51,6 +54,19 @@ impl Postgres {
     pub fn with_code_that_sets(mut self, sets: bool) -> Self {
         self.code_sets = sets;
         self
+    }
+
+    /// For so many steps of all sessions replicas lag.
+    pub fn with_lag(mut self, lag: u64) -> Self {
+        self.lag = lag;
+        self
+    }
+
+    /// The session is on a replica.
+    pub fn is_on_replica(&mut self, process_id: u32) {
+        if let Some(session) = self.sessions.remove(&process_id) {
+            self.sessions.insert(process_id, session.on_replica());
+        }
     }
 
     /// Accepts a connection; returns its process id. `forgets` omits the default settings of its role and
@@ -121,15 +137,18 @@ impl Postgres {
         let at = match self.shared.iter().position(|(name, _)| name == database) {
             Some(at) => at,
             None => {
+                let shared = Shared::new().with_lag(self.lag);
                 let shared = match self.code_sets {
-                    true => Shared::with_code_that_sets(),
-                    false => Shared::new(),
+                    true => shared.with_code_that_sets(),
+                    false => shared,
                 };
                 self.shared.push((database.into(), shared));
                 self.shared.len() - 1
             }
         };
-        Some(act(session, &mut self.shared[at].1))
+        let shared = &mut self.shared[at].1;
+        shared.step();
+        Some(act(session, shared))
     }
 
     /// Forgets a session whose connection is gone.

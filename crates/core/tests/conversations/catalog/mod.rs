@@ -4,3 +4,4 @@ mod failed_readings;
 mod mentioning;
 mod reading_again;
 mod readings;
+mod replicas;

@@ -75,7 +75,7 @@ fn deallocate_among_other_statements_ends_the_name() {
         w.ready_for_query(Idle);
     });
     rig.told(server);
-    for (name, bound) in [(b"s", "Bind  s"), (b"t", "Bind  pgweir_11")] {
+    for (name, bound) in [(b"s", "Bind  s"), (b"t", "Bind  pgweir_12")] {
         rig.says(a, |w| w.bind_text(name, &[]));
         let server = rig.server_of(a).unwrap();
         let told = rig.told(server);

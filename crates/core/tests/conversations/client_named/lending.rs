@@ -89,7 +89,7 @@ fn a_prepare_that_the_server_refuses_gives_no_name() {
         w.parse(b"s", b"select 2", &[0, 0]);
         w.sync();
     });
-    assert_eq!(rig.told(server)[0], "Parse pgweir_11 select 2", "the name is free");
+    assert_eq!(rig.told(server)[0], "Parse pgweir_12 select 2", "the name is free");
 }
 
 /// Guards against "prepared statement does not exist" where the statement's table does not exist.

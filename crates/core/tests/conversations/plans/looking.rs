@@ -9,14 +9,14 @@ use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 fn a_plan_that_may_be_older_than_the_clients_parse_is_looked_at_before_its_first_use() {
     let (mut rig, _, b, server) = shared();
     binds(&mut rig, b);
-    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    assert_eq!(rig.told(server), ["Describe Spgweir_11", "Sync"]);
     says_changed(&mut rig, server, Idle);
     assert_eq!(
         rig.serves(server, "SELECT 1"),
         [
-            "Close Spgweir_10",
-            "Parse pgweir_10 select * from t",
-            "Bind  pgweir_10",
+            "Close Spgweir_11",
+            "Parse pgweir_11 select * from t",
+            "Bind  pgweir_11",
             "Execute",
             "Sync"
         ]
@@ -28,7 +28,7 @@ fn a_plan_that_may_be_older_than_the_clients_parse_is_looked_at_before_its_first
     binds(&mut rig, b);
     assert_eq!(
         rig.serves(server, "SELECT 1"),
-        ["Bind  pgweir_10", "Execute", "Sync"],
+        ["Bind  pgweir_11", "Execute", "Sync"],
         "once"
     );
 }
@@ -37,16 +37,16 @@ fn a_plan_that_may_be_older_than_the_clients_parse_is_looked_at_before_its_first
 fn a_plan_that_is_still_good_is_looked_at_once() {
     let (mut rig, a, b, server) = shared();
     binds(&mut rig, b);
-    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    assert_eq!(rig.told(server), ["Describe Spgweir_11", "Sync"]);
     rig.says(server, |w| {
         rows(w, &["a"]);
         w.ready_for_query(Idle);
     });
-    assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_10", "Execute", "Sync"]);
+    assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_11", "Execute", "Sync"]);
     for client in [a, b] {
         rig.told(client);
         binds(&mut rig, client);
-        assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_10", "Execute", "Sync"]);
+        assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_11", "Execute", "Sync"]);
     }
 }
 
@@ -57,7 +57,7 @@ fn a_plan_that_somebody_has_used_since_the_parse_is_not_looked_at() {
     binds(&mut rig, a);
     assert_eq!(
         rig.serves(server, "SELECT 1"),
-        ["Bind  pgweir_10", "Execute", "Sync"],
+        ["Bind  pgweir_11", "Execute", "Sync"],
         "as old as the plan"
     );
     // The logical clock ticks only when a client prepares something.
@@ -67,7 +67,7 @@ fn a_plan_that_somebody_has_used_since_the_parse_is_not_looked_at() {
     });
     rig.serves(server, "SELECT 1");
     binds(&mut rig, b);
-    assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_10", "Execute", "Sync"]);
+    assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_11", "Execute", "Sync"]);
 }
 
 /// As in PostgreSQL: the client's own Parse came before the DDL.
@@ -75,7 +75,7 @@ fn a_plan_that_somebody_has_used_since_the_parse_is_not_looked_at() {
 fn a_client_that_prepared_before_the_ddl_gets_the_error_and_its_next_use_goes_on() {
     let (mut rig, a, _, server) = shared();
     binds(&mut rig, a);
-    assert_eq!(rig.told(server), ["Bind  pgweir_10", "Execute", "Sync"]);
+    assert_eq!(rig.told(server), ["Bind  pgweir_11", "Execute", "Sync"]);
     says_changed(&mut rig, server, Idle);
     assert_eq!(
         rig.told(a),
@@ -84,7 +84,7 @@ fn a_client_that_prepared_before_the_ddl_gets_the_error_and_its_next_use_goes_on
     binds(&mut rig, a);
     assert_eq!(
         rig.serves(server, "SELECT 1")[..2],
-        ["Close Spgweir_10", "Parse pgweir_10 select * from t"]
+        ["Close Spgweir_11", "Parse pgweir_11 select * from t"]
     );
     assert_eq!(rig.told(a).last().unwrap(), "ReadyForQuery I");
 }
@@ -103,9 +103,9 @@ fn in_a_transaction_a_plan_that_may_be_too_old_is_made_again_without_asking() {
     assert_eq!(
         rig.told(server),
         [
-            "Close Spgweir_10",
-            "Parse pgweir_10 select * from t",
-            "Bind  pgweir_10",
+            "Close Spgweir_11",
+            "Parse pgweir_11 select * from t",
+            "Bind  pgweir_11",
             "Execute",
             "Sync"
         ]
@@ -125,7 +125,7 @@ fn behind_an_execute_in_the_same_segment_nothing_is_asked_either() {
     let asked = rig.told(server);
     assert_eq!(
         asked[3..5],
-        ["Close Spgweir_10", "Parse pgweir_10 select * from t"],
+        ["Close Spgweir_11", "Parse pgweir_11 select * from t"],
         "{asked:?}"
     );
 }
@@ -143,7 +143,7 @@ fn a_plan_made_in_a_transaction_that_was_rolled_back_is_looked_at() {
     rig.told(server);
     binds(&mut rig, b);
     let asked = rig.told(server);
-    assert_eq!(asked[0], "Close Spgweir_10");
+    assert_eq!(asked[0], "Close Spgweir_11");
     rig.says(server, |w| {
         w.empty(b'3');
         w.empty(b'1');
@@ -155,7 +155,7 @@ fn a_plan_made_in_a_transaction_that_was_rolled_back_is_looked_at() {
     rig.completes(server, "ROLLBACK");
     rig.told(server);
     binds(&mut rig, a);
-    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    assert_eq!(rig.told(server), ["Describe Spgweir_11", "Sync"]);
 }
 
 /// If the server refuses even the Describe (the table is gone), it is not asked again and again.
@@ -170,7 +170,7 @@ fn a_question_that_fails_otherwise_leaves_the_error_to_the_client() {
     });
     assert_eq!(
         rig.told(server)[..2],
-        ["Close Spgweir_10", "Parse pgweir_10 select * from t"]
+        ["Close Spgweir_11", "Parse pgweir_11 select * from t"]
     );
     rig.says(server, |w| {
         w.empty(b'3');
@@ -188,7 +188,7 @@ fn a_question_that_fails_otherwise_leaves_the_error_to_the_client() {
 fn a_client_may_leave_while_its_server_is_asked() {
     let (mut rig, a, b, server) = shared();
     binds(&mut rig, b);
-    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    assert_eq!(rig.told(server), ["Describe Spgweir_11", "Sync"]);
     rig.client_leaves(b);
     rig.told(server);
     rig.says(server, |w| {
@@ -200,7 +200,7 @@ fn a_client_may_leave_while_its_server_is_asked() {
     rig.cancel_arrives(server);
     rig.told(server);
     binds(&mut rig, a);
-    assert_eq!(rig.serves(server, "SELECT 1")[0], "Close Spgweir_10");
+    assert_eq!(rig.serves(server, "SELECT 1")[0], "Close Spgweir_11");
     assert_eq!(rig.told(a).last().unwrap(), "ReadyForQuery I");
 }
 
@@ -215,5 +215,5 @@ fn in_a_failed_transaction_everything_is_left_to_the_server() {
         w.ready_for_query(Failed);
     });
     binds(&mut rig, b);
-    assert_eq!(rig.told(server), ["Bind  pgweir_10", "Execute", "Sync"]);
+    assert_eq!(rig.told(server), ["Bind  pgweir_11", "Execute", "Sync"]);
 }

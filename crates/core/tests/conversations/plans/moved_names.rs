@@ -6,7 +6,7 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::InTransaction;
 
 const TEXT: &[u8] = b"insert into orders values (1)";
-const ANEW: [&str; 2] = ["Close Spgweir_10", "Parse pgweir_10 insert into orders values (1)"];
+const ANEW: [&str; 2] = ["Close Spgweir_11", "Parse pgweir_11 insert into orders values (1)"];
 
 /// A client of the only server that has prepared the statement.
 fn one_server() -> (Rig, ServerId, ClientId) {
@@ -72,7 +72,7 @@ fn a_parse_behind_ddl_goes_to_the_server() {
         // A third client's Parse is answered by the pooler.
         let told = parses(&mut rig, c, "u");
         assert!(
-            !told.iter().any(|line| line.starts_with("Parse pgweir_10 ")),
+            !told.iter().any(|line| line.starts_with("Parse pgweir_11 ")),
             "{text}: {told:?}"
         );
     }
@@ -92,7 +92,7 @@ fn what_changes_no_names_leaves_copies_as_they_are() {
         does(&mut rig, server, a, text);
         let told = parses(&mut rig, b, "t");
         assert!(
-            !told.iter().any(|line| line.starts_with("Parse pgweir_10 ")),
+            !told.iter().any(|line| line.starts_with("Parse pgweir_11 ")),
             "{text}: {told:?}"
         );
     }
@@ -157,9 +157,9 @@ fn copies_on_other_servers_are_prepared_again_once() {
         let (_, told) = on_other(&mut rig, b, c, "t");
         assert_eq!(told[..2], ANEW);
         let (_, told) = on_other(&mut rig, b, c, "t");
-        assert_eq!(told, ["Bind  pgweir_10", "Execute", "Sync"], "once");
+        assert_eq!(told, ["Bind  pgweir_11", "Execute", "Sync"], "once");
         let (_, told) = on_other(&mut rig, a, c, "s");
-        assert_eq!(told, ["Bind  pgweir_10", "Execute", "Sync"]);
+        assert_eq!(told, ["Bind  pgweir_11", "Execute", "Sync"]);
     } else {
         unreachable!("the server that was used last is given out first");
     }
@@ -182,7 +182,7 @@ fn a_parse_in_a_transaction_with_ddl_is_not_shared() {
         w.sync();
     });
     let told = rig.told(server);
-    assert!(told[0].starts_with("Parse pgweir_11 "), "{told:?}");
+    assert!(told[0].starts_with("Parse pgweir_12 "), "{told:?}");
     rig.says(server, |w| {
         w.empty(b'1');
         w.ready_for_query(InTransaction);
@@ -211,7 +211,7 @@ fn temporary_tables_and_tables_of_an_import_cost_few_parses() {
         for round in 0..ROUNDS {
             rig.says(a, |w| w.query(text.as_bytes()));
             rig.answers_all_about(server, NOTHING);
-            let is_parse = |line: &&String| line.starts_with("Parse pgweir_10 ");
+            let is_parse = |line: &&String| line.starts_with("Parse pgweir_11 ");
             for &user in &users {
                 parsed_for_uses += uses(&mut rig, server, user, "t").iter().filter(is_parse).count();
             }

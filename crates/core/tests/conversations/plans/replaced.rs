@@ -16,7 +16,7 @@ fn statements_that_code_may_have_replaced_are_prepared_again_before_their_next_u
         binds(&mut rig, client);
         let asked = rig.serves(server, "SELECT 1");
         let anew: &[&str] = if client == a {
-            &["Close Spgweir_10", "Parse pgweir_10 select * from t"]
+            &["Close Spgweir_11", "Parse pgweir_11 select * from t"]
         } else {
             &[]
         };
@@ -33,7 +33,7 @@ fn statements_that_a_function_has_deallocated_unseen_are_prepared_again_for_the_
     let (mut rig, a, _, server) = shared();
     binds(&mut rig, a);
     rig.told(server);
-    let refusal = rig.error_about("26000", "prepared statement \"pgweir_10\" does not exist");
+    let refusal = rig.error_about("26000", "prepared statement \"pgweir_11\" does not exist");
     rig.says(server, |w| {
         w.error(&refusal);
         w.ready_for_query(Idle);
@@ -46,6 +46,6 @@ fn statements_that_a_function_has_deallocated_unseen_are_prepared_again_for_the_
     binds(&mut rig, a);
     assert_eq!(
         rig.serves(server, "SELECT 1")[..2],
-        ["Close Spgweir_10", "Parse pgweir_10 select * from t"]
+        ["Close Spgweir_11", "Parse pgweir_11 select * from t"]
     );
 }

@@ -29,7 +29,7 @@ fn a_client_is_not_sent_other_rows_than_it_was_told() {
     let second = rig.servers_log_in()[0];
     assert_eq!(
         rig.told(second),
-        ["Parse pgweir_10 select * from t", "Describe Spgweir_10", "Flush"]
+        ["Parse pgweir_11 select * from t", "Describe Spgweir_11", "Flush"]
     );
     rig.says(second, |w| w.empty(b'1'));
     describes(&mut rig, second, &["a", "b"]);
@@ -57,14 +57,14 @@ fn a_client_is_not_sent_other_rows_than_it_was_told() {
         w.execute();
         w.sync();
     });
-    assert_eq!(rig.told(second), ["Describe Spgweir_10", "Sync"]);
+    assert_eq!(rig.told(second), ["Describe Spgweir_11", "Sync"]);
     rig.says(second, |w| {
         rows(w, &["a", "b"]);
         w.ready_for_query(Idle);
     });
     assert_eq!(
         rig.told(second),
-        ["Describe Spgweir_10", "Bind  pgweir_10", "Execute", "Sync"]
+        ["Describe Spgweir_11", "Bind  pgweir_11", "Execute", "Sync"]
     );
 }
 
@@ -95,7 +95,7 @@ fn rows_that_are_told_behind_a_close_in_a_failed_segment_count() {
     let second = rig.servers_log_in()[0];
     assert_eq!(
         rig.told(second),
-        ["Parse pgweir_10 select * from t", "Describe Spgweir_10", "Flush"],
+        ["Parse pgweir_11 select * from t", "Describe Spgweir_11", "Flush"],
         "its rows are compared with those that were told"
     );
 }
@@ -142,7 +142,7 @@ fn a_client_that_has_described_a_portal_is_not_sent_other_rows_through_the_next(
         let (mut rig, a, second) = portal_described_elsewhere(describes);
         assert_eq!(
             rig.told(second),
-            ["Parse pgweir_10 select * from t", "Describe Spgweir_10", "Flush"]
+            ["Parse pgweir_11 select * from t", "Describe Spgweir_11", "Flush"]
         );
         rig.says(second, |w| w.empty(b'1'));
         describes_rows_and_refuses(&mut rig, second);
@@ -156,12 +156,12 @@ fn a_client_that_has_described_a_portal_is_not_sent_other_rows_through_the_next(
             w.parse(b"s", TEXT, NO_TYPES);
         });
         binds_and_describes(&mut rig, a);
-        assert_eq!(rig.told(second), ["Describe Spgweir_10", "Sync"]);
+        assert_eq!(rig.told(second), ["Describe Spgweir_11", "Sync"]);
         rig.says(second, |w| {
             rows(w, &["a", "b"]);
             w.ready_for_query(Idle);
         });
-        assert_eq!(rig.told(second), ["Bind  pgweir_10", "Describe P", "Execute", "Sync"]);
+        assert_eq!(rig.told(second), ["Bind  pgweir_11", "Describe P", "Execute", "Sync"]);
     }
 }
 
@@ -220,7 +220,7 @@ fn a_portal_that_a_query_has_replaced_tells_nothing_of_the_statement_bound_befor
     binds(&mut rig, a);
     let second = rig.servers_log_in()[0];
     let told = rig.told(second);
-    assert_eq!(told[..1], ["Parse pgweir_10 select * from t"], "{told:?}");
+    assert_eq!(told[..1], ["Parse pgweir_11 select * from t"], "{told:?}");
     assert!(told.contains(&"Execute".into()), "nothing is to be compared: {told:?}");
 }
 
@@ -246,8 +246,8 @@ fn whoever_describes_each_portal_waits_for_no_description_of_ours() {
     assert_eq!(
         rig.told(second),
         [
-            "Parse pgweir_10 select * from t",
-            "Bind  pgweir_10",
+            "Parse pgweir_11 select * from t",
+            "Bind  pgweir_11",
             "Describe P",
             "Execute",
             "Sync"
@@ -275,9 +275,9 @@ fn a_client_that_was_told_the_same_rows_goes_on() {
     assert_eq!(
         rig.told(server),
         [
-            "Close Spgweir_10",
-            "Parse pgweir_10 select * from t",
-            "Describe Spgweir_10",
+            "Close Spgweir_11",
+            "Parse pgweir_11 select * from t",
+            "Describe Spgweir_11",
             "Flush"
         ]
     );
@@ -288,7 +288,7 @@ fn a_client_that_was_told_the_same_rows_goes_on() {
     });
     assert_eq!(
         rig.told(server),
-        ["Bind  pgweir_10", "Execute", "Sync"],
+        ["Bind  pgweir_11", "Execute", "Sync"],
         "the column has been renamed back"
     );
 }

@@ -21,7 +21,7 @@ fn same_text_of_another_client_is_answered_by_the_pooler_in_its_turn() {
     plan_is_good(&mut rig, server);
     assert_eq!(
         rig.told(server),
-        ["Describe Spgweir_10", "Bind  pgweir_10", "Execute", "Sync"]
+        ["Describe Spgweir_11", "Bind  pgweir_11", "Execute", "Sync"]
     );
     rig.says(server, |w| {
         w.message(b't', |body| body.extend([0, 0]));

@@ -25,10 +25,10 @@ fn eviction_inside_a_batch_closes_behind_the_bind() {
     let asked = rig.told(server);
     let close = asked
         .iter()
-        .position(|l| l == "Close Spgweir_10")
+        .position(|l| l == "Close Spgweir_11")
         .expect("the first is evicted");
-    assert_eq!(asked[close + 1], "Parse pgweir_13 select 4");
-    assert!(asked.iter().position(|l| l == "Bind  pgweir_10").unwrap() < close);
+    assert_eq!(asked[close + 1], "Parse pgweir_14 select 4");
+    assert!(asked.iter().position(|l| l == "Bind  pgweir_11").unwrap() < close);
     rig.says(server, |w| {
         for n in 0..4 {
             if n == 3 {
@@ -45,7 +45,7 @@ fn eviction_inside_a_batch_closes_behind_the_bind() {
     let asked = rig.told(server);
     assert_eq!(
         asked[..3],
-        ["Close Spgweir_11", "Parse pgweir_10 select 1", "Bind  pgweir_10"],
+        ["Close Spgweir_12", "Parse pgweir_11 select 1", "Bind  pgweir_11"],
         "prepared again unseen"
     );
 }
@@ -64,7 +64,7 @@ fn deallocate_all_is_scoped_to_its_client() {
     binds(&mut rig, b, b"s");
     assert_eq!(
         rig.told(server)[..2],
-        ["Parse pgweir_10 select 1", "Bind  pgweir_10"],
+        ["Parse pgweir_11 select 1", "Bind  pgweir_11"],
         "b's statement is made again"
     );
     rig.says(server, |w| w.empty(b'1'));
@@ -92,12 +92,12 @@ fn deallocate_all_in_a_pipeline_spares_what_is_parsed_behind_it() {
         "what s means is not known before this has succeeded"
     );
     rig.completes(server, "DEALLOCATE ALL");
-    assert_eq!(rig.told(server)[..2], ["Parse pgweir_10 select 1", "Bind  pgweir_10"]);
+    assert_eq!(rig.told(server)[..2], ["Parse pgweir_11 select 1", "Bind  pgweir_11"]);
     rig.says(server, |w| w.empty(b'1'));
     one_row(&mut rig, server);
     rig.told(a);
     binds(&mut rig, a, b"s");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_10");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_11");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_deallocate_all_that_fails_takes_nothing_away() {
     });
     rig.told(server);
     binds(&mut rig, a, b"s");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_10");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_11");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn deallocate_of_a_protocol_level_name_ends_that_name_only() {
     binds(&mut rig, b, b"s");
     assert_eq!(
         rig.told(server)[0],
-        "Describe Spgweir_10",
+        "Describe Spgweir_11",
         "b still has it, and so has the server, since before b asked for it"
     );
 }
@@ -183,7 +183,7 @@ fn a_cancel_in_front_of_deallocate_does_not_take_the_query_along() {
 fn discard_all_through_the_extended_protocol_ends_names_when_it_is_executed() {
     for (settings, parse) in [
         ("", "Parse s select 'another'"),
-        ("session_state = pgbouncer", "Parse pgweir_12 select 'another'"),
+        ("session_state = pgbouncer", "Parse pgweir_13 select 'another'"),
     ] {
         let mut rig = Rig::new(settings);
         let a = rig.client();
@@ -209,7 +209,7 @@ fn deallocate_all_among_other_statements_holds_back_what_uses_statements() {
     // Where sessions are kept, a Parse has the client's name until a probe has answered.
     for (settings, parse, probes) in [
         ("", "Parse s select 2", true),
-        ("session_state = pgbouncer", "Parse pgweir_11 select 2", false),
+        ("session_state = pgbouncer", "Parse pgweir_12 select 2", false),
     ] {
         let mut rig = Rig::new(settings);
         let a = rig.client();

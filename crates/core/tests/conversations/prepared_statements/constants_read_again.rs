@@ -6,8 +6,8 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 
 const TEXT: &[u8] = b"insert into ev values ('2024-01-01 00:00'::timestamptz)";
-const ANEW: &str = "Parse pgweir_10 insert into ev values ('2024-01-01 00:00'::timestamptz)";
-const BOUND: [&str; 3] = ["Bind  pgweir_10", "Execute", "Sync"];
+const ANEW: &str = "Parse pgweir_11 insert into ev values ('2024-01-01 00:00'::timestamptz)";
+const BOUND: [&str; 3] = ["Bind  pgweir_11", "Execute", "Sync"];
 
 /// Two clients that have prepared the same statement on one server, in a database in which functions keep no plans.
 fn shared() -> (Rig, ServerId, ClientId, ClientId) {
@@ -61,7 +61,7 @@ fn next_use(rig: &mut Rig, server: ServerId, client: ClientId) -> Vec<String> {
 }
 
 fn is_prepared_again(told: &[String]) -> bool {
-    told.first().is_some_and(|line| line == "Close Spgweir_10") && told.iter().any(|line| line == ANEW)
+    told.first().is_some_and(|line| line == "Close Spgweir_11") && told.iter().any(|line| line == ANEW)
 }
 
 /// Guards against a row with another client's time zone: PostgreSQL analyses a statement again after DDL, under the
@@ -128,7 +128,7 @@ fn a_statement_that_was_used_before_a_probe_has_answered_is_prepared_again() {
     rig.answers_all_about(server, session);
     uses(&mut rig, a);
     let told = rig.answers_all_about(server, NOTHING);
-    let behind = told.iter().position(|line| line == "Close Spgweir_10");
+    let behind = told.iter().position(|line| line == "Close Spgweir_11");
     assert!(behind.is_some_and(|at| is_prepared_again(&told[at..])), "{told:?}");
 }
 

@@ -83,7 +83,7 @@ fn a_duplicate_name_gets_the_servers_verdict_with_the_clients_own_name() {
     });
     assert_eq!(rig.told(a)[0], "Error 42P05 prepared statement \"s\" already exists");
     binds(&mut rig, a, b"s");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_10", "it means what it meant");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_11", "it means what it meant");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn errors_name_statements_as_the_client_does() {
     let server = binds(&mut rig, a, b"mine").unwrap();
     let refusal = rig.error_about(
         "08P01",
-        "bind message supplies 1 parameters, but prepared statement \"pgweir_10\" requires 2",
+        "bind message supplies 1 parameters, but prepared statement \"pgweir_11\" requires 2",
     );
     rig.says(server, |w| {
         w.error(&refusal);

@@ -36,7 +36,7 @@ pub fn binds(rig: &mut Rig, client: ClientId, name: &[u8]) -> Option<ServerId> {
 
 /// The server is asked whether a plan can still be used, and says yes.
 pub fn plan_is_good(rig: &mut Rig, server: ServerId) {
-    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    assert_eq!(rig.told(server), ["Describe Spgweir_11", "Sync"]);
     rig.says(server, |w| {
         w.message(b't', |body| body.extend([0, 0]));
         w.empty(b'n');

@@ -25,7 +25,7 @@ fn statements_parsed_under_other_settings_are_others() {
     });
     assert_eq!(
         rig.told(server)[0],
-        "Parse pgweir_11 select '01/02/2003'::date",
+        "Parse pgweir_12 select '01/02/2003'::date",
         "recording E12"
     );
 }
@@ -45,14 +45,14 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     rig.answers_all_about(second, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
-    let parse = asked.iter().position(|l| l == "Parse pgweir_11 select 1").unwrap();
+    let parse = asked.iter().position(|l| l == "Parse pgweir_12 select 1").unwrap();
     let in_internal_portal = |statement: &str| {
         let bind = format!("Bind pgweir_portal {statement}");
         [bind, "Execute".into(), "Close Ppgweir_portal".into()]
     };
     assert_eq!(asked[parse - 3..parse], in_internal_portal("pgweir_e"), "recording E12");
     assert_eq!(asked[parse + 1..parse + 4], in_internal_portal("pgweir_f"));
-    assert_eq!(asked[parse + 4..parse + 6], ["Sync", "Bind  pgweir_11"]);
+    assert_eq!(asked[parse + 4..parse + 6], ["Sync", "Bind  pgweir_12"]);
 }
 
 /// Guards against constants with another meaning: DDL makes PostgreSQL read them again under the settings of one
@@ -60,8 +60,8 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
 #[test]
 fn a_statement_that_is_used_under_other_settings_is_shared_no_longer() {
     let settings = [
-        ("DateStyle", "ISO, DMY", "Bind  pgweir_11"),
-        ("application_name", "x", "Bind  pgweir_10"),
+        ("DateStyle", "ISO, DMY", "Bind  pgweir_12"),
+        ("application_name", "x", "Bind  pgweir_11"),
     ];
     for (name, value, bound) in settings {
         let mut rig = Rig::new("");
@@ -103,7 +103,7 @@ fn a_parse_behind_a_set_of_the_same_segment_gives_back_what_was_set() {
     let text = |m: &(u8, Vec<u8>)| rig::without_secrets(&String::from_utf8_lossy(&m.1));
     let parse = asked
         .iter()
-        .position(|m| m.0 == b'P' && text(m).starts_with("pgweir_10"))
+        .position(|m| m.0 == b'P' && text(m).starts_with("pgweir_11"))
         .unwrap();
     let binds = |part: &[(u8, Vec<u8>)], what: &str| {
         let ours = |m: &&(u8, Vec<u8>)| m.0 == b'B' && text(m).contains(what);

@@ -12,7 +12,7 @@ fn bind_on_another_server_is_preceded_by_a_parse_the_client_does_not_see() {
     assert_ne!(first, second);
     assert_eq!(
         rig.told(second),
-        ["Parse pgweir_10 select 1", "Bind  pgweir_10", "Execute", "Sync"]
+        ["Parse pgweir_11 select 1", "Bind  pgweir_11", "Execute", "Sync"]
     );
     rig.says(second, |w| w.empty(b'1'));
     one_row(&mut rig, second);
@@ -36,7 +36,7 @@ fn an_injected_parse_that_fails_is_the_clients_error_and_leaves_no_trace() {
     assert_eq!(binds(&mut rig, a, b"s"), Some(server));
     assert_eq!(
         rig.told(server)[0],
-        "Parse pgweir_10 select 1",
+        "Parse pgweir_11 select 1",
         "the server does not hold it after all"
     );
 }
@@ -128,10 +128,10 @@ fn a_parse_under_other_settings_is_a_segment_of_its_own_whose_error_is_the_clien
     let own = asked.iter().position(|l| l == "Sync").unwrap();
     assert_eq!(
         asked[own + 1..],
-        ["Bind  pgweir_11", "Execute", "Sync"],
+        ["Bind  pgweir_12", "Execute", "Sync"],
         "the client's segment holds nothing of ours"
     );
-    let refusal = rig.error_about("26000", "prepared statement \"pgweir_11\" does not exist");
+    let refusal = rig.error_about("26000", "prepared statement \"pgweir_12\" does not exist");
     rig.says(second, |w| {
         w.empty(b'1');
         w.empty(b'2');

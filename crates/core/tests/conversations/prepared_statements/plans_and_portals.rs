@@ -49,7 +49,7 @@ fn a_plan_the_server_cannot_use_any_more_is_not_given_to_the_next_parse() {
     });
     assert_eq!(
         rig.told(server),
-        ["Close Spgweir_10", "Parse pgweir_10 select 1", "Sync"]
+        ["Close Spgweir_11", "Parse pgweir_11 select 1", "Sync"]
     );
 }
 
@@ -119,7 +119,7 @@ fn the_end_of_a_copy_that_was_none_is_answered_by_nothing() {
     binds(&mut rig, a, b"c");
     assert_eq!(
         rig.told(server)[0],
-        "Describe Spgweir_11",
+        "Describe Spgweir_12",
         "c was made before the error, in a transaction that came to nothing"
     );
 }

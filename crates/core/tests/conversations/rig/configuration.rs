@@ -67,6 +67,7 @@ impl Rig {
             derivations: VecDeque::new(),
             names: HashMap::new(),
             catalogs_are_empty: true,
+            replayed: HashMap::new(),
         }
     }
 }

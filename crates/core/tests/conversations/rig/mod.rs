@@ -67,4 +67,6 @@ pub struct Rig {
     names: HashMap<String, String>,
     /// Servers that are asked for their catalog at login answer at once that it contains no name that matters.
     pub catalogs_are_empty: bool,
+    /// How far standbys have replayed the write-ahead log. The position of the primary is 1.
+    pub replayed: HashMap<ServerId, u64>,
 }

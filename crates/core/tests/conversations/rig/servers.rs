@@ -150,6 +150,15 @@ impl Rig {
         });
     }
 
+    /// A server tells whether it is a standby, and its position in the write-ahead log.
+    pub(super) fn tells_position(&mut self, id: ServerId) {
+        let (in_recovery, lsn) = self.replayed.get(&id).map_or((&b"f"[..], 1), |lsn| (b"t", *lsn));
+        self.says(id, |w| {
+            w.data_row(2, [Some(in_recovery), Some(format!("0/{lsn:X}").as_bytes())]);
+            w.command_complete("SELECT 1");
+        });
+    }
+
     /// A server answers the question for its settings.
     pub fn tells_settings(&mut self, id: ServerId, settings: &[(&str, &str)]) {
         self.tells_rows(id, |_| {

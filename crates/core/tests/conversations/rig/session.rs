@@ -103,6 +103,7 @@ impl Rig {
                     self.says(server, |w| w.empty(b'2'));
                 }
                 "Close" => self.says(server, |w| w.empty(b'3')),
+                "Execute" if bound.trim() == "pgweir_10" => self.tells_position(server),
                 "Execute" => self.says(server, |w| executes(w, bound)),
                 "Describe" => self.says(server, |w| {
                     if rest.starts_with('S') {

@@ -41,7 +41,7 @@ fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
         );
         assert_eq!(
             rig.answers_all_about(server, TENANT),
-            ["Parse pgweir_10 select name from who", "Sync"]
+            ["Parse pgweir_11 select name from who", "Sync"]
         );
         assert_eq!(
             rig.told(setter)[2..],
@@ -51,7 +51,7 @@ fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
         parses(&mut rig, other);
         let asked = rig.answers_all_about(server, NOTHING);
         assert!(
-            asked.contains(&"Parse pgweir_11 select name from who".into()),
+            asked.contains(&"Parse pgweir_12 select name from who".into()),
             "the server must say whether it can be parsed there: {asked:?}"
         );
     }
@@ -78,9 +78,9 @@ fn statements_from_before_a_servers_first_temporary_object_are_prepared_again() 
         rig.answers_all_about(server, NOTHING)
     };
     let prepared_again = [
-        "Close Spgweir_10",
-        "Parse pgweir_10 select timestamptz '2020-01-01 00:00'",
-        "Bind  pgweir_10",
+        "Close Spgweir_11",
+        "Parse pgweir_11 select timestamptz '2020-01-01 00:00'",
+        "Bind  pgweir_11",
         "Execute",
         "Sync",
     ];

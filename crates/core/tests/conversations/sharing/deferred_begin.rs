@@ -252,7 +252,7 @@ fn in_a_failed_transaction_nothing_is_answered_by_the_pooler() {
     let asked = rig.told(server);
     assert_eq!(
         asked,
-        ["Close Spgweir_10", "Parse pgweir_10 select 1", "Sync"],
+        ["Close Spgweir_11", "Parse pgweir_11 select 1", "Sync"],
         "the server must say 25P02 itself"
     );
 }

@@ -41,6 +41,8 @@ pub struct Session {
     /// It has already paused before that message.
     has_paused: bool,
     pub(super) catalog_locks: Option<CatalogLocks>,
+    /// It is on a replica, whose code lags behind.
+    pub(super) on_replica: bool,
     pub(super) out: Output,
     pub(super) phase: Phase,
     /// An extended message has failed: everything up to Sync is ignored.
@@ -106,6 +108,7 @@ impl Session {
             pause_ends_with: None,
             has_paused: false,
             catalog_locks: None,
+            on_replica: false,
             out: Output::default(),
             phase: Phase::Startup,
             skip_to_sync: false,
@@ -145,6 +148,12 @@ impl Session {
     /// The same, on a standby.
     pub fn on_standby(mut self) -> Self {
         self.settings.is_on_standby();
+        self
+    }
+
+    /// The same on a replica, whose code lags behind.
+    pub fn on_replica(mut self) -> Self {
+        self.on_replica = true;
         self
     }
 

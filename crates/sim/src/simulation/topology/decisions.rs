@@ -92,6 +92,7 @@ impl Topology {
         topology.choose_left_behind(Random::new(seed ^ 0x1ef7_0000));
         topology.choose_encodings(Random::new(seed ^ 0xe4c0_0000));
         topology.choose_hosts(Random::new(seed ^ 0x4057_a000));
+        topology.choose_replicas(Random::new(seed ^ 0x4e91_0000));
         // Where clients share a server at one time, a late cancel may hit any of them.
         topology.late_cancels = topology.pipeline_depth == "1" && Random::new(seed ^ 0x1a7e_0000).percent(20);
         topology
@@ -115,6 +116,19 @@ impl Topology {
         self.load_balance_hosts = *r.pick(&["round-robin", "disable"]);
         // Older servers do not report what they are.
         self.hosts_differ = self.version.major() >= 14 && r.percent(50);
+    }
+
+    /// Where clients replace code, all hosts but the first may be replicas that have the new code later.
+    fn choose_replicas(&mut self, mut r: Random) {
+        if self.hostility != Hostility::Code || self.hosts_differ || r.percent(85) {
+            return;
+        }
+        self.replica_lag = *r.pick(&[20, 200, 2_000]);
+        if self.hosts == 1 {
+            self.hosts = r.between(2, 3);
+            self.load_balance_hosts = "round-robin";
+        }
+        self.pool_size = self.pool_size.max(2);
     }
 
     /// Clients that take turns on servers must not see each other's values.
@@ -237,6 +251,7 @@ impl Topology {
             hosts: 1,
             beyond_ascii: false,
             hosts_differ: false,
+            replica_lag: 0,
             host_faults: 0,
             load_balance_hosts: "round-robin",
             calm_at_us: r.between(500_000, 5_000_000),

@@ -119,6 +119,8 @@ pub struct Topology {
     pub hosts: u64,
     /// One of them is the primary, and target_session_attrs = read-write.
     pub hosts_differ: bool,
+    /// All but the first are replicas whose code lags behind for so many steps of all sessions; 0: they are not.
+    pub replica_lag: u64,
     /// Faults of hosts.
     pub host_faults: u64,
     /// load_balance_hosts.
