@@ -15,6 +15,10 @@ use crate::upstream::phase::ServerPhase;
 use pgweir_sql::NewSessions;
 use std::time::Duration;
 
+/// The servers of a pool are replaced at most once in this time because the settings of new sessions have changed: a text
+/// may claim such changes again and again.
+const REPLACEMENTS_APART: Duration = Duration::from_secs(5);
+
 /// For this time no server is opened in advance in the pools that were cleared: a little longer than PostgreSQL waits.
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
 
@@ -69,12 +73,21 @@ impl Pooler {
             let settings = self.pool(id).settings();
             of.include(&settings.server_user, &settings.server_database)
         });
-        for &pool_id in &pools {
-            // The default search_path belongs to what is known of a catalog.
-            self.catalogs().doubt(now, pool_id);
+        for pool_id in pools {
+            self.pool_mut(pool_id).outdates_servers();
+            self.replace_outdated_servers(now, pool_id);
         }
+    }
+
+    /// Replaces the servers of a pool if they are outdated, unless that was done a short time ago.
+    pub(crate) fn replace_outdated_servers(&mut self, now: Time, pool_id: PoolId) {
+        if !self.pool_mut(pool_id).takes_replacement(now, REPLACEMENTS_APART) {
+            return;
+        }
+        // The default search_path belongs to what is known of a catalog.
+        self.catalogs().doubt(now, pool_id);
         for slot in self.servers.slots() {
-            let Some(server) = self.servers.get_mut(slot).filter(|s| pools.contains(&s.pool)) else {
+            let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) else {
                 continue;
             };
             if server.is_idle() {

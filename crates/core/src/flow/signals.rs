@@ -162,9 +162,12 @@ impl Pooler {
         }
         drop(named);
         let (by, of) = (self.clients.get(id.0)?, self.clients.get(target.0)?);
-        if !self.pool(by.pool?).is_of_same_postgresql(self.pool(of.pool?)) {
+        let (here, there) = (self.pool(by.pool?), self.pool(of.pool?));
+        if !here.is_of_same_postgresql(there) {
             return None;
         }
+        // Both log in as themselves, but their entries may give them different roles on the server.
+        let same_role = here.settings().server_user == there.settings().server_user;
         let user = |client: &crate::client::Client| {
             let pool_user = client.pool.map(|p| self.pool(p).key().user.clone());
             client.login_user.as_deref().map(Into::into).or(pool_user)
@@ -172,7 +175,7 @@ impl Pooler {
         let says = |name: &str, value: &str| by.session.shape().get(name).is_some_and(|s| *s.value() == *value);
         let has_no_role = by.session.shape().get("role").is_none() || says("role", "none");
         let as_itself = has_no_role && by.session.shape().home() == server.session.base().home();
-        let same_user = as_itself && user(by).is_some() && user(by) == user(of);
+        let same_user = as_itself && same_role && user(by).is_some() && user(by) == user(of);
         (of.is_session() && (says("is_superuser", "on") || same_user)).then_some(target)
     }
 

@@ -118,6 +118,7 @@ impl Pooler {
                 self.read_catalog_idly(now, pool_id);
             }
             self.time_opening(now, pool_id);
+            self.replace_outdated_servers(now, pool_id);
             self.time_unused_pool(now, pool_id);
         }
     }

@@ -194,4 +194,18 @@ impl Pool {
         let before = self.early_end.replace(now);
         before.is_some_and(|before| now - before < within)
     }
+
+    /// The settings that new sessions begin with may have changed.
+    pub(crate) fn outdates_servers(&mut self) {
+        self.outdated = true;
+    }
+
+    /// Whether its servers are outdated and are replaced now: at most once in this time.
+    pub(crate) fn takes_replacement(&mut self, now: Time, apart: Duration) -> bool {
+        let takes = self.outdated && self.replaced_at.is_none_or(|at| now - at >= apart);
+        if takes {
+            (self.outdated, self.replaced_at) = (false, Some(now));
+        }
+        takes
+    }
 }

@@ -69,6 +69,10 @@ pub(crate) struct Pool {
     pub(super) retry_at: Option<Time>,
     /// When one of its servers last ended early: see [`Pool::ends_early_again`].
     pub(super) early_end: Option<Time>,
+    /// The settings that new sessions begin with have changed since its servers were replaced.
+    pub(super) outdated: bool,
+    /// When its servers were last replaced for that.
+    pub(super) replaced_at: Option<Time>,
     pub(super) hosts: Hosts,
     /// Servers that are being opened in doubt: see [`Hosts`].
     pub(super) in_doubt: u32,
@@ -134,6 +138,8 @@ impl Pool {
             failure: None,
             retry_at: None,
             early_end: None,
+            outdated: false,
+            replaced_at: None,
             hosts,
             in_doubt: 0,
             auto: false,

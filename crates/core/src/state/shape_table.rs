@@ -7,7 +7,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 /// Settings that change how the text of a statement is parsed, or what constants are made of it when it is planned
-/// (tests/e2e/test_attack_plans.py).
+/// (tests/e2e/test_attack_plans.py). Beside them [`WHO`]: PostgreSQL checks the right to use a schema when it analyses a
+/// statement, and the right to run a function that it inlines or computes when it plans, and never again.
 const CHANGE_PARSING: [&str; 16] = [
     "array_nulls",
     "backslash_quote",
@@ -101,12 +102,11 @@ impl ShapeTable {
             self.parses.retain(ParseSettings::is_used);
             self.parses.shrink_to(self.sweep_at);
         }
-        // "$user" is the current role. If search_path is not known it is the default, which contains "$user".
-        let path = settings.iter().find(|s| s.name.eq_ignore_ascii_case("search_path"));
-        let follows_role = path.is_none_or(|s| pgweir_sql::may_name_schema(&s.value, "$user"));
         let changes_parsing = |s: &&Setting| {
-            let is_role = follows_role && s.name.eq_ignore_ascii_case(WHO[0]);
-            is_role || CHANGE_PARSING.iter().any(|n| n.eq_ignore_ascii_case(&s.name))
+            CHANGE_PARSING
+                .iter()
+                .chain(&WHO)
+                .any(|n| n.eq_ignore_ascii_case(&s.name))
         };
         let parse: Arc<[_]> = settings
             .iter()
@@ -158,15 +158,18 @@ mod tests {
     }
 
     #[test]
-    fn a_role_matters_where_the_path_names_it_and_constants_do_not_depend_on_either() {
+    fn a_role_matters_as_rights_are_checked_when_a_statement_is_prepared() {
         let (mut table, base) = ShapeTable::with_base();
         let bob = table.change(&base, [("role", Some("bob"), false)]);
         assert_ne!(bob.parse_settings(), base.parse_settings());
-        assert!(bob.parse_settings().reads_alike(base.parse_settings()));
+        assert!(!bob.parse_settings().reads_alike(base.parse_settings()));
         assert!(bob.parse_settings().pairs().all(|(name, _)| &**name != "role"));
         let fixed = table.change(&base, [("search_path", Some("a"), false)]);
         let fixed_bob = table.change(&fixed, [("role", Some("bob"), false)]);
-        assert_eq!(fixed_bob.parse_settings(), fixed.parse_settings());
+        assert_ne!(fixed_bob.parse_settings(), fixed.parse_settings());
+        assert!(fixed.parse_settings().reads_alike(base.parse_settings()));
+        let eve = table.change(&base, [("session_authorization", Some("eve"), true)]);
+        assert!(!eve.parse_settings().reads_alike(base.parse_settings()));
         let other_day = table.change(&base, [("DateStyle", Some("SQL, DMY"), true)]);
         assert!(!other_day.parse_settings().reads_alike(base.parse_settings()));
         // Shapes with equal parse settings share one object, however they were made.

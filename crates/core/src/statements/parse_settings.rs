@@ -3,8 +3,8 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The setting for the current role.
-const ROLE: &str = "role";
+/// The settings for the current and the session's role.
+const WHO: [&str; 2] = ["role", "session_authorization"];
 
 /// The setting for the schemas in which names are looked up.
 pub(crate) const SEARCH_PATH: &str = "search_path";
@@ -70,9 +70,10 @@ impl ParseSettings {
         Arc::strong_count(&self.all) > 1
     }
 
-    /// Names and values without the role, because the pooler cannot parse under another role.
+    /// Names and values without the roles, because the pooler cannot parse under another role.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
-        self.all.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(ROLE))
+        let of_role = |name: &str| WHO.iter().any(|who| who.eq_ignore_ascii_case(name));
+        self.all.iter().filter(move |(name, _)| !of_role(name))
     }
 
     /// The client_encoding of texts and names.
@@ -93,13 +94,10 @@ impl ParseSettings {
         Arc::ptr_eq(&self.all, &other.all) && self.uncertain == other.uncertain
     }
 
-    /// Whether constants in a text are read the same way under both. search_path and role, which determine what names
-    /// mean, do not matter: PostgreSQL checks them itself whenever it uses a plan.
+    /// Whether constants in a text are read the same way under both, with the same rights. search_path does not matter:
+    /// PostgreSQL checks it itself whenever it uses a plan. The role it checks only if the plan depends on row security.
     pub(crate) fn reads_alike(&self, other: &ParseSettings) -> bool {
-        let is_constant = |(name, _): &&(Arc<str>, Arc<str>)| {
-            let of_names = [SEARCH_PATH, ROLE];
-            !of_names.iter().any(|n| n.eq_ignore_ascii_case(name))
-        };
+        let is_constant = |(name, _): &&(Arc<str>, Arc<str>)| !name.eq_ignore_ascii_case(SEARCH_PATH);
         let are_known = !self.uncertain && !other.uncertain;
         self == other
             || are_known

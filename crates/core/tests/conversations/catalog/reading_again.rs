@@ -307,6 +307,36 @@ fn servers_stay_if_nothing_that_they_began_with_has_changed() {
     }
 }
 
+/// Guards against a text that claims such a change again and again, and need not have made it.
+#[test]
+fn servers_are_replaced_again_after_some_seconds() {
+    let mut rig = Rig::new("default_pool_size = 1\n");
+    let maker = rig.client();
+    let claims = |rig: &mut Rig| {
+        rig.query(maker, "do 'begin alter role u reset all; end'");
+        rig.servers_log_in();
+        let server = rig.server_of(maker).expect("linked");
+        rig.told(server);
+        rig.completes(server, "DO");
+        while !nothing_found(rig, server).is_empty() {}
+        server
+    };
+    let first = claims(&mut rig);
+    assert!(rig.is_closed(first));
+    let second = claims(&mut rig);
+    for _ in 0..45 {
+        assert_eq!(claims(&mut rig), second);
+        rig.wait(Duration::from_millis(100));
+    }
+    assert!(!rig.is_closed(second));
+    rig.wait(Duration::from_secs(1));
+    nothing_found(&mut rig, second);
+    assert!(rig.is_closed(second), "the last change counts, too");
+    let third = claims(&mut rig);
+    rig.wait(Duration::from_secs(4));
+    assert!(!rig.is_closed(third));
+}
+
 /// Guards against an error of a Query that ends a transaction before its own.
 #[test]
 fn servers_are_replaced_if_the_error_is_not_of_the_transaction_that_changed_them() {

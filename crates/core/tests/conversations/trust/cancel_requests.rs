@@ -241,6 +241,23 @@ fn a_client_of_another_postgresql_has_no_process_id_here() {
     }
 }
 
+/// Guards against a user whose entry gives it a weaker role on the server.
+#[test]
+fn a_client_signals_only_clients_with_its_role_on_the_server() {
+    const DATABASES: &str = "weak = host=127.0.0.1 user=reader dbname=db\nstrong = host=127.0.0.1 user=owner dbname=db";
+    for (database, may) in [("weak", true), ("strong", false)] {
+        let mut rig = Rig::with_databases_and_users(DATABASES, "", "\"alice\" \"\"");
+        let victim = rig.client_begins(&[("user", "alice"), ("database", database)]);
+        rig.servers_log_in();
+        let process_id = rig.key_told(victim).process_id;
+        let caller = rig.client_begins(&[("user", "alice"), ("database", "weak")]);
+        rig.servers_log_in();
+        rig.told(caller);
+        rig.query(caller, &format!("select pg_terminate_backend({process_id})"));
+        assert_eq!(rig.is_closed(victim), may, "{database}");
+    }
+}
+
 /// Guards against a late cancel that makes the cleaning of the session fail, so that the connection is closed.
 #[test]
 fn the_cleaning_of_a_session_waits_for_the_end_of_a_cancel() {
