@@ -4,9 +4,12 @@
 //! Each case has its throughput. In each round the state of the machine is the same for all cases, and it drifts. Each
 //! run has its own noise: normally distributed logarithms, from a generator with a fixed seed.
 
+use super::confidence::fit_with_confidence;
 use super::random::SplitMix64;
 use super::ratio::{Ratio, unpaired};
+use super::recommend::{Level, Surroundings, recommend};
 use super::rounds::Rounds;
+use super::usl::Usl;
 
 const EXPERIMENTS: u32 = 2_000;
 
@@ -100,4 +103,127 @@ fn intervals_of_two_runs_hold_in_95_of_100_experiments() {
 fn equal_cases_are_called_different_in_5_of_100_experiments() {
     let claimed = 100.0 - of_sweep(21, &[1000.0; 5], &[0.15; 5], 3, (1, 2));
     assert!((3.0..=7.0).contains(&claimed), "{claimed} %");
+}
+
+/// A sweep of `lab connections` on a server with this law. The machine drifts by a fifth from round to round.
+struct Server {
+    law: Usl,
+    noise: f64,
+    rounds: usize,
+}
+
+impl Server {
+    fn level(&self, random: &mut SplitMix64, clients: u32, first_round: usize, drift: &[f64]) -> Level {
+        let truth = self.law.throughput(f64::from(clients)).ln();
+        let figures = drift[first_round..].iter().take(self.rounds);
+        Level {
+            clients,
+            first_round,
+            tps: figures
+                .map(|drift| (truth + drift + self.noise * normal(random)).exp())
+                .collect(),
+        }
+    }
+
+    /// With the numbers of clients that the user gives.
+    fn given(&self, random: &mut SplitMix64, clients: &[u32]) -> Vec<Level> {
+        let drift: Vec<f64> = (0..self.rounds).map(|_| 0.2 * normal(random)).collect();
+        clients
+            .iter()
+            .map(|clients| self.level(random, *clients, 0, &drift))
+            .collect()
+    }
+
+    /// Clients doubling, and a finer look around the best level, which joins it in later rounds.
+    fn doubling(&self, random: &mut SplitMix64) -> Vec<Level> {
+        let drift: Vec<f64> = (0..2 * self.rounds).map(|_| 0.2 * normal(random)).collect();
+        let mut levels: Vec<Level> = (0..8).map(|power| self.level(random, 1 << power, 0, &drift)).collect();
+        let found = Rounds::new(levels.iter().map(|level| &level.tps[..]));
+        let best = found.best_of(0..8).expect("figures");
+        let clients = levels[best].clients;
+        let again = self.level(random, clients, self.rounds, &drift);
+        levels[best].tps.extend(again.tps);
+        let middle = |below: u32| (f64::from(below) * 2f64.sqrt()).round() as u32;
+        let beside = [
+            (best > 0).then(|| middle(clients / 2)),
+            (best < 7).then(|| middle(clients)),
+        ];
+        for clients in beside.into_iter().flatten() {
+            levels.push(self.level(random, clients, self.rounds, &drift));
+        }
+        levels
+    }
+
+    /// Of the sweeps whose recommendation takes the peak from the law, the share, in percent, whose interval contains the
+    /// law's true peak.
+    fn of_peak(&self, seed: u64, sweep: impl Fn(&mut SplitMix64) -> Vec<Level>) -> f64 {
+        let mut random = SplitMix64::new(seed);
+        let truth = self.law.peak().expect("this law has a peak");
+        let (mut told, mut held) = (0, 0);
+        for _ in 0..EXPERIMENTS {
+            let levels = sweep(&mut random);
+            let fitted = fit_with_confidence(&levels).expect("levels enough");
+            let found = recommend(&levels, Some(&fitted), &Surroundings::default()).expect("figures");
+            if let Some(peak) = fitted.peak.filter(|_| found.from_law) {
+                told += 1;
+                held += u32::from(peak.low <= truth && truth <= peak.high);
+            }
+        }
+        assert!(told > EXPERIMENTS / 2, "{told} have a peak");
+        100.0 * f64::from(held) / f64::from(told)
+    }
+}
+
+/// Guards against taking the drift of the machine for the noise of each level, later rounds for the first ones, and few
+/// rounds for many.
+#[test]
+fn intervals_of_the_peak_hold_in_95_of_100_sweeps() {
+    let server = |sigma, kappa, noise, rounds| Server {
+        law: Usl {
+            lambda: 900.0,
+            sigma,
+            kappa,
+        },
+        noise,
+        rounds,
+    };
+    let (usual, steep) = (server(0.05, 0.0008, 0.05, 3), server(0.15, 0.003, 0.1, 5));
+    let few = server(0.05, 0.0008, 0.03, 2);
+    for (what, percent) in [
+        ("3 rounds", usual.of_peak(31, |random| usual.doubling(random))),
+        ("5 rounds", steep.of_peak(32, |random| steep.doubling(random))),
+        (
+            "5 levels, 2 rounds",
+            few.of_peak(33, |random| few.given(random, &[4, 16, 32, 64, 256])),
+        ),
+    ] {
+        assert!((93.0..=97.0).contains(&percent), "{what}: {percent} %");
+    }
+}
+
+/// `lab compare`: two sweeps of the same cases, each with its own drift, which no round of the one shares with the other.
+/// Welch's method is a little too sure where the side with fewer rounds is the noisier.
+#[test]
+fn intervals_of_compared_sweeps_hold_in_95_of_100_experiments() {
+    for (seed, rounds, noise) in [
+        (41, [3, 3], 0.05),
+        (42, [3, 5], 0.1),
+        (43, [4, 10], 0.1),
+        (44, [5, 5], 0.3),
+    ] {
+        let percent = coverage(seed, 1.25, |random| {
+            let first = sweep(random, &CURVE, &[noise; 7], rounds[0]);
+            let second = sweep(random, &CURVE.map(|tps| 1.25 * tps), &[noise; 7], rounds[1]);
+            unpaired(&first[3], &second[3]).expect("rounds enough")
+        });
+        assert!((93.0..=97.0).contains(&percent), "{rounds:?}, {noise}: {percent} %");
+    }
+}
+
+/// Guards against intervals from two rounds, which are too narrow beside a side with many.
+#[test]
+fn two_rounds_of_another_run_have_no_interval() {
+    let many = [100.0, 101.0, 99.0, 100.0];
+    assert_eq!(unpaired(&[50.0, 51.0], &many).expect("figures").interval, None);
+    assert!(unpaired(&[50.0, 51.0, 50.0], &many).expect("figures").differs());
 }

@@ -1,7 +1,7 @@
 //! The arithmetic behind the laboratory's advice: numbers in, numbers and verdicts out.
 //!
-//! Nothing here knows a server, a file, a clock or a random source (resampling takes its seed as an argument), so every
-//! conclusion that a report draws can be drawn again from its `result.json`.
+//! Nothing here knows a server, a file, a clock or a random source, so every conclusion that a report draws can be drawn
+//! again from its `result.json`.
 //!
 //! | file | answers |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! | `enough` | which size of a sweep is enough, or that the noise decides |
 //! | `student` | the distributions behind the intervals |
 //! | `usl` | which Universal Scalability Law describes throughput over concurrency |
-//! | `confidence` | how sure that fit is, from the spread between rounds |
+//! | `sweep` | a sweep of concurrency, each level beside the others of its round |
+//! | `confidence` | how sure the peak of that law is |
 //! | `recommend` | what a sweep of clients says: peak, knee, settings |
 //! | `sizing` | every number of connections that is recommended, from stated inputs |
 //! | `memory` | the same for every size of memory |
@@ -24,6 +25,7 @@ mod confidence;
 mod coverage;
 mod enough;
 mod memory;
+#[cfg(test)]
 mod random;
 mod ratio;
 mod recommend;
@@ -31,11 +33,12 @@ mod rounds;
 mod sizing;
 mod statistics;
 mod student;
+mod sweep;
 mod usl;
 mod words;
 
 pub use budget::{Budget, MemorySettings};
-pub use confidence::{Confidence, FittedUsl, fit_with_confidence};
+pub use confidence::{FittedUsl, fit_with_confidence};
 pub use enough::{ENOUGH_SHARE, Enough, smallest_enough};
 pub use memory::{
     SessionMemory, connections_that_fit, has_default_session_memory, round_up_bytes, session_memory_that_fits,
@@ -49,5 +52,5 @@ pub use sizing::{
     most_at_work, pool_size,
 };
 pub use statistics::{Spread, mean, median};
-pub use usl::{FitError, Point, Usl, fit};
+pub use usl::{FitError, Usl};
 pub use words::{number_words, with_commas};

@@ -1,4 +1,4 @@
-//! Repeatable randomness for resampling.
+//! Repeatable randomness for simulated experiments.
 
 /// SplitMix64 (Steele, Lea and Flood 2014): every seed gives a full-period sequence, and the same one each time.
 pub(super) struct SplitMix64(u64);

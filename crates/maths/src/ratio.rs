@@ -15,6 +15,9 @@ pub(super) const CONFIDENCE: f64 = 0.95;
 /// Two figures are called alike where no difference was found, and one of so many times would have been.
 const TELLING_TIMES: f64 = 1.25;
 
+/// With two rounds beside ten, Welch's 95 % hold in 89 of 100 experiments only; with three or more on both sides in 93 to 97.
+const UNPAIRED_ROUNDS_LEAST: usize = 3;
+
 /// From where to where a value lies with 95 % confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
@@ -109,11 +112,13 @@ pub fn times(ratio: f64) -> String {
 }
 
 /// `second` as a multiple of `first`, whose rounds were not measured side by side: two runs of the laboratory. Welch's
-/// interval, which asks for neither equal noise nor equal numbers of rounds. None where a side has no figure above 0.
+/// interval, which asks for neither equal noise nor equal numbers of rounds; no interval where a side has too few of them.
+/// None where a side has no figure above 0.
 pub fn unpaired(first: &[f64], second: &[f64]) -> Option<Ratio> {
     let (first, second) = (logarithms(first), logarithms(second));
     let difference = mean(&second)? - mean(&first)?;
-    let (Some(sd_a), Some(sd_b)) = (standard_deviation(&first), standard_deviation(&second)) else {
+    let few = first.len().min(second.len()) < UNPAIRED_ROUNDS_LEAST;
+    let (Some(sd_a), Some(sd_b), false) = (standard_deviation(&first), standard_deviation(&second), few) else {
         return Some(Ratio::from_ln(difference, None));
     };
     let (n_a, n_b) = (first.len() as f64, second.len() as f64);
@@ -213,7 +218,7 @@ mod tests {
     #[test]
     fn what_has_no_ratio() {
         assert_eq!((unpaired(&[], &[1.0]), unpaired(&[0.0, 0.0], &[1.0])), (None, None));
-        let equal = unpaired(&[5.0, 5.0], &[6.0, 6.0]).unwrap();
+        let equal = unpaired(&[5.0; 3], &[6.0; 3]).unwrap();
         assert_eq!(equal.to_string(), "1.20, between 1.20 and 1.20");
     }
 }

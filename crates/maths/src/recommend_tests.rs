@@ -22,7 +22,7 @@ fn levels(curve: &[(u32, f64)]) -> Vec<Level> {
 
 fn judge(curve: &[(u32, f64)]) -> Recommendation {
     let levels = levels(curve);
-    let law = fit_with_confidence(&levels, 1).ok();
+    let law = fit_with_confidence(&levels).ok();
     recommend(&levels, law.as_ref(), &SERVER).unwrap()
 }
 

@@ -116,6 +116,11 @@ impl Rounds {
         self.covariance = inverse;
     }
 
+    /// Variance of the noise of all cases, and its degrees of freedom; None where none is left.
+    pub(super) fn noise_of_all(&self) -> Option<(f64, usize)> {
+        Some((self.variance?, self.freedom))
+    }
+
     /// Whether a case has any figure.
     fn measured(&self, case: usize) -> bool {
         self.logarithms[case].iter().any(Option::is_some)
@@ -148,11 +153,20 @@ impl Rounds {
         let (variance, freedom) = self.noise(base, other).known?;
         let now = self.logarithms[base].iter().zip(&self.logarithms[other]);
         let now = now.filter(|(a, b)| a.is_some() && b.is_some()).count().max(2) as f64;
-        let enough = |rounds: &u32| {
-            let more = f64::from(*rounds) / now;
+        let enough = |rounds: u32| {
+            let more = f64::from(rounds) / now;
             half(variance / more, freedom * more) <= wanted
         };
-        Some((now as u32..ROUNDS_MAX).find(enough).unwrap_or(ROUNDS_MAX))
+        // More rounds never widen the interval.
+        let (mut few, mut many) = (now as u32, ROUNDS_MAX.max(now as u32));
+        while few < many {
+            let middle = few.midpoint(many);
+            match enough(middle) {
+                true => many = middle,
+                false => few = middle + 1,
+            }
+        }
+        Some(many)
     }
 
     fn noise(&self, base: usize, other: usize) -> Noise {
@@ -234,7 +248,7 @@ fn inverse(mut matrix: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     inverse
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 

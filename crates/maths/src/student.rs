@@ -3,7 +3,7 @@
 /// The value that a t distribution stays below with this probability (0.5 to 1).
 pub(super) fn t_quantile(probability: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e4);
-    for _ in 0..200 {
+    while high - low > 1e-12 * high {
         let middle = (low + high) / 2.0;
         if t_distribution(middle, freedom) < probability {
             low = middle;

@@ -9,16 +9,8 @@
 //! clients that must agree (cache lines, snapshots, the scheduler). With kappa above 0 throughput has a peak and falls
 //! behind it.
 
+use super::sweep::Sweep;
 use serde::{Deserialize, Serialize};
-
-/// One measurement: clients at work, and the transactions per second that came of it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// Number of clients, at least 1.
-    pub clients: f64,
-    /// Transactions per second, above 0.
-    pub tps: f64,
-}
 
 /// A law with its three numbers; sigma and kappa are never negative.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -30,6 +22,12 @@ pub struct Usl {
     /// Coherency: cost of each pair of clients, 0 and above.
     pub kappa: f64,
 }
+
+/// A number of the law that changes the throughput with the most clients by less than this share has no effect.
+const EFFECT_LEAST: f64 = 1e-3;
+
+/// So many starting values are followed to their end.
+const STARTS_MAX: usize = 2;
 
 /// Why no law could be fitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -72,106 +70,90 @@ impl Usl {
         }
         above
     }
-
-    /// Share of the points' variance that the law explains: 1 is a perfect fit, 0 as good as their mean, negative worse.
-    pub fn r_squared(&self, points: &[Point]) -> f64 {
-        let mean = points.iter().map(|p| p.tps).sum::<f64>() / points.len() as f64;
-        let total: f64 = points.iter().map(|p| (p.tps - mean).powi(2)).sum();
-        let left = squared_error(self, points);
-        match total > 0.0 {
-            true => 1.0 - left / total,
-            // All points equal: a law that meets them is perfect.
-            false if left <= 1e-12 * mean * mean => 1.0,
-            false => 0.0,
-        }
-    }
 }
 
-/// The law with the least sum of squared errors in transactions per second, with sigma and kappa not below 0.
+/// The law with the least sum of squared errors of the logarithms, with sigma and kappa not below 0. A round that was slow
+/// for all levels is no error: lambda is the mean of what it is in each round.
 ///
-/// The bounds are kept by trying each set of numbers that are 0 (none, sigma, kappa, both) and taking the best; within
-/// a set the others are positive because their logarithms are what is fitted, by Levenberg and Marquardt's method.
-pub fn fit(points: &[Point]) -> Result<Usl, FitError> {
-    let valid = |p: &Point| p.clients >= 1.0 && p.clients.is_finite() && p.tps > 0.0 && p.tps.is_finite();
-    if !points.iter().all(valid) {
-        return Err(FitError::NotPositive);
+/// Above 0 their logarithms are what is fitted, by Levenberg and Marquardt's method. Where one of them has no effect on any
+/// level it may be 0: then each set of numbers that are 0 is tried (sigma, kappa, both), and the best is taken.
+pub(super) fn fit(sweep: &Sweep) -> Usl {
+    let most = sweep.clients.iter().copied().fold(1.0, f64::max);
+    let both = fit_free(sweep, most, (true, true));
+    let has_both = both.sigma * most > EFFECT_LEAST && both.kappa * most * most > EFFECT_LEAST;
+    let sets: &[(bool, bool)] = if has_both {
+        &[]
+    } else {
+        &[(true, false), (false, true), (false, false)]
+    };
+    let bound = sets.iter().map(|free| fit_free(sweep, most, *free));
+    let shape = least(sweep, std::iter::once(both).chain(bound));
+    Usl {
+        lambda: sweep.mean_beside(&logarithms(sweep, shape)).exp(),
+        ..shape
     }
-    let mut levels: Vec<f64> = points.iter().map(|p| p.clients).collect();
-    levels.sort_by(f64::total_cmp);
-    levels.dedup();
-    if levels.len() < 3 {
-        return Err(FitError::TooFewLevels(levels.len()));
-    }
-    let best = [(false, false), (true, false), (false, true), (true, true)]
-        .into_iter()
-        .flat_map(|free| starts(points, free).into_iter().map(move |start| (start, free)))
-        .map(|(start, free)| refine(points, start, free))
-        .min_by(|a, b| squared_error(a, points).total_cmp(&squared_error(b, points)));
-    Ok(best.expect("there are starting values for every set"))
 }
 
-fn squared_error(law: &Usl, points: &[Point]) -> f64 {
-    points.iter().map(|p| (law.throughput(p.clients) - p.tps).powi(2)).sum()
+/// ln X of one transaction per second at one client, by level.
+pub(super) fn logarithms(sweep: &Sweep, shape: Usl) -> Vec<f64> {
+    let unit = Usl { lambda: 1.0, ..shape };
+    sweep.clients.iter().map(|n| unit.throughput(*n).ln()).collect()
 }
 
-/// Starting values over the magnitudes that the numbers can have, each with the lambda that suits them best.
-fn starts(points: &[Point], (sigma_free, kappa_free): (bool, bool)) -> Vec<Usl> {
-    let greatest = points.iter().map(|p| p.clients).fold(1.0, f64::max);
+/// The sum of squared errors of a law with the lambda of each round that suits it best.
+pub(super) fn squares(sweep: &Sweep, shape: Usl) -> f64 {
+    sweep.squares_beside(&logarithms(sweep, shape))
+}
+
+/// From the starting values that suit the figures best.
+fn fit_free(sweep: &Sweep, most: f64, free: (bool, bool)) -> Usl {
+    let mut starts = starts(most, free);
+    starts.sort_by(|a, b| squares(sweep, *a).total_cmp(&squares(sweep, *b)));
+    starts.truncate(STARTS_MAX);
+    least(sweep, starts.into_iter().map(|start| refine(sweep, start, free)))
+}
+
+fn least(sweep: &Sweep, laws: impl Iterator<Item = Usl>) -> Usl {
+    laws.min_by(|a, b| squares(sweep, *a).total_cmp(&squares(sweep, *b)))
+        .expect("there are starting values for every set")
+}
+
+/// Starting values over the magnitudes that the numbers can have.
+fn starts(most: f64, (sigma_free, kappa_free): (bool, bool)) -> Vec<Usl> {
     let sigmas: &[f64] = if sigma_free { &[0.5, 0.05, 0.002] } else { &[0.0] };
     // A peak at the end of the sweep, in its middle and at its beginning.
     let kappas: &[f64] = match kappa_free {
-        true => &[greatest.powi(-2), 1.0 / greatest, greatest.powf(-0.5)],
+        true => &[most.powi(-2), 1.0 / most, most.powf(-0.5)],
         false => &[0.0],
     };
-    sigmas
-        .iter()
-        .flat_map(|&sigma| kappas.iter().map(move |&kappa| (sigma, kappa)))
-        .map(|(sigma, kappa)| {
-            // X is linear in lambda: its least squares in closed form.
-            let shape = Usl {
-                lambda: 1.0,
-                sigma,
-                kappa,
-            };
-            let (mut xy, mut xx) = (0.0, 0.0);
-            for p in points {
-                let x = shape.throughput(p.clients);
-                xy += x * p.tps;
-                xx += x * x;
-            }
-            Usl {
-                lambda: xy / xx,
-                ..shape
-            }
+    let of_sigma = |&sigma: &f64| {
+        kappas.iter().map(move |&kappa| Usl {
+            lambda: 1.0,
+            sigma,
+            kappa,
         })
-        .collect()
+    };
+    sigmas.iter().flat_map(of_sigma).collect()
 }
 
 /// Most steps of one fit; it usually takes ten to thirty.
 const STEPS_MAX: usize = 200;
 
-/// Levenberg and Marquardt from one start, over the logarithms of lambda and of what is free.
-fn refine(points: &[Point], start: Usl, (sigma_free, kappa_free): (bool, bool)) -> Usl {
+/// Levenberg and Marquardt from one start, over the logarithms of what is free.
+fn refine(sweep: &Sweep, start: Usl, free: (bool, bool)) -> Usl {
     let mut law = start;
-    let mut error = squared_error(&law, points);
+    let mut error = squares(sweep, law);
     let mut damping = 1e-3;
     for _ in 0..STEPS_MAX {
-        let (jtj, jtr) = normal_equations(points, &law, (sigma_free, kappa_free));
-        let trace: f64 = (0..3).map(|a| jtj[a][a]).sum();
-        let mut damped = jtj;
-        for (a, row) in damped.iter_mut().enumerate() {
-            // The last term keeps a row solvable in which nothing (more) depends on its number.
-            row[a] += damping * row[a] + 1e-14 * trace;
-        }
-        let step = solve(damped, jtr);
+        let [sigma, kappa] = step(sweep, law, free, damping);
         // A step of more than e^2 in any number leaves the region where the linearisation means anything.
-        let scale = 2.0 / step.iter().fold(2.0f64, |most, s| most.max(s.abs()));
+        let scale = 2.0 / 2.0f64.max(sigma.abs()).max(kappa.abs());
         let next = Usl {
-            lambda: law.lambda * (scale * step[0]).exp(),
-            sigma: law.sigma * (scale * step[1]).exp(),
-            kappa: law.kappa * (scale * step[2]).exp(),
+            sigma: law.sigma * (scale * sigma).exp(),
+            kappa: law.kappa * (scale * kappa).exp(),
+            ..law
         };
-        let next_error = squared_error(&next, points);
+        let next_error = squares(sweep, next);
         if next_error < error {
             let gained = (error - next_error) / error;
             (law, error) = (next, next_error);
@@ -189,72 +171,46 @@ fn refine(points: &[Point], start: Usl, (sigma_free, kappa_free): (bool, bool)) 
     law
 }
 
-/// Normal equations of the linearised problem; a number that is not free gets an empty row.
-fn normal_equations(points: &[Point], law: &Usl, (sigma_free, kappa_free): (bool, bool)) -> ([[f64; 3]; 3], [f64; 3]) {
-    let (mut jtj, mut jtr) = ([[0.0; 3]; 3], [0.0; 3]);
-    for p in points {
-        let n = p.clients;
-        let x = law.throughput(n);
-        let below = 1.0 + law.sigma * (n - 1.0) + law.kappa * n * (n - 1.0);
-        let if_free = |free, derivative| if free { derivative } else { 0.0 };
-        // d X / d ln lambda, d X / d ln sigma, d X / d ln kappa
-        let j = [
-            x,
-            if_free(sigma_free, -x * law.sigma * (n - 1.0) / below),
-            if_free(kappa_free, -x * law.kappa * n * (n - 1.0) / below),
-        ];
-        for a in 0..3 {
-            jtr[a] += j[a] * (p.tps - x);
-            for b in 0..3 {
-                jtj[a][b] += j[a] * j[b];
-            }
-        }
+/// What the linearised problem adds to ln sigma and to ln kappa; 0 for what is not free.
+fn step(sweep: &Sweep, law: Usl, (sigma_free, kappa_free): (bool, bool), damping: f64) -> [f64; 2] {
+    let below = |n: f64| 1.0 + law.sigma * (n - 1.0) + law.kappa * n * (n - 1.0);
+    let by_sigma: Vec<f64> = (sweep.clients.iter())
+        .map(|n| -law.sigma * (n - 1.0) / below(*n))
+        .collect();
+    let by_kappa: Vec<f64> = (sweep.clients.iter())
+        .map(|n| -law.kappa * n * (n - 1.0) / below(*n))
+        .collect();
+    let at = logarithms(sweep, law);
+    let if_free = |free, number| if free { number } else { 0.0 };
+    let damped = |of: &[f64]| sweep.product(of, of) * (1.0 + damping) + f64::MIN_POSITIVE;
+    let (ss, kk) = (damped(&by_sigma), damped(&by_kappa));
+    let sk = if_free(sigma_free && kappa_free, sweep.product(&by_sigma, &by_kappa));
+    let (sr, kr) = (sweep.error_times(&at, &by_sigma), sweep.error_times(&at, &by_kappa));
+    let determinant = ss * kk - sk * sk;
+    match (sigma_free, kappa_free) {
+        (true, true) if determinant > 0.0 => [(kk * sr - sk * kr) / determinant, (ss * kr - sk * sr) / determinant],
+        _ => [if_free(sigma_free, sr / ss), if_free(kappa_free, kr / kk)],
     }
-    (jtj, jtr)
-}
-
-/// Solves a symmetric, positive definite system by elimination with pivots.
-fn solve(mut a: [[f64; 3]; 3], mut b: [f64; 3]) -> [f64; 3] {
-    for column in 0..3 {
-        let pivot = (column..3)
-            .max_by(|&i, &j| a[i][column].abs().total_cmp(&a[j][column].abs()))
-            .unwrap_or(column);
-        a.swap(column, pivot);
-        b.swap(column, pivot);
-        if a[column][column].abs() < f64::MIN_POSITIVE {
-            continue;
-        }
-        for row in column + 1..3 {
-            let factor = a[row][column] / a[column][column];
-            let above = a[column];
-            for (cell, value) in a[row].iter_mut().zip(above).skip(column) {
-                *cell -= factor * value;
-            }
-            b[row] -= factor * b[column];
-        }
-    }
-    let mut x = [0.0; 3];
-    for row in (0..3).rev() {
-        let known: f64 = (row + 1..3).map(|k| a[row][k] * x[k]).sum();
-        if a[row][row].abs() >= f64::MIN_POSITIVE {
-            x[row] = (b[row] - known) / a[row][row];
-        }
-    }
-    x
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::recommend::Level;
     use super::*;
 
-    const LEVELS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+    const LEVELS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
-    fn curve(law: Usl, levels: &[f64]) -> Vec<Point> {
-        let point = |&clients: &f64| Point {
+    fn curve(throughput: impl Fn(f64) -> f64) -> Vec<Level> {
+        let level = |&clients: &u32| Level {
             clients,
-            tps: law.throughput(clients),
+            first_round: 0,
+            tps: vec![throughput(f64::from(clients))],
         };
-        levels.iter().map(point).collect()
+        LEVELS.iter().map(level).collect()
+    }
+
+    fn fitted(levels: &[Level]) -> Usl {
+        fit(&Sweep::of(levels).unwrap())
     }
 
     fn close(got: f64, expected: f64, tolerance: f64) -> bool {
@@ -271,7 +227,7 @@ mod tests {
             (0.5, 0.01, 0.1),
         ] {
             let law = Usl { lambda, sigma, kappa };
-            let found = fit(&curve(law, &LEVELS)).unwrap();
+            let found = fitted(&curve(|n| law.throughput(n)));
             assert!(close(found.lambda, lambda, 1e-4), "{law:?} {found:?}");
             assert!(close(found.sigma, sigma, 1e-3), "{law:?} {found:?}");
             assert!(close(found.kappa, kappa, 1e-3), "{law:?} {found:?}");
@@ -281,28 +237,14 @@ mod tests {
 
     #[test]
     fn the_bounds_hold_where_they_bind() {
-        let straight: Vec<Point> = LEVELS
-            .iter()
-            .map(|&n| Point {
-                clients: n,
-                tps: 100.0 * n,
-            })
-            .collect();
-        let law = fit(&straight).unwrap();
+        let law = fitted(&curve(|n| 100.0 * n));
         assert!(
             close(law.lambda, 100.0, 1e-6) && law.sigma < 1e-9 && law.kappa < 1e-12,
             "{law:?}"
         );
 
         // Faster than linear: an unbounded fit would say sigma < 0.
-        let above: Vec<Point> = LEVELS
-            .iter()
-            .map(|&n| Point {
-                clients: n,
-                tps: 100.0 * n.powf(1.1),
-            })
-            .collect();
-        let law = fit(&above).unwrap();
+        let law = fitted(&curve(|n| 100.0 * n.powf(1.1)));
         assert!(law.sigma >= 0.0 && law.kappa >= 0.0 && law.sigma < 1e-6, "{law:?}");
 
         // Amdahl's law has no peak.
@@ -311,7 +253,7 @@ mod tests {
             sigma: 0.05,
             kappa: 0.0,
         };
-        let law = fit(&curve(amdahl, &LEVELS)).unwrap();
+        let law = fitted(&curve(|n| amdahl.throughput(n)));
         assert!(close(law.sigma, 0.05, 1e-3), "{law:?}");
         assert!(law.peak().is_none_or(|peak| peak > 1e4), "{law:?}");
     }
@@ -346,41 +288,18 @@ mod tests {
 
     #[test]
     fn too_little_to_fit() {
-        let two = [
-            Point {
-                clients: 1.0,
-                tps: 10.0,
-            },
-            Point {
-                clients: 2.0,
-                tps: 20.0,
-            },
-            Point {
-                clients: 2.0,
-                tps: 19.0,
-            },
-        ];
-        assert_eq!(fit(&two), Err(FitError::TooFewLevels(2)));
-        let zero = [
-            Point {
-                clients: 1.0,
-                tps: 10.0,
-            },
-            Point { clients: 2.0, tps: 0.0 },
-            Point { clients: 3.0, tps: 9.0 },
-        ];
-        assert_eq!(fit(&zero), Err(FitError::NotPositive));
-    }
-
-    #[test]
-    fn r_squared_tells_a_good_law_from_a_bad_one() {
-        let law = Usl {
-            lambda: 100.0,
-            sigma: 0.02,
-            kappa: 0.000_5,
+        let level = |clients, tps: &[f64]| Level {
+            clients,
+            first_round: 0,
+            tps: tps.to_vec(),
         };
-        let points = curve(law, &LEVELS);
-        assert!(law.r_squared(&points) > 0.999_999);
-        assert!(Usl { lambda: 10.0, ..law }.r_squared(&points) < 0.0);
+        let why = |levels: &[Level]| Sweep::of(levels).unwrap_err();
+        let (one, two) = (level(1, &[10.0]), level(2, &[20.0, 19.0]));
+        assert_eq!(why(&[one.clone(), two.clone()]), FitError::TooFewLevels(2));
+        assert_eq!(
+            why(&[one.clone(), two.clone(), level(3, &[])]),
+            FitError::TooFewLevels(2)
+        );
+        assert_eq!(why(&[one, two, level(3, &[9.0, 0.0])]), FitError::NotPositive);
     }
 }

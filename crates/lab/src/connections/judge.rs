@@ -15,9 +15,6 @@ use pgweir_maths::{
 /// What PostgreSQL reserves for superusers where nobody has said otherwise.
 pub(super) const RESERVED_CONNECTIONS: u32 = 3;
 
-/// The seed of the resampling, so that the same figures give the same confidence.
-const SEED: u64 = 1;
-
 /// Everything that came of it.
 pub(super) struct Judged {
     /// Direct, by clients.
@@ -41,7 +38,7 @@ pub(super) struct Judged {
 /// From the direct sweep alone.
 pub(super) fn from_direct(sweep: &Sweep<'_>, around: &Surroundings) -> Result<Recommendation> {
     let levels = sweep.for_maths();
-    let law = fit_with_confidence(&levels, SEED).ok();
+    let law = fit_with_confidence(&levels).ok();
     recommend(&levels, law.as_ref(), around).ok_or_else(|| Error::new("no number of clients gave figures"))
 }
 
@@ -106,7 +103,7 @@ pub(super) fn all(
             recommendation.rounds_needed = rounds;
         }
     }
-    let law = fit_with_confidence(&sweep.for_maths(), SEED).ok();
+    let law = fit_with_confidence(&sweep.for_maths()).ok();
     Judged {
         direct: sweep.levels.iter().map(|level| level.case.clone()).collect(),
         direct_rounds: sweep.rounds(),
@@ -227,7 +224,7 @@ fn best_and_most(judged: &Judged) -> Option<String> {
 
 fn peak_of_the_law(judged: &Judged) -> Option<String> {
     let law = judged.law.as_ref().filter(|_| judged.recommendation.from_law)?;
-    let sure = law.confidence.and_then(|c| c.peak).map_or_else(String::new, |i| {
+    let sure = law.peak.map_or_else(String::new, |i| {
         format!(", with 95 % confidence between {:.0} and {:.0}", i.low, i.high)
     });
     Some(format!(
