@@ -299,6 +299,64 @@ def test_watching_sees_what_comes_and_goes(pg15, make_pooler):
     assert any(re.match(r"clients waited at [1-9] of \d+ looks", sentence) for sentence in waits["evidence"]), waits
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_watching_that_is_ended_early_reports_what_was_seen(pg15, make_pooler, number):
+    """A transaction and a queue that are gone when the signal comes, long before the time is over."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1})
+    process = subprocess.Popen(
+        [*PGWEIR, "advise", "--json", "--watch", "1h", "--server", pg15.dsn(), "--cores", "2", "--fail-on", "critical"]
+        + ["--console", pooler.dsn(dbname="pgbouncer")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(lambda: backends(pg15, WATCHING) == 1, timeout=20, what="advise watches the server")
+    with pooler.connect() as holder, pooler.connect() as waiter:
+        holder.query("begin")
+        holder.query("select 1")
+        waiter.send(wire.query("select 1"))
+        pooler.wait_pool(cl_waiting=1)
+        # Some looks at the console, which are two seconds apart, are in this time.
+        time.sleep(5)
+        holder.query("rollback")
+        waiter.read_ready()
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "Ctrl-C ends it with a report on what was seen" in errors
+    advice = json.loads(output)
+    sessions = advice["facts"]["sessions"]
+    assert sessions["ended_early"] and sessions["watched"]["secs"] < 3600, sessions
+    assert sessions["idle_in_transaction"] >= 1, sessions
+    assert "1 client waits for a server" in findings(advice)["pooler.waits"]["title"]
+    eventually(lambda: backends(pg15, WATCHING) == 0, timeout=10, what="its connection is closed")
+
+
+def test_the_second_ctrl_c_ends_watching_at_once(own_cluster):
+    """The first one waits for a server that does not answer."""
+    cluster = own_cluster()
+    process = subprocess.Popen(
+        [*PGWEIR, "advise", "--watch", "1h", "--server", cluster.dsn()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(lambda: backends(cluster, WATCHING) == 1, timeout=20, what="advise watches the server")
+    pid = int(cluster.psql(f"select pid from pg_stat_activity where {WATCHING}"))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=2)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=10)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert process.returncode == -signal.SIGINT and output == ""
+
+
 def pgbouncers():
     """Programs of PgBouncer on this machine: 1.26 of the cache, an installed one."""
     found = []

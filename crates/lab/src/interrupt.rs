@@ -4,7 +4,7 @@ use crate::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::BufRead;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -77,5 +77,50 @@ impl Interrupt {
                 Some(left) => thread::sleep(left.min(LOOK_INTERVAL)),
             }
         }
+    }
+}
+
+/// A wait that Ctrl-C (or SIGTERM) ends early, without ending the command: what comes after it is done as if the time were over.
+/// The second signal ends the process, and so does the first one after the wait.
+#[derive(Debug)]
+pub struct EarlyEnd {
+    asked: Arc<AtomicBool>,
+    kills: Arc<AtomicBool>,
+}
+
+impl EarlyEnd {
+    /// From now on.
+    pub fn install() -> Result<Self> {
+        let (asked, kills) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the first signal finds `kills` as it was.
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&kills))?;
+            signal_hook::flag::register(signal, Arc::clone(&kills))?;
+            signal_hook::flag::register(signal, Arc::clone(&asked))?;
+        }
+        Ok(EarlyEnd { asked, kills })
+    }
+
+    /// Sleeps; a signal ends it early.
+    pub fn sleep(&self, time: Duration) {
+        let started = Instant::now();
+        while let Some(left) = time.checked_sub(started.elapsed()).filter(|_| !self.is_asked()) {
+            thread::sleep(left.min(LOOK_INTERVAL));
+        }
+    }
+
+    /// Whether a signal has come.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The wait is over: a signal ends the process as usual.
+    pub fn over(&self) {
+        self.kills.store(true, Ordering::SeqCst);
+    }
+
+    /// Another [`Interrupt`] takes the next signal.
+    pub fn leave_to_others(&self) {
+        self.kills.store(false, Ordering::SeqCst);
     }
 }

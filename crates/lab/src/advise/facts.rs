@@ -91,6 +91,8 @@ pub struct Sessions {
     pub looks: u32,
     /// For how long.
     pub watched: Duration,
+    /// Whether a signal ended that before its time.
+    pub ended_early: bool,
 }
 
 /// What /proc/meminfo says.

@@ -8,6 +8,7 @@ use crate::cache::counting::Counting;
 use crate::cache::extension::failed;
 use crate::cache::survey::{self, unsigned};
 use crate::cache::{ServerFacts, Unseen, UsageCounts};
+use crate::interrupt::EarlyEnd;
 use crate::server::Server;
 use pgweir_maths::MemorySettings;
 use postgres::Client;
@@ -16,14 +17,22 @@ use std::time::Duration;
 /// No question may take longer: the report is a matter of seconds.
 const SESSION: &str = "set statement_timeout = '10s'; set lock_timeout = '1s'; set default_transaction_read_only = on";
 
-/// Asks everything, watching the sessions for `time`.
-pub(super) fn ask(server: &Server, time: Duration, unseen: &mut Vec<Unseen>) -> Result<Facts> {
+/// Asks everything, watching the sessions for `time`, or until a signal says that it is enough.
+pub(super) fn ask(
+    server: &Server,
+    time: Duration,
+    early: Option<&EarlyEnd>,
+    unseen: &mut Vec<Unseen>,
+) -> Result<Facts> {
     let mut client = server.connect()?;
     client.batch_execute(SESSION).map_err(|e| failed(&e))?;
     let facts = ServerFacts::ask(&mut client, server)?;
     let settings = settings(&mut client, &facts)?;
     let counting = Counting::begin(&mut client)?;
-    let (sessions, pids) = watch(&mut client, time)?;
+    let (sessions, pids) = watch(&mut client, time, early)?;
+    if let Some(early) = early {
+        early.over();
+    }
     let counted = counting.end(&mut client)?;
     if sessions.hidden > 0 {
         unseen.push(Unseen {

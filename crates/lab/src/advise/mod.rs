@@ -39,6 +39,7 @@ pub use finding::{Change, Finding, Severity};
 pub use proof::Experiment;
 
 use crate::cache::{ServerFacts, Unseen};
+use crate::interrupt::EarlyEnd;
 use crate::server::{Server, ServerArguments};
 use crate::{Error, Result};
 use clap::Args;
@@ -61,7 +62,8 @@ pub struct AdviseArguments {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=60))]
     seconds: u64,
 
-    /// Watch it for longer, such as 10m or 2h, at moments 1 s apart: the report is on that whole time
+    /// Watch it for longer, such as 10m or 2h, at moments 1 s apart: the report is on that whole time; Ctrl-C ends it early, with
+    /// a report on what was seen
     #[arg(long, value_name = "TIME", value_parser = watch_time, conflicts_with = "seconds")]
     watch: Option<Duration>,
 
@@ -134,9 +136,13 @@ pub fn run(arguments: &AdviseArguments) -> Result<ExitCode> {
     if arguments.apply {
         apply::needs_terminal()?;
     }
-    let advice = look(arguments)?;
+    let early = arguments.watch.map(|_| EarlyEnd::install()).transpose()?;
+    let advice = look(arguments, early.as_ref())?;
     print(arguments, &advice)?;
     if arguments.apply {
+        if let Some(early) = &early {
+            early.leave_to_others();
+        }
         let facts = advice.facts.as_ref();
         let facts =
             facts.ok_or_else(|| Error::new("nothing can be changed: only the console answered, and not the server"))?;
@@ -150,11 +156,11 @@ pub fn run(arguments: &AdviseArguments) -> Result<ExitCode> {
 }
 
 /// Looks at server and console, and judges.
-fn look(arguments: &AdviseArguments) -> Result<Advice> {
+fn look(arguments: &AdviseArguments, early: Option<&EarlyEnd>) -> Result<Advice> {
     let mut unseen = Vec::new();
     let console = arguments.console.as_deref().map(crate::console::server).transpose()?;
     let watching = console.as_ref().map(console::Watching::begin).transpose()?;
-    let facts = match ask_server(arguments, &mut unseen) {
+    let facts = match ask_server(arguments, early, &mut unseen) {
         Ok(facts) => Some(facts),
         // A pooler can be judged alone.
         Err(e) if watching.is_some() => {
@@ -214,10 +220,10 @@ pub(crate) fn settings_of(server: &Server) -> Result<Settings> {
     gather::settings(&mut client, &facts)
 }
 
-fn ask_server(arguments: &AdviseArguments, unseen: &mut Vec<Unseen>) -> Result<Facts> {
+fn ask_server(arguments: &AdviseArguments, early: Option<&EarlyEnd>, unseen: &mut Vec<Unseen>) -> Result<Facts> {
     let server = Server::from_arguments(&arguments.server)?;
     let time = arguments.watch.unwrap_or(Duration::from_secs(arguments.seconds));
-    let mut facts = gather::ask(&server, time, unseen)?;
+    let mut facts = gather::ask(&server, time, early, unseen)?;
     facts.spindles = arguments.spindles;
     if let Some(ram) = arguments.ram {
         facts.ram_bytes = Some((ram * f64::from(1 << 30)) as u64);

@@ -2,7 +2,7 @@
 
 use super::charts;
 use super::finding::{Finding, Severity};
-use super::{Advice, Facts};
+use super::{Advice, Facts, Sessions};
 use crate::cache::Unseen;
 use crate::progress::duration_words;
 use crate::report::{Report, Table, Unit};
@@ -86,16 +86,20 @@ fn heading(advice: &Advice) -> String {
             "PostgreSQL {}, database \"{}\"{machine}, watched for {}",
             facts.server.version,
             facts.server.database,
-            watched_words(facts.sessions.watched)
+            watched_words(&facts.sessions)
         )
     });
     let pooler = advice.pooler.as_ref().map(|pooler| pooler.version.clone());
     server.into_iter().chain(pooler).collect::<Vec<_>>().join("; ")
 }
 
-/// To the next second: the last look is a little before the end of the time.
-fn watched_words(watched: Duration) -> String {
-    duration_words(Duration::from_secs(watched.as_secs_f64().round() as u64))
+/// To the next second, as the last look takes some milliseconds.
+fn watched_words(sessions: &Sessions) -> String {
+    let time = duration_words(Duration::from_secs(sessions.watched.as_secs_f64().round() as u64));
+    match sessions.ended_early {
+        true => format!("{time} (ended early)"),
+        false => time,
+    }
 }
 
 fn machine(facts: &Facts) -> String {

@@ -3,6 +3,7 @@
 use super::facts::Sessions;
 use crate::Result;
 use crate::cache::extension::failed;
+use crate::interrupt::EarlyEnd;
 use crate::progress::{Progress, duration_words};
 use pgweir_maths::number_words;
 use postgres::{Client, Row};
@@ -41,19 +42,22 @@ struct Look {
     pids: Vec<i32>,
 }
 
-/// Looks at the sessions again and again; returns the processes of the last look.
-pub(super) fn watch(client: &mut Client, time: Duration) -> Result<(Sessions, Vec<i32>)> {
+/// Looks at the sessions again and again, and for the last time when the time is over, or when a signal ends it early;
+/// returns the processes of the last look.
+pub(super) fn watch(client: &mut Client, time: Duration, early: Option<&EarlyEnd>) -> Result<(Sessions, Vec<i32>)> {
     let interval = if time < LONG { LOOK_INTERVAL } else { LONG_LOOK_INTERVAL };
-    let mut progress = (time >= LONG).then(|| begin(time));
+    let mut progress = early.map(|_| begin(time));
     let started = Instant::now();
     let before = totals(client)?;
     let mut looks = Looks::default();
     loop {
+        let ended_early = early.is_some_and(EarlyEnd::is_asked);
         let pids = looks.add(client)?;
-        if started.elapsed() + interval > time {
+        let Some(pause) = pause(started.elapsed(), time, interval).filter(|_| !ended_early) else {
             let watched = started.elapsed();
             let after = totals(client)?;
             let mut sessions = looks.end(watched);
+            sessions.ended_early = ended_early && watched < time;
             if watched >= RATE_LEAST {
                 let seconds = watched.as_secs_f64();
                 sessions.transactions_per_second = Some((after.0 - before.0).max(0.0) / seconds);
@@ -63,18 +67,31 @@ pub(super) fn watch(client: &mut Client, time: Duration) -> Result<(Sessions, Ve
                 progress.done(&format!("{} looks", number_words(f64::from(sessions.looks))));
             }
             return Ok((sessions, pids));
-        }
+        };
         if let Some(progress) = &mut progress {
             progress.live(&format!("{} at work at most", looks.active_most));
         }
-        thread::sleep(interval);
+        match early {
+            Some(early) => early.sleep(pause),
+            None => thread::sleep(pause),
+        }
     }
+}
+
+/// Until the next look; None after the last one, which is at the end of the time.
+fn pause(elapsed: Duration, time: Duration, interval: Duration) -> Option<Duration> {
+    let left = time.checked_sub(elapsed)?;
+    (!left.is_zero()).then(|| left.min(interval))
 }
 
 fn begin(time: Duration) -> Progress {
     let mut progress = Progress::new();
     progress.plan(1, time);
-    progress.begin(&format!("watching the server for {}", duration_words(time)), time);
+    let what = format!(
+        "watching the server for {}; Ctrl-C ends it with a report on what was seen",
+        duration_words(time)
+    );
+    progress.begin(&what, time);
     progress
 }
 
@@ -182,5 +199,27 @@ impl Look {
             }
             Some(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards against a queue or a transaction that began in the last second and was not seen.
+    #[test]
+    fn the_last_look_is_at_the_end_of_the_time() {
+        for (milliseconds, looks) in [(0, 1), (2_000, 11), (14_500, 74), (61_500, 63)] {
+            let time = Duration::from_millis(milliseconds);
+            let interval = if time < LONG { LOOK_INTERVAL } else { LONG_LOOK_INTERVAL };
+            let (mut now, mut count) = (Duration::ZERO, 1);
+            while let Some(pause) = pause(now, time, interval) {
+                now += pause;
+                count += 1;
+            }
+            assert_eq!((now, count), (time, looks));
+        }
+        let late = Duration::from_secs(3);
+        assert_eq!(pause(late, Duration::from_secs(2), LOOK_INTERVAL), None);
     }
 }
