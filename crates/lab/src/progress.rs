@@ -77,6 +77,19 @@ impl Progress {
         }
     }
 
+    /// As the running step goes, it will have taken this long in the end.
+    pub fn expect(&mut self, all: Duration) {
+        let pace = self.pace();
+        let Some((_, planned, started)) = &mut self.running else {
+            return;
+        };
+        let elapsed = started.elapsed();
+        // What is left is shown times the pace, which is known here already.
+        let anew = elapsed + all.saturating_sub(elapsed).div_f64(pace);
+        self.left = self.left.saturating_sub(*planned) + anew;
+        *planned = anew;
+    }
+
     /// How the step goes now, such as `12,345 TPS`. Shown only where the line can be refreshed.
     pub fn live(&mut self, how: &str) {
         if self.terminal && self.running.is_some() {
@@ -188,6 +201,28 @@ mod tests {
         progress.plan_rest_as_measured(1, Duration::from_secs(100));
         progress.begin("opening", Duration::from_secs(100));
         assert!((95..=100).contains(&left(&progress)), "{}", progress.line());
+    }
+
+    /// Guards against an estimate that waits for the end of a long step: a quarter of it has taken 100 s.
+    #[test]
+    fn a_step_that_goes_slower_is_expected_to_take_longer() {
+        let mut progress = Progress::new();
+        progress.plan(3, Duration::from_secs(70));
+        progress.begin("a run", Duration::from_secs(7));
+        progress.running.as_mut().unwrap().2 = Instant::now().checked_sub(Duration::from_secs(17)).unwrap();
+        progress.done("");
+        // Each second planned takes two: (17 + 3) / (7 + 3).
+        progress.begin("opening", Duration::from_secs(50));
+        progress.running.as_mut().unwrap().2 = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+        progress.expect(Duration::from_secs(400));
+        // 300 s of it, and 13 s planned for what comes then.
+        let shown = progress.line();
+        assert!(shown.ends_with("(about 6 min left)"), "{shown}");
+        let left = progress
+            .left
+            .saturating_sub(Duration::from_secs(100))
+            .mul_f64(progress.pace());
+        assert!((left.as_secs_f64() - 326.0).abs() < 2.0, "{left:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::server::{Server, query_error};
 use crate::{Error, Result};
 use postgres::Client;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Connections that stay open and do nothing.
 pub struct Fleet {
     connections: Vec<Client>,
+    /// Time until the last of them was there.
+    pub opened_in: Duration,
     /// Memory was the reason for stopping early.
     pub short_of_memory: bool,
 }
@@ -56,6 +58,7 @@ impl Fleet {
         let opened = Mutex::new(Vec::with_capacity(wanted));
         let failure: Mutex<Option<Error>> = Mutex::new(None);
         let (taken, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (began, last_microseconds) = (Instant::now(), AtomicU64::new(0));
         let (stop, short_of_memory) = (AtomicBool::new(false), AtomicBool::new(false));
         let work = || {
             while !stop.load(Ordering::Relaxed) && taken.fetch_add(1, Ordering::Relaxed) < wanted {
@@ -73,6 +76,8 @@ impl Fleet {
                     }
                 }
                 done.fetch_add(1, Ordering::Relaxed);
+                let now = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+                last_microseconds.fetch_max(now, Ordering::Relaxed);
             }
         };
         let interrupted = thread::scope(|scope| {
@@ -92,6 +97,7 @@ impl Fleet {
             Some(e) => Err(e.context(format!("idle connection {}", connections.len() + 1))),
             None => Ok(Fleet {
                 connections,
+                opened_in: Duration::from_micros(last_microseconds.into_inner()),
                 short_of_memory: short_of_memory.into_inner(),
             }),
         }
@@ -100,6 +106,24 @@ impl Fleet {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.connections.len()
+    }
+
+    /// Has all of them run `filling` once more, at the same time; returns how long that takes.
+    pub fn fill_again(&mut self, filling: &str) -> Result<Duration> {
+        let began = Instant::now();
+        let fill = |client: &mut Client| client.batch_execute(filling).map_err(|e| query_error(&e));
+        thread::scope(|scope| {
+            let filling: Vec<_> = self
+                .connections
+                .iter_mut()
+                .map(|client| scope.spawn(|| fill(client)))
+                .collect();
+            let done = filling
+                .into_iter()
+                .map(|thread| thread.join().expect("no thread panics"));
+            done.collect::<Result<Vec<()>>>()
+        })?;
+        Ok(began.elapsed())
     }
 
     /// Memory contexts of the servers behind some of the connections, bytes each; empty where the role may not look,

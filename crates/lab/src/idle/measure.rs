@@ -3,7 +3,7 @@
 use super::IdleArguments;
 use super::fleet::{Fleet, backends, filling, memory_contexts};
 use super::memory::{self, ProcessMemory, Source, SystemMemory};
-use super::schedule::Schedule;
+use super::schedule::{Schedule, all_take};
 use super::timeline::Timeline;
 use super::wait_events::{Sampler, WaitEvents};
 use super::workload::Row;
@@ -185,9 +185,14 @@ impl Measuring<'_> {
         );
         let planned = self.schedule.opening.all(way, self.schedule.idle);
         self.session.progress.begin(&what, planned);
-        let began = Instant::now();
+        let (began, wanted) = (Instant::now(), self.schedule.idle);
         let progress = &mut self.session.progress;
-        let live = |open: usize| progress.live(&format!("{} open", number_words(open as f64)));
+        let live = |open: usize| {
+            if let Some(time) = all_take(wanted, open, began.elapsed()) {
+                progress.expect(time);
+            }
+            progress.live(&format!("{} open", number_words(open as f64)));
+        };
         crate::machine::raise_open_files(self.schedule.idle as u64 * FILES_PER_CONNECTION + SPARE_FILES)?;
         let opened = Fleet::open(
             server,
@@ -201,18 +206,11 @@ impl Measuring<'_> {
         self.session
             .progress
             .done(&format!("{} open", number_words(fleet.len() as f64)));
-        self.schedule.opening.took(way, fleet.len(), began.elapsed());
+        self.schedule.opening.took(way, fleet.len(), fleet.opened_in);
         let (steps, time) = self.schedule.rest_with_runs();
         self.session.progress.plan_rest_as_measured(steps, time);
         if fleet.short_of_memory {
-            let sentence = format!(
-                "Only {} of {} idle connections were opened, {}: the memory of this machine came to its end.",
-                number_words(fleet.len() as f64),
-                number_words(self.schedule.idle as f64),
-                way.words()
-            );
-            self.found.left_out.push(sentence);
-            self.schedule.idle = fleet.len();
+            self.go_on_with(fleet.len(), way);
         }
         if fleet.len() == 0 {
             return Err(
@@ -224,6 +222,17 @@ impl Measuring<'_> {
         taken.pooler_bytes = pooler_before.zip(pooler.and_then(|p| memory::of_process(p.pid())));
         self.found.taken.insert(way, taken);
         Ok(fleet)
+    }
+
+    /// Memory was short: from now on so many are enough.
+    fn go_on_with(&mut self, idle: usize, way: Way) {
+        self.found.left_out.push(format!(
+            "Only {} of {} idle connections were opened, {}: the memory of this machine came to its end.",
+            number_words(idle as f64),
+            number_words(self.schedule.idle as f64),
+            way.words()
+        ));
+        self.schedule.idle = idle;
     }
 
     fn look_at_backends(&mut self, taken: &mut Taken, fleet: &mut Fleet, direct: &Server, way: Way) -> Result<()> {

@@ -144,7 +144,7 @@ pub fn run(arguments: &IdleArguments) -> Result<()> {
     let mut schedule = None;
     let mut session = Session::open("idle", &arguments.common, &arguments.throwaway_settings(), |target| {
         let idle = idle_connections(arguments, target)?;
-        let planned = arguments.schedule(idle as usize, OpeningTimes::sample(&target.server)?);
+        let planned = arguments.schedule(idle as usize, OpeningTimes::sample(&target.server, idle as usize)?);
         let plan = plan(arguments, idle, &planned);
         schedule = Some(planned);
         Ok(plan)

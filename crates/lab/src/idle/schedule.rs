@@ -1,11 +1,18 @@
 //! What is still to come, and how long it takes: from what has been measured, never from what is supposed.
 
-use super::fleet::{filling, open_one};
+use super::fleet::{Fleet, filling, open_one};
 use super::measure::Way;
 use crate::Result;
-use crate::server::{Server, query_error};
+use crate::interrupt::Interrupt;
+use crate::server::Server;
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// Connections that are opened for an estimate, at most.
+const SAMPLE_MAX: usize = 16;
+
+/// So many open connections tell how long all of them will take.
+const TELLING_LEAST: usize = 20;
 
 /// Time to open one idle connection of many, several at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,30 +22,30 @@ pub(super) struct OpeningTimes {
 }
 
 impl OpeningTimes {
-    /// Opens two connections, of which the first fills the server's own caches. After a few clients the caches of a
-    /// pool's servers are full. So queries through the pool take as long as on a connection that has run them before.
-    pub(super) fn sample(server: &Server) -> Result<Self> {
+    /// Opens a few connections in the way that all will be opened, after one that fills the server's own caches. After a few
+    /// clients the caches of a pool's servers are full. So queries through the pool take as long as on connections that
+    /// have run them before.
+    pub(super) fn sample(server: &Server, idle: usize) -> Result<Self> {
         let filling = filling(server)?;
         drop(open_one(server, &filling)?);
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let started = Instant::now();
-        let mut client = open_one(server, &filling)?;
-        let direct = started.elapsed();
-        let again = Instant::now();
-        client.batch_execute(&filling).map_err(|e| query_error(&e))?;
-        let each = |time: Duration| time / u32::try_from(cpus).unwrap_or(1);
-        Ok(OpeningTimes {
-            direct: each(direct),
-            pooled: each(again.elapsed()),
-        })
+        let wanted = idle.clamp(1, SAMPLE_MAX);
+        let mut fleet = Fleet::open(
+            server,
+            wanted,
+            &filling,
+            server.is_local(),
+            &Interrupt::default(),
+            |_| (),
+        )?;
+        let again = fleet.fill_again(&filling)?;
+        Ok(OpeningTimes::of_sample(fleet.len(), fleet.opened_in, again))
     }
 
-    /// As the same for all ways, where nothing could be sampled.
-    #[cfg(test)]
-    fn both(time: Duration) -> Self {
+    /// So many were opened in this time, and ran their queries once more in that.
+    fn of_sample(connections: usize, opened: Duration, again: Duration) -> Self {
         OpeningTimes {
-            direct: time,
-            pooled: time,
+            direct: each(connections, opened),
+            pooled: each(connections, again),
         }
     }
 
@@ -53,12 +60,21 @@ impl OpeningTimes {
 
     /// So many took so long.
     pub(super) fn took(&mut self, way: Way, connections: usize, time: Duration) {
-        let each = time / u32::try_from(connections.max(1)).unwrap_or(u32::MAX);
+        let each = each(connections, time);
         match way {
             Way::Direct => self.direct = each,
             Way::Pooled => self.pooled = each,
         }
     }
+}
+
+fn each(connections: usize, time: Duration) -> Duration {
+    time / u32::try_from(connections.max(1)).unwrap_or(u32::MAX)
+}
+
+/// How long all of `wanted` take, where `open` of them took so long; None while that tells too little.
+pub(super) fn all_take(wanted: usize, open: usize, took: Duration) -> Option<Duration> {
+    (open >= TELLING_LEAST).then(|| took.mul_f64(wanted as f64 / open as f64))
 }
 
 /// The rest of a measurement.
@@ -133,7 +149,8 @@ mod tests {
             (Way::Pooled, true),
         ];
         let phases = round.into_iter().chain(round);
-        let mut schedule = Schedule::new(phases, (3, 10 * SECOND), 1000, OpeningTimes::both(SECOND / 10));
+        let tenth = OpeningTimes::of_sample(16, 16 * SECOND / 10, 16 * SECOND / 10);
+        let mut schedule = Schedule::new(phases, (3, 10 * SECOND), 1000, tenth);
         // 8 phases of 3 runs, 4 openings of 100 s.
         assert_eq!((schedule.steps(), schedule.time()), (28, 640 * SECOND));
         for _ in 0..3 {
@@ -146,5 +163,24 @@ mod tests {
             schedule.rest_with_runs(),
             (18 + 3, (150 + 100 + 40 + 100 + 30) * SECOND)
         );
+    }
+
+    /// Guards against the time of one connection alone, times all: 16 at once on two processors took 1,040 ms.
+    #[test]
+    fn a_sample_is_of_connections_that_are_opened_at_once() {
+        let mut opening = OpeningTimes::of_sample(16, Duration::from_millis(1040), Duration::from_millis(160));
+        assert_eq!(opening.all(Way::Direct, 2000), 130 * SECOND);
+        assert_eq!(opening.all(Way::Pooled, 2000), 20 * SECOND);
+        // Memory was short, and 500 of 2,000 were opened.
+        opening.took(Way::Direct, 500, 50 * SECOND);
+        assert_eq!(opening.all(Way::Direct, 500), 50 * SECOND);
+        assert_eq!(opening.all(Way::Pooled, 500), 5 * SECOND);
+    }
+
+    #[test]
+    fn the_first_ones_tell_how_long_all_take() {
+        assert_eq!(all_take(1000, 250, 100 * SECOND), Some(400 * SECOND));
+        assert_eq!(all_take(1000, 1000, 390 * SECOND), Some(390 * SECOND));
+        assert_eq!(all_take(1000, 19, SECOND), None);
     }
 }
