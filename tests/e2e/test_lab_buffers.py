@@ -269,6 +269,37 @@ def test_extensions_that_are_not_installed(tmp_path, restarted_18):
     restarted_18.is_as_it_was()
 
 
+@pytest.mark.parametrize("settle", ["0", "1"])
+def test_prewarmed_alone_and_settled(tmp_path, restarted, settle):
+    """The cold half is left out. What settles is not among the transactions of the run, each of which leaves a row here."""
+    restarted.cluster.psql("create database settled")
+    try:
+        restarted.cluster.psql("create table seen (n int)", dbname="settled")
+        script = tmp_path / "seen.sql"
+        script.write_text("insert into seen values (1);\n")
+        command = [*restarted.arguments(), "--existing", "--database", "settled", "--file", str(script), "--sizes", "4MB"]
+        command += ["--prewarmed", "--settle", settle, "-c", "2", "-T", "1", "--rounds", "1", "-o", "result"]
+        status, output, errors = run(tmp_path, *command)
+        assert status == 0, errors
+        result = json.loads((tmp_path / "result" / "result.json").read_text())
+        assert [case["name"] for case in result["cases"]] == ["shared_buffers = 4MB, prewarmed"]
+        assert "cold" not in output, output
+        [raw] = (tmp_path / "result" / "raw").iterdir()
+        measured = int(re.search(r"actually processed: (\d+)", raw.read_text())[1])
+        rows = int(restarted.cluster.psql("select count(*) from seen", dbname="settled"))
+        assert rows > measured if settle == "1" else rows == measured, (rows, measured)
+    finally:
+        restarted.cluster.psql("drop database settled")
+
+
+def test_prewarmed_alone_without_the_extension(tmp_path, restarted_18):
+    arguments = restarted_18.arguments()
+    arguments[1] += " options='-c extension_control_path=/nowhere'"
+    status, _, errors = run(tmp_path, *arguments, "--sizes", "4MB", "--prewarmed", "-o", "result", *QUICK)
+    assert status == 1 and 'nothing can be prewarmed: extension "pg_prewarm" is not installed' in errors, errors
+    restarted_18.is_as_it_was()
+
+
 def test_a_role_that_may_not_create_extensions(tmp_path, restarted):
     """With pg_monitor and the right to create a database, but no superuser."""
     restarted.cluster.psql("create role watcher login createdb in role pg_monitor")

@@ -3,7 +3,7 @@
 use super::restart::Restarter;
 use super::warming::{Warmed, block_counts, drop_page_cache, prewarm};
 use super::{Arguments, size};
-use crate::pgbench::Load;
+use crate::pgbench::{Load, Measured};
 use crate::results::Case;
 use crate::rounds::{add_figures, server_is_gone};
 use crate::session::Session;
@@ -28,20 +28,15 @@ pub(super) struct Found {
 }
 
 /// How long it takes.
-pub(super) fn time(arguments: &Arguments, sizes: usize, states: usize) -> Duration {
-    let runs = u32::try_from(sizes * states)
-        .unwrap_or(u32::MAX)
-        .saturating_mul(arguments.common.rounds);
-    run_time(arguments).saturating_mul(runs)
+pub(super) fn time(arguments: &Arguments, sizes: usize, states: &[bool]) -> Duration {
+    let round: Duration = states.iter().map(|warm| run_time(arguments, *warm)).sum();
+    let runs = u32::try_from(sizes).unwrap_or(u32::MAX);
+    round.saturating_mul(runs.saturating_mul(arguments.common.rounds))
 }
 
-fn run_time(arguments: &Arguments) -> Duration {
-    Duration::from_secs(u64::from(arguments.common.seconds)) + RESTART_TIME
-}
-
-/// Whether prewarmed: the states in which each size is measured.
-pub(super) fn states(can_prewarm: bool) -> &'static [bool] {
-    if can_prewarm { &[false, true] } else { &[false] }
+fn run_time(arguments: &Arguments, warm: bool) -> Duration {
+    let settle = if warm { arguments.settle } else { 0 };
+    Duration::from_secs(u64::from(arguments.common.seconds) + u64::from(settle)) + RESTART_TIME
 }
 
 /// Measures all sizes, every second round from the other end; these steps are in the plan of the progress already.
@@ -79,13 +74,17 @@ struct Prepared {
 
 fn prepare(
     session: &mut Session,
+    arguments: &Arguments,
     (bytes, warm): (u64, bool),
     restarter: &mut Restarter,
     data_dir: Option<&Path>,
 ) -> Result<Prepared> {
     restarter.restart(&mut session.target, bytes, &session.interrupt)?;
     let mut client = session.target.connect()?;
-    let page_cache_kept = drop_page_cache(&mut client, data_dir).err();
+    let page_cache_kept = match arguments.prewarmed {
+        true => None,
+        false => drop_page_cache(&mut client, data_dir).err(),
+    };
     let started = Instant::now();
     let warmed = match warm {
         true => Some((prewarm(&mut client, bytes, &session.interrupt)?, started.elapsed())),
@@ -115,13 +114,13 @@ fn run(
         .entry((bytes, warm))
         .or_insert_with(|| Case::new(&name, "direct", arguments.clients, None));
     if case.failure.is_some() {
-        session.progress.unplan(1, run_time(arguments));
+        session.progress.unplan(1, run_time(arguments, warm));
         return Ok(());
     }
     session
         .progress
-        .begin(&format!("{name}, round {}", round + 1), run_time(arguments));
-    let prepared = prepare(session, (bytes, warm), restarter, data_dir)?;
+        .begin(&format!("{name}, round {}", round + 1), run_time(arguments, warm));
+    let prepared = prepare(session, arguments, (bytes, warm), restarter, data_dir)?;
     if prepared.page_cache_kept.is_some() {
         found.page_cache_kept = prepared.page_cache_kept;
     }
@@ -129,13 +128,8 @@ fn run(
         case.add("prewarm_seconds", time.as_secs_f64());
         found.warmed.insert(bytes, warmed);
     }
-    let before = block_counts(&session.target)?;
-    let load = Load::new(&arguments.workload, arguments.clients, arguments.common.seconds);
-    let progress = &mut session.progress;
-    let live = |live: crate::pgbench::Live| progress.live(&format!("{} TPS", number_words(live.tps)));
-    let server = session.target.server.clone();
-    match load.run(&session.pgbench, &server, false, &session.interrupt, live) {
-        Ok(measured) => {
+    match load(session, arguments, warm) {
+        Ok((measured, before)) => {
             add_figures(case, &measured);
             let after = block_counts(&session.target)?;
             if after.1 > before.1 {
@@ -158,4 +152,26 @@ fn run(
         }
         Err(e) => Err(e),
     }
+}
+
+/// Runs the load, after it has settled; returns also the counters of blocks from before.
+fn load(session: &mut Session, arguments: &Arguments, warm: bool) -> Result<(Measured, (f64, f64))> {
+    let load = Load::new(&arguments.workload, arguments.clients, arguments.common.seconds);
+    let server = session.target.server.clone();
+    if warm && arguments.settle > 0 {
+        let settling = Load {
+            seconds: arguments.settle,
+            ..load.clone()
+        };
+        let progress = &mut session.progress;
+        settling.run(&session.pgbench, &server, false, &session.interrupt, |live| {
+            progress.live(&format!("settling, {} TPS", number_words(live.tps)));
+        })?;
+    }
+    let before = block_counts(&session.target)?;
+    let progress = &mut session.progress;
+    let measured = load.run(&session.pgbench, &server, false, &session.interrupt, |live| {
+        progress.live(&format!("{} TPS", number_words(live.tps)));
+    })?;
+    Ok((measured, before))
 }

@@ -53,6 +53,15 @@ pub struct Arguments {
     #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: u32,
 
+    /// Measure the prewarmed server alone, and leave the page cache as it is: like a server that has been at work for long
+    #[arg(long)]
+    pub prewarmed: bool,
+
+    /// Seconds of the same load before each run on a prewarmed server, not measured: the run finds what the load leaves in
+    /// shared_buffers
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub settle: u32,
+
     /// Data directory of the server, which must be on this machine
     #[arg(
         long,
@@ -79,6 +88,16 @@ impl Arguments {
         settings
     }
 
+    /// Whether prewarmed: the states in which each size is measured, where `missing` says why nothing can be prewarmed.
+    fn states(&self, missing: Option<&String>) -> Result<&'static [bool]> {
+        match (missing, self.prewarmed) {
+            (None, true) => Ok(&[true]),
+            (None, false) => Ok(&[false, true]),
+            (Some(_), false) => Ok(&[false]),
+            (Some(why), true) => Err(Error::new(format!("nothing can be prewarmed: {why}"))),
+        }
+    }
+
     /// Bytes of the data that the lab makes.
     fn data_bytes(&self) -> u64 {
         u64::from(self.workload.scale) * BYTES_PER_SCALE
@@ -93,11 +112,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         plan(arguments, &sizes, target)
     })?;
     let prewarm = warming::find_prewarm(&session.target)?;
-    let states = measure::states(prewarm.is_ok());
+    let states = arguments.states(prewarm.as_ref().err())?;
     let runs = sizes.len() * states.len() * arguments.common.rounds as usize;
     session
         .progress
-        .plan(runs, measure::time(arguments, sizes.len(), states.len()));
+        .plan(runs, measure::time(arguments, sizes.len(), states));
     if !arguments.common.existing {
         session.progress.plan(1, fill_time(arguments.workload.scale));
         session.fill(&arguments.workload)?;
@@ -176,7 +195,8 @@ fn plan(arguments: &Arguments, sizes: &[u64], target: &Target) -> Result<Plan> {
         ))
         .hint("ask for fewer --clients, or raise max_connections for the measurement"));
     }
-    let restarts = sizes.len() as u32 * 2 * arguments.common.rounds + 1;
+    let states = arguments.states(None)?;
+    let restarts = (sizes.len() * states.len()) as u32 * arguments.common.rounds + 1;
     let mut actions = Vec::new();
     if let (Some(folder), Some(command)) = (&arguments.data_dir, &arguments.restart_command) {
         actions.push(format!(
@@ -208,6 +228,6 @@ fn plan(arguments: &Arguments, sizes: &[u64], target: &Target) -> Result<Plan> {
     ));
     Ok(Plan {
         actions,
-        time: fill_time(arguments.workload.scale) + measure::time(arguments, sizes.len(), 2),
+        time: fill_time(arguments.workload.scale) + measure::time(arguments, sizes.len(), states),
     })
 }

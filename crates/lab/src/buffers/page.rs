@@ -137,18 +137,32 @@ pub(super) fn report(outcome: &Outcome, arguments: &Arguments, found: &Found, ve
         hits,
     ));
     let section = report.section("How it was measured");
-    section.prose(format!(
-        "Before each run the server was restarted with the size, so that `shared_buffers` was empty{}. Prewarmed means that \
-         `pg_prewarm` has then read the indexes and, as far as they fit, the tables. Short runs show most of the difference \
-         between cold and prewarmed: a run of {} s warms a cold server, too.",
-        match &found.page_cache_kept {
-            Some(_) => "",
-            None => ", and the operating system forgot the pages of the database's files",
-        },
-        arguments.common.seconds
-    ));
+    section.prose(how(arguments, found));
     pages::end(&mut report, outcome);
     report
+}
+
+/// What was done before each run.
+fn how(arguments: &Arguments, found: &Found) -> String {
+    let page_cache = match (&found.page_cache_kept, arguments.prewarmed) {
+        (None, false) => ", and the operating system forgot the pages of the database's files",
+        _ => "",
+    };
+    let settle = match arguments.settle {
+        0 => String::new(),
+        seconds => format!(", and that the load has run for {seconds} s, which is not measured"),
+    };
+    let short = match arguments.prewarmed {
+        true => String::new(),
+        false => format!(
+            " Short runs show most of the difference between cold and prewarmed: a run of {} s warms a cold server, too.",
+            arguments.common.seconds
+        ),
+    };
+    format!(
+        "Before each run the server was restarted with the size, so that `shared_buffers` was empty{page_cache}. Prewarmed means \
+         that `pg_prewarm` has then read the indexes and, as far as they fit, the tables{settle}.{short}"
+    )
 }
 
 fn chart(found: &Found, verdict: &Verdict, title: &str, metric: &str, y: Axis) -> LineChart {
@@ -168,33 +182,24 @@ fn chart(found: &Found, verdict: &Verdict, title: &str, metric: &str, y: Axis) -
     }
 }
 
-/// As the article has it: a row for each size.
+/// As the article has it: a row for each size. Without the cold half where that was not measured.
 fn table(found: &Found) -> Table {
-    let mut table = Table::new()
-        .text("shared_buffers")
-        .number("cold TPS")
-        .number(pages::RANGE)
-        .number("hits");
+    let has_cold = found.cases.keys().any(|(_, warm)| !warm);
+    let mut table = Table::new().text("shared_buffers");
+    if has_cold {
+        table = table.number("cold TPS").number(pages::RANGE).number("hits");
+    }
     table = table
         .number("prewarmed TPS")
         .number(pages::RANGE)
         .number("hits")
-        .number("prewarmed")
-        .text("prewarmed / cold");
-    let show = |case: Option<&Case>| -> [String; 3] {
-        let Some(case) = case else { return Default::default() };
-        let Some(tps) = case.spread("tps") else {
-            return ["failed".to_owned(), String::new(), String::new()];
-        };
-        let hits = case.spread("hit_percent").map(|hits| Unit::Percent.show(hits.middle));
-        let range = pages::range_words(&tps, Unit::Number);
-        [Unit::Number.show(tps.middle), range, hits.unwrap_or_default()]
-    };
+        .number("prewarmed");
+    if has_cold {
+        table = table.text("prewarmed / cold");
+    }
     let levels = levels(found);
     let rounds = rounds_of(&levels);
     for (at, level) in levels.iter().enumerate() {
-        let cold = show(found.cases.get(&(level.bytes, false)));
-        let warm = show(found.cases.get(&(level.bytes, true)));
         let warmed = found.warmed.get(&level.bytes).map(|w| {
             format!(
                 "{} of {}",
@@ -202,12 +207,28 @@ fn table(found: &Found) -> Table {
                 Unit::Bytes.show(w.of_bytes as f64)
             )
         });
-        let change = rounds.ratio(at, levels.len() + at).map(|change| change.to_string());
-        let row = [vec![size::written(level.bytes)], cold.to_vec(), warm.to_vec()].concat();
-        table = table.row(
-            row.into_iter()
-                .chain([warmed.unwrap_or_default(), change.unwrap_or_default()]),
-        );
+        let mut row = vec![size::written(level.bytes)];
+        if has_cold {
+            row.extend(cells(found.cases.get(&(level.bytes, false))));
+        }
+        row.extend(cells(found.cases.get(&(level.bytes, true))));
+        row.push(warmed.unwrap_or_default());
+        if has_cold {
+            let change = rounds.ratio(at, levels.len() + at).map(|change| change.to_string());
+            row.push(change.unwrap_or_default());
+        }
+        table = table.row(row);
     }
     table
+}
+
+/// Throughput, its range, and hits; empty where it was not measured.
+fn cells(case: Option<&Case>) -> [String; 3] {
+    let Some(case) = case else { return Default::default() };
+    let Some(tps) = case.spread("tps") else {
+        return ["failed".to_owned(), String::new(), String::new()];
+    };
+    let hits = case.spread("hit_percent").map(|hits| Unit::Percent.show(hits.middle));
+    let range = pages::range_words(&tps, Unit::Number);
+    [Unit::Number.show(tps.middle), range, hits.unwrap_or_default()]
 }
