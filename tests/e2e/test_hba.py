@@ -2,11 +2,7 @@
 
 import contextlib
 import os
-import pathlib
-import shutil
 import socket
-import stat
-import tempfile
 import threading
 import time
 
@@ -14,7 +10,7 @@ import psycopg
 import pytest
 
 from harness import directory as ldap
-from harness import wire
+from harness import pam, wire
 from harness.logins import login, refused
 from harness.pooler import PASSWORDS, kind
 from harness.waiting import eventually
@@ -143,34 +139,14 @@ def test_a_reload_with_a_bad_file_keeps_the_rules(pg15, make_pooler, wrong):
 
 # ---- PAM
 
-CHECK = """\
-#!/bin/sh
-password=$(tr -d '\\000')
-[ "$PAM_USER" != slow ] || sleep 3
-echo "$PAM_USER from $PAM_RHOST" >>"{log}"
-[ "$PAM_USER" != hang ] || exec sleep 20
-[ "$password" = "$PAM_USER-pw" ]
-"""
-
 @pytest.fixture
 def pam_service():
-    """A service of the tests in /etc/pam.d, whose modules take the password NAME-pw; its name and its log."""
+    """A service of the tests; its name and its log."""
     if os.geteuid() != 0:
         pytest.skip("only root may write to /etc/pam.d")
-    # Not a folder of pytest's, into which only root may look: the modules run as the pooler's user.
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="pam-"))
-    folder.chmod(0o755)
-    name, log, check = f"pgweir-test-{os.getpid()}", folder / "log", folder / "check"
-    log.touch()
-    log.chmod(0o666)
-    check.write_text(CHECK.format(log=log))
-    check.chmod(check.stat().st_mode | stat.S_IXOTH | stat.S_IXGRP | stat.S_IXUSR | stat.S_IROTH)
-    path = f"/etc/pam.d/{name}"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(f"auth required pam_exec.so expose_authtok quiet {check}\naccount required pam_permit.so\n")
-    yield name, log
-    os.unlink(path)
-    shutil.rmtree(folder)
+    name = f"pgweir-test-{os.getpid()}"
+    with pam.service(name) as log:
+        yield name, log
 
 
 def test_pam(pg15, make_pooler, pam_service):

@@ -1,7 +1,7 @@
 """Who gets in, before a real PgBouncer 1.26 and before pgweir: every way to log in, with each kind of secret and password.
 
-The servers are logged in to as one user, so that the outcome is the pooler's own. TLS, PAM and LDAP have their own tests
-(test_tls.py, test_hba.py), as they need certificates, services and directories.
+The servers are logged in to as one user, so that the outcome is the pooler's own. Certificates, directories, PAM and system users
+are in test_pgbouncer_ways.py.
 """
 
 from __future__ import annotations

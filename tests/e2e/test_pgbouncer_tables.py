@@ -105,8 +105,10 @@ def test_every_table_of_the_console_is_compared():
 
 
 def test_every_way_to_log_in_is_compared():
-    named = " ".join(row[0] for row in section("Logins"))
-    assert {way for way in WAYS if " " not in way} <= set(re.findall(r"`([^`]+)`", named))
+    named = set(re.findall(r"`([^`]+)`", " ".join(row[0] for row in section("Logins"))))
+    with open(os.path.join(CHECKOUT, "docs", "settings.md"), encoding="utf-8") as file:
+        (types,) = re.findall(r"^#### auth_type$.*?^\*(.*?); default", file.read(), re.M | re.S)
+    assert {way for way in WAYS if " " not in way} | set(types.split(", ")) <= named
 
 
 @pytest.mark.parametrize("title", ["Settings", "Files", "Command line and signals", "Logins", "Behaviour"])

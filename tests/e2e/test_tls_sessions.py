@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import ssl
-import struct
 import threading
 
 import pgthrow
@@ -17,6 +16,7 @@ import pytest
 from conftest import INITIAL_SQL
 from harness import ports, wire
 from harness.pooler import PASSWORDS, kind
+from harness.tls_client import context_for, secured
 from harness.waiting import eventually
 from test_tls import client_leg, cluster_with, log_in, show
 
@@ -105,26 +105,6 @@ def test_certificates_towards_the_server(strict_pg, certificates, make_pooler):
 
 
 # ---- resumed sessions
-
-
-def context_for(pair=None, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if version:
-        context.minimum_version = context.maximum_version = version
-    if pair:
-        context.load_cert_chain(pair.certificate, pair.key)
-    return context
-
-
-def secured(pooler, context, session=None, user: str = "alice") -> wire.Connection:
-    """A client by TLS that resumes this session if the pooler lets it."""
-    c = pooler.connect(user=user, login=False)
-    c.socket.sendall(struct.pack("!ii", 8, wire.SSL_REQUEST))
-    assert c.socket.recv(1) == b"S"
-    c.socket = context.wrap_socket(c.socket, session=session)
-    c.login()
-    return c
 
 
 @pytest.mark.parametrize("version", (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3), ids=("1.2", "1.3"))
