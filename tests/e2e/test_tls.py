@@ -1,4 +1,4 @@
-"""TLS on both legs: who gets in under which mode, attacks on the handshake, much data, cancels, and RELOAD."""
+"""TLS on both legs: certificates, attacks on the handshake, much data, cancels, and RELOAD. Modes are in test_tls_matrix.py."""
 
 from __future__ import annotations
 
@@ -74,41 +74,6 @@ def show(pooler, what: str) -> list[dict]:
 
 
 # ---- clients
-
-
-def test_modes_of_the_client_leg(pg15, certificates, make_pooler):
-    """Mode of the pooler x what the client asks for x the certificate that it has."""
-    with_own = {"sslcert": certificates.alice.certificate, "sslkey": certificates.alice.key}
-    with_foreign = {"sslcert": certificates.foreign.certificate, "sslkey": certificates.foreign.key}
-    full = {"sslmode": "verify-full", "sslrootcert": certificates.ca}
-    direct = {"sslmode": "require", "sslnegotiation": "direct"}
-    none, plain, tls = "no", "plain", "tls"
-    cases = [
-        # what the client asks for              disable allow  prefer require verify-ca verify-full
-        ({"sslmode": "disable"},                (plain, plain, plain, none, none, none)),
-        ({"sslmode": "prefer"},                 (plain, tls, tls, tls, none, none)),
-        ({"sslmode": "require"},                (none, tls, tls, tls, none, none)),
-        (full,                                  (none, tls, tls, tls, none, none)),
-        ({**full, **with_own},                  (none, tls, tls, tls, tls, tls)),
-        ({**full, **with_foreign},              (none, tls, tls, tls, none, none)),
-        (direct,                                (none, tls, tls, tls, none, none)),
-        ({**direct, **with_own},                (none, tls, tls, tls, tls, tls)),
-        ({**full, "sslrootcert": certificates.foreign_ca}, (none, none, none, none, none, none)),
-    ]  # fmt: skip
-    for at, mode in enumerate(("disable", "allow", "prefer", "require", "verify-ca", "verify-full")):
-        pooler = make_pooler(pg15, settings=client_leg(certificates, mode))
-        for asked, expected in cases:
-            seen = none
-            asked = {"sslcert": "", "sslkey": "", "gssencmode": "disable", **asked}
-            try:
-                with psycopg.connect(pooler.dsn(**asked), connect_timeout=10) as c:
-                    assert c.execute("select 1").fetchone() == (1,)
-                    seen = tls if c.pgconn.ssl_in_use else plain
-            except psycopg.OperationalError as e:
-                if mode == "require" and asked["sslmode"] == "disable":
-                    assert "SSL required" in str(e)
-            assert seen == expected[at], (mode, asked)
-        pooler.finish()
 
 
 def test_the_holder_of_a_client_certificate_signs_for_nobody(pg15, certificates, make_pooler):
@@ -327,29 +292,6 @@ def server_case(make_pooler, cluster, host: str, **settings) -> tuple[str, list[
     return outcome, tls
 
 
-def test_modes_of_the_server_leg(tls_pg, certificates, make_pooler):
-    tls = ["TLSv1.3/TLS_AES_256_GCM_SHA384"]
-    ca, foreign = {"server_tls_ca_file": certificates.ca}, {"server_tls_ca_file": certificates.foreign_ca}
-    for mode, more, host, expected in [
-        ("disable", {}, "127.0.0.1", [""]),
-        ("allow", {}, "127.0.0.1", tls),
-        ("prefer", foreign, "127.0.0.1", tls),
-        ("require", foreign, "127.0.0.1", tls),
-        ("verify-ca", ca, "127.0.0.1", tls),
-        ("verify-ca", foreign, "127.0.0.1", None),
-        ("verify-full", ca, "localhost", tls),
-        ("verify-full", ca, "127.0.0.1", tls),
-        ("verify-full", ca, "127.0.0.2", None),
-        ("verify-full", foreign, "localhost", None),
-    ]:
-        outcome, seen = server_case(make_pooler, tls_pg, host, server_tls_sslmode=mode, **more)
-        case = (mode, more, host)
-        if expected is None:
-            assert outcome != "in" and set(seen) <= {""}, case
-        else:
-            assert (outcome, seen) == ("in", expected), case
-
-
 def test_each_host_of_a_list_is_verified_by_its_own_name(certificates, make_pooler):
     """Guards against PgBouncer's bug 1303: with a list of hosts, certificates were compared with the whole list."""
     hosts = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2", "127.0.0.3": "127.0.0.1"}
@@ -376,14 +318,6 @@ def test_each_host_of_a_list_is_verified_by_its_own_name(certificates, make_pool
                 seen.add(c.execute("select inet_server_port()").fetchone()[0])
         assert seen == {clusters["127.0.0.1"].port, clusters["127.0.0.2"].port}
         pooler.wait_log("127.0.0.3.*invalid peer certificate")
-
-
-def test_servers_without_tls(pg15, certificates, make_pooler):
-    """prefer prefers; the others insist."""
-    for mode, gets_in in [("prefer", True), ("allow", True), ("require", False), ("verify-full", False)]:
-        more = {"server_tls_ca_file": certificates.ca}
-        outcome, _ = server_case(make_pooler, pg15, "127.0.0.1", server_tls_sslmode=mode, **more)
-        assert (outcome == "in") == gets_in, (mode, outcome)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

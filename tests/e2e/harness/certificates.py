@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import subprocess
 from typing import NamedTuple
 
@@ -20,6 +21,11 @@ class Pair(NamedTuple):
     certificate: str
     key: str
 
+    def der(self) -> bytes:
+        """The certificate as TLS carries it."""
+        with open(self.certificate, encoding="ascii") as file:
+            return ssl.PEM_cert_to_DER_cert(file.read())
+
 
 class Certificates:
     """An authority, another one that nobody trusts, and what they have signed."""
@@ -27,7 +33,7 @@ class Certificates:
     def __init__(self, folder: str):
         self.folder = folder
         ours, foreign = self._authority("ca"), self._authority("foreign-ca")
-        self.authority = ours
+        self.authority, self.foreign_authority = ours, foreign
         self.ca, self.foreign_ca = ours.certificate, foreign.certificate
         names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
         self.server = self.signed("server", ours, "/CN=pooler", names)
@@ -74,11 +80,11 @@ class Certificates:
                 file.write(content)
         return self._give(to)
 
-    def self_made(self, name: str, key: str) -> Pair:
-        """A certificate that is signed by its own key, of this kind for openssl."""
+    def self_made(self, name: str, *key: str) -> Pair:
+        """A certificate that is signed by its own key. `key`: its kind for openssl, and more options, such as `-sha384`."""
         pair = self._pair(name)
         self._openssl(
-            "req", "-x509", "-newkey", key, "-nodes", "-days", "30",
+            "req", "-x509", "-newkey", *key, "-nodes", "-days", "30",
             "-subj", "/CN=localhost", "-keyout", pair.key, "-out", pair.certificate,
         )  # fmt: skip
         return self._give(pair)
