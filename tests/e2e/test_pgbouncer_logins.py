@@ -10,6 +10,7 @@ import pytest
 
 from harness import wire
 from harness.pooler import kind
+from harness.side_by_side import IN, tried
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
 
@@ -47,36 +48,60 @@ WAYS = {
 }
 
 
-
 def meant(way: str, user: str, name: str, theirs: str) -> str | None:
     """Our outcome where it is another, on purpose; `None` where it is PgBouncer's."""
-    if user == "empty" and name in ("empty", "the secret itself") and theirs == "in" and "trust" not in way and way != "any":
+    if user == "empty" and name in ("empty", "the secret itself") and theirs == IN and "trust" not in way and way != "any":
         # An empty secret lets nobody in, as in PostgreSQL.
         return "refused"
-    if user == "garbage" and theirs == "in" and way != "any":
+    if user == "garbage" and theirs == IN and way != "any":
         # What begins like a SCRAM secret and is none is not taken for a password: its user is not known.
         return "refused"
     return None
 
 
-def outcome(pooler, user: str, password: str) -> str:
-    """`in`, or why not."""
-    try:
-        with pooler.connect(user=user, password=password) as c:
-            return "in" if c.value("select 1") == "1" else "no answer"
-    except wire.ServerError as error:
-        return error.fields["M"]
-    except wire.Closed:
-        return "(closed)"
-
-
-def outcomes(pooler) -> dict[tuple[str, str], str]:
-    """Of every user with every password."""
+def outcomes(pooler) -> dict[tuple[str, str], tuple[str, str, list[str]]]:
+    """What every user hears with every password, the end of the connection in the log, and the log's other lines about it."""
     tries = [(user, name) for user in [*USERS, "alice"] for name in GIVEN]
     given = lambda user, name: SECRETS.get(user, "") if GIVEN[name] is None else GIVEN[name]  # noqa: E731
-    found = {(user, name): outcome(pooler, user, given(user, name)) for user, name in tries}
-    found["alice", "her own"] = outcome(pooler, "alice", "alice-pw")
-    return found
+    attempts = {(user, name): (user, given(user, name)) for user, name in tries}
+    attempts["alice", "her own"] = ("alice", "alice-pw")
+    return {k: tried(pooler, lambda p: p.connect(user=user, password=word)) for k, (user, word) in attempts.items()}  # noqa: B023
+
+
+# PgBouncer's line where ours is not the same behind `login failed: `.
+LOGGED = {
+    "login failed: db=": "no such user: ",
+    "SCRAM authentication failed: user has MD5 secret": "method scram-sha-256 needs a plain text or SCRAM secret",
+}
+
+# What the log says of a refusal for which PgBouncer has no words but those of the end.
+OWN_REASONS = (
+    "wrong password",
+    "user has no password",
+    "empty password returned by client",
+    "rejected by hba.conf:",
+    "no such user: garbage",
+)
+
+
+def is_logged(theirs: list[str], ours: list[str]) -> bool:
+    """Whether our line about a refusal has the words of one of theirs, or the reason that they do not name."""
+    if len(ours) != 1 or not ours[0].startswith("login failed: "):
+        return False
+    words = [next((own for begins, own in LOGGED.items() if line.startswith(begins)), line) for line in theirs]
+    return ours[0].removeprefix("login failed: ").startswith((*words, *OWN_REASONS))
+
+
+def check_logs(theirs: dict, ours: dict) -> None:
+    """Both name the end in the words that the client hears. Ours has a line with the reason besides."""
+    for outcomes in (theirs, ours):
+        ends = {k: (heard, end) for k, (heard, end, _) in outcomes.items()}
+        assert not {k: v for k, v in ends.items() if v[1] != ("client close request" if v[0] == IN else v[0])}
+    lines = {k: (theirs[k][2], ours[k][2]) for k in theirs}
+    assert not {k: v for k, v in lines.items() if not (v == ([], []) if theirs[k][0] == IN else is_logged(*v))}
+    unknown = {k: ours[k][2] for k in ours if k[0] == "missing" and ours[k][0] not in (IN, "login rejected")}
+    reasons = ("login failed: no such user: missing", "login failed: empty password returned by client")
+    assert not {k: v for k, v in unknown.items() if not v[0].startswith(reasons)}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -93,11 +118,12 @@ def test_who_gets_in(pg15, make_pooler, way):
         pooler.write_ini()
         pooler.start()
         found.append(outcomes(pooler))
-    theirs, ours = found
+    theirs, ours = ({k: heard for k, (heard, _, _) in some.items()} for some in found)
     others = {k: meant(way, *k, theirs[k]) for k in theirs}
-    assert not {k: ours[k] for k, outcome in others.items() if outcome and ours[k] == "in"}
+    assert not {k: ours[k] for k, outcome in others.items() if outcome and ours[k] == IN}
     compared = [k for k in theirs if not others[k]]
-    assert not {k: (theirs[k], ours[k]) for k in compared if (theirs[k] == "in") != (ours[k] == "in")}
+    assert not {k: (theirs[k], ours[k]) for k in compared if (theirs[k] == IN) != (ours[k] == IN)}
     # What a user without a secret hears is what known ones hear, whose secrets may be of another kind: nobody can tell who exists.
     known = [k for k in compared if k[0] not in ("missing", "garbage", "empty")]
     assert not {k: (theirs[k], ours[k]) for k in known if not ours[k].startswith(theirs[k])}
+    check_logs(*({k: some[k] for k in compared} for some in found))

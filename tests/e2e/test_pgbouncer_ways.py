@@ -8,7 +8,6 @@ with `login failed: ` and go on with PgBouncer's words, except where the row say
 from __future__ import annotations
 
 import os
-import re
 import ssl
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,14 +17,11 @@ import pytest
 from harness import directory as ldap
 from harness import pam, wire
 from harness.pooler import PASSWORDS, kind
+from harness.side_by_side import IN, NO_HANDSHAKE, tried
 from harness.tls_client import context_for, secured
-from harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
 
-IN = "in"
-# The handshake of TLS fails. Which alert tells the client why is up to the library.
-NO_HANDSHAKE = "(no handshake)"
 
 
 class Row(NamedTuple):
@@ -58,37 +54,6 @@ def by_tls(user: str, pair=None, version: str = "TLSv1_3", **named):
 
 
 # ---- what becomes of them
-
-
-def hears(pooler, client) -> str:
-    try:
-        with client(pooler) as c:
-            assert c.value("select 1") == "1"
-        return IN
-    except wire.ServerError as error:
-        return error.fields["M"]
-    except (OSError, wire.Closed):
-        return NO_HANDSHAKE
-
-
-# Lines that are no reason for a refusal, or say what the client hears.
-OTHER_LINES = ("login attempt: ", "SSL established", "closing because: ", "pooler error: ", "new connection to server")
-
-ENDS = re.compile(r"closing because: (.*) \(age=|(TLS handshake error: )")
-
-
-def reasons(text: str) -> list[str]:
-    """What the log says of clients, without the names of levels and clients."""
-    found = re.findall(r"^\S+ \S+ UTC \[\d+\] (?:\w+ C-0x[0-9a-f]+: [^@]*@\S+|WARNING|ERROR) (.*)", text, re.M)
-    return [line for line in found if not line.startswith((*OTHER_LINES, "S-0x"))]
-
-
-def tried(pooler, client) -> tuple[str, str, list[str]]:
-    """What a client hears, why the log says that its connection ended, and the log's other lines about it."""
-    offset = len(pooler.log())
-    heard = hears(pooler, client)
-    end = eventually(lambda: ENDS.search(pooler.log(), offset), what=lambda: f"its end in {pooler.log()[offset:]}")
-    return heard, end[1] or end[2], reasons(pooler.log()[offset:])
 
 
 def expected(row: Row, which: str) -> tuple[str, str]:
