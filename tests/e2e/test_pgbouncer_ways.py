@@ -144,16 +144,23 @@ def test_by_certificate(pg15, make_pooler, certificates, late):
 
 @pytest.mark.parametrize("mode", ("allow", "require"))
 def test_certificates_that_nobody_must_have(pg15, make_pooler, certificates, late, mode):
-    """PgBouncer asks for a certificate in every mode, and verifies it. pgweir asks only where one is mandatory."""
-    bad = {name: row for name, row in shown(certificates, late).items() if row.heard == NO_HANDSHAKE and "none" not in name}
-    rows = {name: row._replace(heard_from_us=IN, ours="") for name, row in bad.items()}
-    rows["none"] = Row(by_tls("alice"), IN)
-    compare(make_pooler, pg15, rows, **leg(certificates, mode), auth_type="trust")
-    wanted = "TLS client certificate required"
-    rows = {name: row._replace(heard_from_us=REFUSED, ours=wanted) for name, row in bad.items()}
-    rows["none"] = Row(by_tls("alice"), REFUSED, wanted)
-    rows["own"] = Row(by_tls("alice", certificates.alice), IN, "", wanted, REFUSED)
+    """A client is asked for one, and one that cannot be verified is refused."""
+    rows = {name: row for name, row in shown(certificates, late).items() if "none" not in name and "other name" not in name}
+    rows["own"] = Row(by_tls("alice", certificates.alice), IN)
+    trusted = {"none": Row(by_tls("alice"), IN), "other name": Row(by_tls("alice", certificates.second), IN)}
+    compare(make_pooler, pg15, rows | trusted, **leg(certificates, mode), auth_type="trust")
+    rows["none"] = Row(by_tls("alice"), REFUSED, "TLS client certificate required")
+    rows["other name"] = Row(by_tls("alice", certificates.second), REFUSED, MISMATCH)
     compare(make_pooler, pg15, rows, {"auth_hba_file": "hostssl all all all cert\n"}, **leg(certificates, mode), auth_type="hba")
+
+
+def test_certificates_without_an_authority(pg15, make_pooler, certificates):
+    """PgBouncer asks for one nevertheless, and can verify none."""
+    rows = {
+        "none": Row(by_tls("alice"), IN),
+        "own": Row(by_tls("alice", certificates.alice), NO_HANDSHAKE, HANDSHAKE, "", IN),
+    }
+    compare(make_pooler, pg15, rows, **(leg(certificates, "require") | {"client_tls_ca_file": None}), auth_type="trust")
 
 
 def test_by_certificate_and_map(pg15, make_pooler, certificates, late):

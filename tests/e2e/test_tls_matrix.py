@@ -54,9 +54,9 @@ SEEN_BY_CLIENTS = {
 OF_CLIENTS = {
     # client_tls_sslmode  right  other name  expired  other authority  none  | no TLS  either
     "disable":           (NO,    NO,         NO,      NO,              NO,    PLAIN,  PLAIN),
-    "allow":             (TLS,   TLS,        TLS,     TLS,             TLS,   PLAIN,  TLS),
-    "prefer":            (TLS,   TLS,        TLS,     TLS,             TLS,   PLAIN,  TLS),
-    "require":           (TLS,   TLS,        TLS,     TLS,             TLS,   NO,     TLS),
+    "allow":             (TLS,   TLS,        NO,      NO,              TLS,   PLAIN,  TLS),
+    "prefer":            (TLS,   TLS,        NO,      NO,              TLS,   PLAIN,  TLS),
+    "require":           (TLS,   TLS,        NO,      NO,              TLS,   NO,     TLS),
     "verify-ca":         (TLS,   TLS,        NO,      NO,              NO,    NO,     NO),
     "verify-full":       (TLS,   TLS,        NO,      NO,              NO,    NO,     NO),
 }  # fmt: skip

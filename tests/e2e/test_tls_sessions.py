@@ -109,7 +109,7 @@ def test_certificates_towards_the_server(strict_pg, certificates, make_pooler):
 
 @pytest.mark.parametrize("version", (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3), ids=("1.2", "1.3"))
 def test_clients_resume_their_sessions(pg15, certificates, make_pooler, version):
-    pooler = make_pooler(pg15, settings=client_leg(certificates, "require"))
+    pooler = make_pooler(pg15, settings=client_leg(certificates, "require", client_tls_ca_file=None))
     context = context_for(version=version)
     with secured(pooler, context) as first:
         assert first.value("select 1") == "1"

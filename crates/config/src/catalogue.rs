@@ -155,7 +155,7 @@ catalogue! {
     /// The certificate authority that client certificates must come from.
     client_tls_ca_file: String {
         default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "Needed by `client_tls_sslmode = verify-ca` and `verify-full`.",
+        help: "Needed by `client_tls_sslmode = verify-ca` and `verify-full`. With `allow`, `prefer` and `require` it is why clients are asked for a certificate: they need not have one, but one that cannot be verified is refused, and lines of `auth_hba_file` with `cert` or `clientcert` can be met.",
     }
     /// The pooler's certificate towards clients.
     client_tls_cert_file: String {
@@ -190,7 +190,7 @@ catalogue! {
     /// Whether clients may or must use TLS.
     client_tls_sslmode: SslMode {
         default: Some("disable"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "`disable`: requests for TLS are declined. `allow` and `prefer`: the client chooses. `require`: plain connections are refused. `verify-ca` and `verify-full`: the client must show a certificate that comes from `client_tls_ca_file`. All but `disable` need `client_tls_key_file` and `client_tls_cert_file`.\n\nWith `verify-ca` and `verify-full`, no TLS session is resumed, so that each connection proves its certificate anew. With the other modes, clients may resume their sessions until the next RELOAD.\n\nUnix-domain sockets never use TLS, and are not refused. A client may ask for TLS by SSLRequest, or begin with TLS at once (`sslnegotiation=direct`, PostgreSQL 17), which needs the ALPN protocol `postgresql`. Over TLS, clients may log in with SCRAM-SHA-256-PLUS (`channel_binding=require`).",
+        help: "`disable`: requests for TLS are declined. `allow` and `prefer`: the client chooses. `require`: plain connections are refused. `verify-ca` and `verify-full`: the client must show a certificate that comes from `client_tls_ca_file`. All but `disable` need `client_tls_key_file` and `client_tls_cert_file`.\n\nWith `client_tls_ca_file`, no TLS session is resumed, so that each connection proves its certificate anew. Without it, clients may resume their sessions until the next RELOAD.\n\nUnix-domain sockets never use TLS, and are not refused. A client may ask for TLS by SSLRequest, or begin with TLS at once (`sslnegotiation=direct`, PostgreSQL 17), which needs the ALPN protocol `postgresql`. Over TLS, clients may log in with SCRAM-SHA-256-PLUS (`channel_binding=require`).",
     }
     /// The configuration file that RELOAD reads.
     conffile: Option<String> {

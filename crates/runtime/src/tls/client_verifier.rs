@@ -1,4 +1,5 @@
-//! Verifying clients' certificates: `client_tls_sslmode = verify-ca` and `verify-full`.
+//! Verifying clients' certificates: `client_tls_ca_file`. With `client_tls_sslmode = verify-ca` and `verify-full` they are
+//! mandatory.
 
 use super::chain::between;
 use super::server_verifier::verify_signature;
@@ -11,7 +12,7 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// Verifies the certificates of clients, each of which must have one.
+/// Verifies the certificates of clients.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
     /// rustls's verifier for the same authorities; `None` if there is none, only single certificates.
@@ -19,11 +20,17 @@ pub(super) struct ClientVerifier {
     /// The names of all trusted certificates.
     names: Vec<DistinguishedName>,
     trust: Trust,
+    /// A client without a certificate is refused.
+    is_mandatory: bool,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ClientVerifier {
-    pub(super) fn new(trust: Trust, provider: &Arc<CryptoProvider>) -> Result<Self, VerifierBuilderError> {
+    pub(super) fn new(
+        trust: Trust,
+        is_mandatory: bool,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, VerifierBuilderError> {
         let builder = || WebPkiClientVerifier::builder_with_provider(Arc::clone(&trust.roots), Arc::clone(provider));
         Ok(ClientVerifier {
             inner: match trust.roots.is_empty() {
@@ -32,6 +39,7 @@ impl ClientVerifier {
             },
             names: trust.names(),
             trust,
+            is_mandatory,
             algorithms: provider.signature_verification_algorithms,
         })
     }
@@ -40,6 +48,10 @@ impl ClientVerifier {
 impl ClientCertVerifier for ClientVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &self.names
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_mandatory
     }
 
     fn verify_client_cert(

@@ -119,11 +119,14 @@ fn accepts(global: &GlobalSettings, mode: SslMode) -> Result<Accepts, TlsFailure
     );
     let key = key_pair(&global.client_tls_cert_file, &global.client_tls_key_file, &provider)?;
     let end_point = key.cert.first().and_then(|certificate| end_point(certificate));
-    let verifies = mode >= SslMode::VerifyCa;
+    let is_mandatory = mode >= SslMode::VerifyCa;
+    // As in PostgreSQL, clients are asked for a certificate whenever the authorities are known: HBA lines may want it.
+    let verifies = is_mandatory || !global.client_tls_ca_file.is_empty();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions(&global.client_tls_protocols))?;
     let builder = if verifies {
-        builder.with_client_cert_verifier(Arc::new(client_verifier(&global.client_tls_ca_file, &provider)?))
+        let verifier = client_verifier(&global.client_tls_ca_file, is_mandatory, &provider)?;
+        builder.with_client_cert_verifier(Arc::new(verifier))
     } else {
         builder.with_no_client_auth()
     };
@@ -189,9 +192,13 @@ fn versions(protocols: &TlsProtocols) -> Vec<&'static SupportedProtocolVersion> 
     protocols.versions().iter().filter_map(|v| names::version(*v)).collect()
 }
 
-fn client_verifier(file: &str, provider: &Arc<CryptoProvider>) -> Result<ClientVerifier, TlsFailure> {
+fn client_verifier(
+    file: &str,
+    is_mandatory: bool,
+    provider: &Arc<CryptoProvider>,
+) -> Result<ClientVerifier, TlsFailure> {
     let trust = authorities(file)?;
-    ClientVerifier::new(trust, provider).map_err(|e| content("CA", file, &e))
+    ClientVerifier::new(trust, is_mandatory, provider).map_err(|e| content("CA", file, &e))
 }
 
 /// For a connection to a directory: its certificate must come from one of these, and be for its host.

@@ -26,7 +26,7 @@ fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
 fn verdicts(known: &str, name: &str, others: &[&str]) -> [Result<(), String>; 2] {
     let trust = Trust::new(vec![certificate(known)]).unwrap();
     let provider = Arc::new(ring::default_provider());
-    let of_clients = ClientVerifier::new(trust.clone(), &provider).unwrap();
+    let of_clients = ClientVerifier::new(trust.clone(), true, &provider).unwrap();
     let of_servers = ServerVerifier {
         trust: Some(trust),
         checks_name: false,
@@ -131,7 +131,7 @@ fn an_authority_for_servers_does_not_sign_for_clients() {
 #[test]
 fn clients_are_told_the_names_of_all_certificates() {
     let both = Trust::new(vec![certificate("pinned"), certificate("ca")]).unwrap();
-    let verifier = ClientVerifier::new(both, &Arc::new(ring::default_provider())).unwrap();
+    let verifier = ClientVerifier::new(both, true, &Arc::new(ring::default_provider())).unwrap();
     assert_eq!(verifier.root_hint_subjects().len(), 2);
     // The authority's name is written as rustls itself writes it.
     let mut roots = RootCertStore::empty();
