@@ -191,7 +191,7 @@ def asked(user: str, right: str, refused: str, wrong: str, ours: str | None = No
         "right": Row(by_password(user, right), IN),
         "wrong": Row(by_password(user, "wrong"), refused, wrong, ours),
         # PgBouncer's log has the reason for the end only.
-        "empty": Row(by_password(user, ""), EMPTY, "", EMPTY, heard_from_us=refused),
+        "empty": Row(by_password(user, ""), EMPTY, "", EMPTY),
     }
 
 

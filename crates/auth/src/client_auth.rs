@@ -172,6 +172,7 @@ impl ClientAuth {
                     };
                     ClientStep::Judge(password)
                 }
+                Err(ClientAuthError::EmptyPassword) => self.refuse(ClientAuthError::EmptyPassword, TOLD_EMPTY),
                 Err(reason) => self.refuse(reason, self.method.told()),
             },
             State::AwaitSecret

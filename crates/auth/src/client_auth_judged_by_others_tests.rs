@@ -53,5 +53,6 @@ fn somebody_else_judges_the_password() {
             panic!("an empty password was passed on")
         };
         assert_eq!(refused.reason, ClientAuthError::EmptyPassword);
+        assert_eq!(refused.told, "empty password returned by client");
     }
 }
