@@ -319,13 +319,13 @@ def test_ldap(pg15, make_pooler, directory, monkeypatch, way):
         ldap_refused(pooler, user, password)
     if way == "filter":
         ldap_refused(pooler, "bob", "bob-ldap")
-        pooler.wait_log('user "bob" does not exist')
+        pooler.wait_log('LDAP user "bob" does not exist')
     else:
         assert login(pooler, user="bob", password="bob-ldap") == [3, 0]
     if way in ("search", "url", "ldaps"):
         ldap_refused(pooler, "twin", "twin-ldap")
         pooler.wait_log('user "twin" is not unique')
-    pooler.wait_log(r"postgres/alice@127\.0\.0\.1:\d+ login failed: LDAP server .*: wrong password")
+    pooler.wait_log(r"postgres/alice@127\.0\.0\.1:\d+ login failed: LDAP login failed for user .* on server .*: Invalid credentials")
 
 
 @pytest.mark.parametrize("way", ("simple", "search", "filter"))
@@ -349,7 +349,7 @@ def test_ldap_checks_certificates(pg15, make_pooler, directory, way):
     options = WAYS[way].replace("PORT", str(directory.port)).replace("TLS", str(directory.tls_port))
     pooler = with_ldap(make_pooler, pg15, options)
     ldap_refused(pooler, "alice", "alice-ldap")
-    pooler.wait_log("login failed: no LDAP server can be reached: localhost")
+    pooler.wait_log("login failed: LDAP login failed for user alice: no LDAP server can be reached: localhost")
 
 
 def test_ldap_by_a_rule_and_a_directory_that_hangs(pg15, make_pooler):

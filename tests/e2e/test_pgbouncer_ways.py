@@ -166,12 +166,12 @@ def test_certificates_without_an_authority(pg15, make_pooler, certificates):
 def test_by_certificate_and_map(pg15, make_pooler, certificates, late):
     unmatched = "ident map: people does not have a match"
     rows = shown(certificates, late)
-    rows |= {name: row._replace(theirs=unmatched, ours=MISMATCH) for name, row in rows.items() if row.theirs == MISMATCH}
+    rows |= {name: row._replace(theirs=unmatched) for name, row in rows.items() if row.theirs == MISMATCH}
     rows |= {
         "mapped": Row(by_tls("bob", certificates.alice), IN),
-        "own name": Row(by_tls("alice", certificates.alice), REFUSED, unmatched, MISMATCH),
+        "own name": Row(by_tls("alice", certificates.alice), REFUSED, unmatched),
         "mapped to nobody": Row(by_tls("nobody", certificates.alice), REFUSED, "no such user: nobody"),
-        "of another map": Row(by_tls("stats", certificates.alice), REFUSED, unmatched, MISMATCH),
+        "of another map": Row(by_tls("stats", certificates.alice), REFUSED, unmatched),
     }
     files = {
         "auth_hba_file": "hostssl all all all cert map=people\n",
@@ -211,13 +211,12 @@ NOT_BY_LDAP = "LDAP authentication failed"
 def ldap_rows(search: bool) -> dict[str, Row]:
     who = (lambda user: f'LDAP user "{user}"') if search else (lambda user: f"LDAP login failed for user cn={user},")
     bad = lambda user, password, *logged: Row(by_password(user, password), NOT_BY_LDAP, *logged)  # noqa: E731
-    server = "LDAP server 127.0.0.1:"
     return {
-        **asked("alice", "alice-ldap", NOT_BY_LDAP, "LDAP login failed for user cn=alice,", server),
+        **asked("alice", "alice-ldap", NOT_BY_LDAP, "LDAP login failed for user cn=alice,"),
         "not in auth_file": Row(by_password("bob", "bob-ldap"), IN),
-        "unknown": bad("nobody", "x", who("nobody"), server),
-        "somebody else's": bad("alice", "bob-ldap", "LDAP login failed for user cn=alice,", server),
-        "not unique": bad("twin", "twin-ldap", who("twin"), server) if search else Row(by_password("twin", "twin-ldap"), IN),
+        "unknown": bad("nobody", "x", who("nobody")),
+        "somebody else's": bad("alice", "bob-ldap", "LDAP login failed for user cn=alice,"),
+        "not unique": bad("twin", "twin-ldap", who("twin")) if search else Row(by_password("twin", "twin-ldap"), IN),
     }
 
 
@@ -233,7 +232,7 @@ def test_by_ldap(pg15, make_pooler, directory, way, how):
 
 
 def test_by_ldap_while_the_directory_is_down(pg15, make_pooler):
-    rows = asked("alice", "alice-ldap", NOT_BY_LDAP, "LDAP login failed for user cn=alice,", "no LDAP server can be reached")
+    rows = asked("alice", "alice-ldap", NOT_BY_LDAP, "LDAP login failed for user ")
     rows["right"] = rows["wrong"]._replace(client=by_password("alice", "alice-ldap"))
     compare(make_pooler, pg15, rows, auth_type="ldap", auth_ldap_options=f"ldapserver=127.0.0.1 ldapport=1 {SIMPLE}")
 
@@ -286,8 +285,9 @@ def test_by_system_user(pg15, make_pooler):
     rows = {
         **refused,
         "mapped": Row(by_socket("alice"), IN),
-        "own name": Row(by_socket("root"), NO_PEER, unmatched, "system user"),
-        "bob": refused["bob"]._replace(theirs=unmatched),
+        "own name": Row(by_socket("root"), NO_PEER, unmatched),
+        "bob": refused["bob"]._replace(theirs=unmatched, ours=None),
+        "unknown": refused["unknown"]._replace(ours=unmatched),
     }
     files = {"auth_hba_file": "local all all peer map=m\n", "auth_ident_file": "m root alice\nm postgres bob\n"}
     compare(make_pooler, pg15, rows, files, users, auth_type="hba")

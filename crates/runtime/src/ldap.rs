@@ -5,6 +5,7 @@ use ldap3::{LdapConn, LdapConnSettings, LdapResult, Scope, SearchEntry, dn_escap
 use pgweir_auth::Password;
 use pgweir_config::hba::{LdapBind, LdapOptions, LdapScheme, LdapScope, SearchFilter};
 use rustls::ClientConfig;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ const ENTRIES_MAX: usize = 16;
 /// A directory, and the time until which its answers count.
 struct Directory {
     connection: LdapConn,
+    /// Its host and port, for the log.
+    server: String,
     until: Instant,
     /// A search was left before its end, so that its entries may still come before any other answer.
     has_more: bool,
@@ -30,6 +33,11 @@ impl Directory {
     fn in_time(&mut self) -> Result<&mut LdapConn, String> {
         let wait = time_left(self.until)?;
         Ok(self.connection.with_timeout(wait))
+    }
+
+    /// What went wrong, for the log.
+    fn about(&self, why: impl fmt::Display) -> String {
+        format!("LDAP server {}: {why}", self.server)
     }
 }
 
@@ -48,7 +56,8 @@ const INVALID_CREDENTIALS: u32 = 49;
 /// one.
 const DN_CHARACTERS: &[char] = &[',', '=', '+', '<', '>', '#', ';', '\\', '"', '/', '*', '(', ')'];
 
-/// Whether the directory accepts the password. Blocks. The error is for the log.
+/// Whether the directory accepts the password. Blocks. The error is for the log, and begins with PgBouncer's words where it
+/// has any.
 pub(crate) fn check(options: &LdapOptions, user: &str, password: &Password) -> Result<(), String> {
     // A name with an empty password is an anonymous bind, which succeeds (RFC 4513, section 5.1.2).
     if password.is_empty() {
@@ -57,15 +66,16 @@ pub(crate) fn check(options: &LdapOptions, user: &str, password: &Password) -> R
     let Ok(password) = std::str::from_utf8(password.as_bytes()) else {
         return Err("the password is not valid UTF-8, which LDAP asks for".into());
     };
-    let (mut directory, server) = connect(options, Instant::now() + CONVERSATION_WAIT_MAX)?;
+    let mut directory = connect(options, Instant::now() + CONVERSATION_WAIT_MAX)
+        .map_err(|why| format!("LDAP login failed for user {}: {why}", user.escape_default()))?;
     let verdict = judge(&mut directory, options, user, password);
     let _ = directory.connection.unbind();
-    verdict.map_err(|why| format!("LDAP server {server}: {why}"))
+    verdict
 }
 
 fn judge(directory: &mut Directory, options: &LdapOptions, user: &str, password: &str) -> Result<(), String> {
     let dn = match &options.bind {
-        LdapBind::Simple { prefix, suffix } => simple_name(prefix, user, suffix)?,
+        LdapBind::Simple { prefix, suffix } => simple_name(prefix, user, suffix).map_err(|why| directory.about(why))?,
         LdapBind::Search { base_dn, .. } => match find(directory, &options.bind, user) {
             Ok(dn) => dn,
             Err(why) if directory.has_more => return Err(why),
@@ -76,13 +86,16 @@ fn judge(directory: &mut Directory, options: &LdapOptions, user: &str, password:
         },
     };
     if dn.is_empty() {
-        return Err("the user has no distinguished name".into());
+        return Err(directory.about("the user has no distinguished name"));
     }
-    bind(directory, &dn, password)
+    bind(directory, &dn, password).map_err(|why| {
+        let (dn, server) = (dn.escape_default(), &directory.server);
+        format!("LDAP login failed for user {dn} on server {server}: {why}")
+    })
 }
 
 /// Connects to the first server that can be reached.
-fn connect(options: &LdapOptions, until: Instant) -> Result<(Directory, String), String> {
+fn connect(options: &LdapOptions, until: Instant) -> Result<Directory, String> {
     let scheme = match options.scheme {
         LdapScheme::Ldap => "ldap",
         LdapScheme::Ldaps => "ldaps",
@@ -107,13 +120,12 @@ fn connect(options: &LdapOptions, until: Instant) -> Result<(Directory, String),
         };
         match LdapConn::with_settings(settings, &format!("{scheme}://{place}")) {
             Ok(connection) => {
-                let has_more = false;
-                let directory = Directory {
+                return Ok(Directory {
                     connection,
+                    server: place,
                     until,
-                    has_more,
-                };
-                return Ok((directory, place));
+                    has_more: false,
+                });
             }
             Err(e) => problems.push(format!("{place}: {e}")),
         }
@@ -180,10 +192,11 @@ fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String,
         filter,
     } = how
     else {
-        return Err("expected a search".into());
+        return Err(directory.about("expected a search"));
     };
     if !bind_dn.is_empty() {
-        bind(directory, bind_dn, bind_password).map_err(|why| format!("could not bind as \"{bind_dn}\": {why}"))?;
+        bind(directory, bind_dn, bind_password)
+            .map_err(|why| directory.about(format_args!("could not bind as \"{bind_dn}\": {why}")))?;
     }
     let scope = match scope {
         LdapScope::Base => Scope::Base,
@@ -191,13 +204,19 @@ fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String,
         LdapScope::Sub => Scope::Subtree,
     };
     let filter = filter_for(filter, user);
-    let could_not = |why: String| format!("could not search: {why}");
+    let server = directory.server.clone();
+    let could_not = |why: String| format!("LDAP server {server}: could not search: {why}");
     let until = directory.until;
     let connection = directory.in_time().map_err(could_not)?;
     let mut answers = connection
         .streaming_search(base_dn, scope, &filter, vec!["1.1"])
         .map_err(|e| could_not(e.to_string()))?;
-    let not_unique = || format!("user \"{}\" is not unique", user.escape_default());
+    let not_unique = || {
+        format!(
+            "LDAP user \"{}\" is not unique on server {server}",
+            user.escape_default()
+        )
+    };
     let (mut found, mut read) = (Vec::new(), 0);
     while let Some(entry) = answers.next().map_err(|e| could_not(e.to_string()))? {
         time_left(until).map_err(could_not)?;
@@ -213,7 +232,10 @@ fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String,
     }
     answers.result().success().map_err(|e| could_not(e.to_string()))?;
     match found.pop() {
-        None => Err(format!("user \"{}\" does not exist", user.escape_default())),
+        None => Err(format!(
+            "LDAP user \"{}\" does not exist on server {server}",
+            user.escape_default()
+        )),
         Some(_) if !found.is_empty() => Err(not_unique()),
         Some(dn) => Ok(dn),
     }
@@ -233,7 +255,7 @@ fn bind(directory: &mut Directory, dn: &str, password: &str) -> Result<(), Strin
         .map_err(|e| e.to_string())?;
     match answer.rc {
         0 => Ok(()),
-        INVALID_CREDENTIALS => Err("wrong password".into()),
+        INVALID_CREDENTIALS => Err("Invalid credentials".into()),
         _ => Err(answer.to_string()),
     }
 }
@@ -277,7 +299,7 @@ mod tests {
         );
         let unreachable = check(&options, "alice", &Password::from("x")).unwrap_err();
         assert!(
-            unreachable.starts_with("no LDAP server can be reached: 127.0.0.1:1: "),
+            unreachable.starts_with("LDAP login failed for user alice: no LDAP server can be reached: 127.0.0.1:1: "),
             "{unreachable}"
         );
     }

@@ -188,10 +188,12 @@ fn shows_certificate(
     if config.login_rules.ident.allows(map.as_deref(), name, user) {
         return Ok(());
     }
-    Err(format!(
-        "TLS certificate name mismatch: the certificate is of \"{}\"",
-        name.escape_default()
-    ))
+    let name = name.escape_default();
+    // PgBouncer's words.
+    Err(match map {
+        Some(map) => format!("ident map: {map} does not have a match: the certificate is of \"{name}\""),
+        None => format!("TLS certificate name mismatch: the certificate is of \"{name}\""),
+    })
 }
 
 /// The facts that a rule looks at, in PostgreSQL's words. The client knows all of them.

@@ -109,7 +109,14 @@ impl Arrival<'_> {
             Some(name) if ident.allows(map, name, login.user()) => Next::Authenticate(ClientAuthMethod::Peer),
             _ => {
                 let name = name.unwrap_or("(none)").escape_default();
-                let why = format!("system user \"{name}\" may not log in as \"{}\"", login.user());
+                let user = login.user();
+                let why = match map {
+                    // PgBouncer's words.
+                    Some(map) => format!(
+                        "ident map {map} cannot be matched: system user \"{name}\" may not log in as \"{user}\""
+                    ),
+                    None => format!("system user \"{name}\" may not log in as \"{user}\""),
+                };
                 self.log_failed_login(&why);
                 Next::Reject(Rejection::not_peer())
             }
