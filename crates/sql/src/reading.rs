@@ -12,6 +12,20 @@ const READING: [&[u8]; 4] = [b"select", b"values", b"table", b"with"];
 /// (`substring(x for 3)`), the statement has no class either, which does no harm.
 const WRITING: [&[u8]; 6] = [b"for", b"into", b"insert", b"update", b"delete", b"merge"];
 
+/// How the names of PostgreSQL's own functions begin that act outside of transactions, such as
+/// `pg_logical_emit_message()`, `pg_logical_slot_get_changes()`, `pg_switch_wal()` and `lo_export()`. A statement that was
+/// cancelled must not call them again.
+const ACTS_OUTSIDE: [&[u8]; 2] = [b"pg_", b"lo_"];
+
+/// Whether a name may be that of such a function. `pg_catalog` is a schema.
+fn may_act_outside(name: &[u8]) -> bool {
+    let begins = |start: &[u8]| {
+        name.get(..start.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(start))
+    };
+    ACTS_OUTSIDE.into_iter().any(begins) && !name.eq_ignore_ascii_case(b"pg_catalog")
+}
+
 /// The class of a text that is one statement which only reads rows and locks none: SELECT, VALUES, TABLE, WITH. `None`
 /// if the text may do more, or if that cannot be told.
 ///
@@ -26,6 +40,7 @@ pub fn class_of_read(text: &[u8]) -> Option<u64> {
     while let Some(token) = lexer.next() {
         match token {
             Token::Word(word) if is_one_of(word, &WRITING) => return None,
+            Token::Word(name) | Token::Quoted(name) if may_act_outside(name) => return None,
             Token::Word(word) => class.word(word),
             Token::Quoted(name) => class.bytes(b'"', name),
             Token::Text(_) | Token::Number => class.byte(b'?'),
@@ -135,6 +150,10 @@ mod tests {
             "select 1; select 2",
             "select 'open",
             "begin",
+            "select pg_logical_emit_message(false, 'p', 'x')",
+            "select \"pg_switch_wal\"()",
+            "select * from PG_LOGICAL_SLOT_GET_CHANGES('s', null, null)",
+            "select pg_catalog.lo_export(1, '/tmp/x')",
             "",
         ] {
             assert_eq!(class(text), None, "{text}");
@@ -144,6 +163,7 @@ mod tests {
         for text in [
             "values (1), (2)",
             "table t",
+            "select pg_catalog.now(), page, long from pgs",
             "with x as (select 1) select * from x",
             "select 1;",
         ] {
