@@ -240,6 +240,34 @@ def test_a_setting_that_the_login_user_may_not_set_again(pg, make_pooler):
     assert closed_servers(pooler) == 0
 
 
+def test_a_setting_that_only_the_role_may_make(pg, make_pooler):
+    """temp_tablespaces needs a right of the current role. The client was disconnected when another server got its settings."""
+    pooler = make_pooler(pg, settings={**ONE_SERVER, "default_pool_size": 2})
+    pg.psql("set allow_in_place_tablespaces = on; create tablespace of_owner location ''")
+    pg.psql("create role owner; grant owner to alice; alter role alice noinherit; grant create on tablespace of_owner to owner")
+    try:
+        with pooler.connect(user="alice") as c, pooler.connect(user="alice") as other:
+            c.query("set role owner")
+            c.query("set temp_tablespaces = of_owner")
+            for _ in range(3):
+                assert c.value("show temp_tablespaces") == "of_owner"
+                assert other.value("show temp_tablespaces") != "of_owner"
+            (pin,) = pooler.console("SHOW PINS")
+            assert "login user may not set" in pin["reason"]
+            c.query("reset temp_tablespaces; reset role")
+            assert c.value("show temp_tablespaces") != "of_owner"
+        with pooler.connect(user="alice") as next_one:
+            assert next_one.value("show temp_tablespaces") != "of_owner"
+            next_one.query("set role owner")
+            next_one.query("set default_text_search_config = 'pg_catalog.simple'")
+            assert pooler.console("SHOW PINS") == []
+    finally:
+        pg.psql("alter role alice inherit; revoke create on tablespace of_owner from owner")
+        pg.psql("drop tablespace of_owner")
+        pg.psql("drop role owner")
+    assert closed_servers(pooler) == 0
+
+
 def test_a_role_that_is_revoked_costs_only_its_client(pg15, make_pooler):
     """Three servers were closed one after another."""
     pooler = make_pooler(pg15, settings=ONE_SERVER)

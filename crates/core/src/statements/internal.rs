@@ -64,12 +64,18 @@ const PROBE_PINS: &str = "SELECT \
 
 /// See [`InternalStatements::probe_settings`].
 const PROBE_SETTINGS: &str = "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) 'superuser' \
-        AND NOT pg_catalog.has_parameter_privilege(session_user, s.name, 'SET') FROM pg_catalog.pg_settings s \
+        AND NOT pg_catalog.has_parameter_privilege(session_user, s.name, 'SET') \
+        OR current_user OPERATOR(pg_catalog.<>) session_user AND (s.name OPERATOR(pg_catalog.=) 'temp_tablespaces' \
+            OR s.name OPERATOR(pg_catalog.=) 'default_text_search_config' \
+            AND s.setting OPERATOR(pg_catalog.!~~) 'pg_catalog.%') FROM pg_catalog.pg_settings s \
     WHERE s.source OPERATOR(pg_catalog.=) 'session' \
     UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)";
 
 /// See [`InternalStatements::probe_settings_14`].
 const PROBE_SETTINGS_14: &str = "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) 'superuser' \
+        OR current_user OPERATOR(pg_catalog.<>) session_user AND (s.name OPERATOR(pg_catalog.=) 'temp_tablespaces' \
+            OR s.name OPERATOR(pg_catalog.=) 'default_text_search_config' \
+            AND s.setting OPERATOR(pg_catalog.!~~) 'pg_catalog.%') \
     FROM pg_catalog.pg_settings s WHERE s.source OPERATOR(pg_catalog.=) 'session' \
     UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)";
 

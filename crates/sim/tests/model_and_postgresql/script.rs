@@ -23,7 +23,10 @@ const QUESTIONS: [(&str, &str, &str); 2] = [
     ),
     (
         "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) 'superuser' \
-        AND NOT pg_catalog.has_parameter_privilege(session_user, s.name, 'SET') FROM pg_catalog.pg_settings s \
+        AND NOT pg_catalog.has_parameter_privilege(session_user, s.name, 'SET') \
+        OR current_user OPERATOR(pg_catalog.<>) session_user AND (s.name OPERATOR(pg_catalog.=) 'temp_tablespaces' \
+        OR s.name OPERATOR(pg_catalog.=) 'default_text_search_config' \
+        AND s.setting OPERATOR(pg_catalog.!~~) 'pg_catalog.%') FROM pg_catalog.pg_settings s \
         WHERE s.source OPERATOR(pg_catalog.=) 'session' \
         UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)",
         "1009",
