@@ -41,7 +41,7 @@ EVENT = "create event trigger ev on ddl_command_start execute function fires_eve
 PARENT = "create table parent (a int primary key); insert into parent values (1);"
 CHILD = "create table child (b int primary key, a int default 1 references parent {}); insert into child values (1, 1);"
 RANGES = """create function difference(float8, float8) returns float8 immutable language plpgsql
-    as 'begin perform acts(); return $1 - $2; end';
+    as 'begin perform public.acts(); return $1 - $2; end';
 create type r as range (subtype = float8, subtype_diff = difference);
 create table t (a r);
 """

@@ -55,7 +55,7 @@ pub(crate) const POSITION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
 /// | `d` | a domain or type | a routine |
 /// | `o` | a composite type | a typed table, which ALTER TYPE .. CASCADE rewrites |
 /// | `w` | TRUNCATE | a truncate trigger's function: CASCADE reaches tables that the text does not name |
-/// | `m` | ANALYZE, VACUUM, REINDEX, CLUSTER | a table with expressions in its indexes or statistics; if a range type runs a routine, every table with such types: ANALYZE and GiST indexes compute differences of ranges |
+/// | `m` | ANALYZE, VACUUM, REINDEX, CLUSTER | a table with expressions in its indexes or statistics |
 /// | `n` | an object without a name | a routine: of an operator, a cast |
 /// | `e` | an event trigger | its function |
 pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
@@ -156,8 +156,7 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     SELECT DISTINCT COALESCE(w.ev_class, a.adrelid, NULLIF(k.conrelid, 0), p.polrelid, t.tgrelid, i.indrelid, s.stxrelid, \
             CASE WHEN d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass THEN d.objid END) AS relation, \
         CASE WHEN d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass THEN d.objid END AS routine, d.refobjid AS type, \
-        i.indexrelid IS NOT NULL OR s.oid IS NOT NULL OR d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass \
-            AND EXISTS (SELECT FROM types t JOIN pg_catalog.pg_type r ON r.oid = t.type WHERE r.typtype IN ('r', 'm')) AS stored \
+        i.indexrelid IS NOT NULL OR s.oid IS NOT NULL AS stored \
     FROM types y JOIN pg_catalog.pg_depend d \
         ON d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid = y.type \
     LEFT JOIN pg_catalog.pg_rewrite w ON d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND w.oid = d.objid \
