@@ -13,6 +13,9 @@ impl Pooler {
     #[cfg(feature = "weaknesses")]
     pub fn weaken(&mut self, weakness: Weakness) {
         self.shared.weakness = Some(weakness);
+        if weakness == Weakness::SharesAcrossRoles {
+            self.shared.shapes.share_across_roles();
+        }
     }
 
     /// The internal work that a server does for the session of its client.

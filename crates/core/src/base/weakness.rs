@@ -53,6 +53,8 @@ pub enum Weakness {
     TrustsRunningTexts,
     /// What one server of a database tells of its code counts for its standbys, too, although they have not replayed it.
     TrustsReplicas,
+    /// Statements are shared by clients with different roles, if their search_path does not name the role.
+    SharesAcrossRoles,
     /// Settings that no probe shows are not reset after code that is not read.
     KeepsUnknownSettings,
     /// Code that is not read counts as harmless.
@@ -95,7 +97,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 36] = [
+    pub const ALL: [Weakness; 37] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -118,6 +120,7 @@ impl Weakness {
         Weakness::CancelsAmongSegments,
         Weakness::TrustsRunningTexts,
         Weakness::TrustsReplicas,
+        Weakness::SharesAcrossRoles,
         Weakness::KeepsUnknownSettings,
         Weakness::TrustsCode,
         Weakness::TrustsLongTexts,

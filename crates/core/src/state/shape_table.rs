@@ -58,6 +58,9 @@ pub(crate) struct ShapeTable {
     parses: hashbrown::HashSet<ParseSettings, RandomState>,
     sweep_at: usize,
     empty: Arc<Shape>,
+    /// See [`crate::base::weakness::Weakness::SharesAcrossRoles`].
+    #[cfg(feature = "weaknesses")]
+    shares_across_roles: bool,
 }
 
 /// The table is not swept below this many shapes.
@@ -73,7 +76,25 @@ impl ShapeTable {
             parses: hashbrown::HashSet::default(),
             sweep_at: SWEEP_SHAPES_MIN,
             empty,
+            #[cfg(feature = "weaknesses")]
+            shares_across_roles: false,
         }
+    }
+
+    #[cfg(feature = "weaknesses")]
+    pub(crate) fn share_across_roles(&mut self) {
+        self.shares_across_roles = true;
+    }
+
+    /// Those of [`WHO`] that matter beside these settings.
+    fn who_matters(&self, _settings: &[Setting]) -> &'static [&'static str] {
+        #[cfg(feature = "weaknesses")]
+        if self.shares_across_roles {
+            let path = _settings.iter().find(|s| s.name.eq_ignore_ascii_case("search_path"));
+            let follows_role = path.is_none_or(|s| pgweir_sql::may_name_schema(&s.value, "$user"));
+            return if follows_role { &WHO } else { &[] };
+        }
+        &WHO
     }
 
     /// The shape without settings.
@@ -102,10 +123,11 @@ impl ShapeTable {
             self.parses.retain(ParseSettings::is_used);
             self.parses.shrink_to(self.sweep_at);
         }
+        let who = self.who_matters(&settings);
         let changes_parsing = |s: &&Setting| {
             CHANGE_PARSING
                 .iter()
-                .chain(&WHO)
+                .chain(who)
                 .any(|n| n.eq_ignore_ascii_case(&s.name))
         };
         let parse: Arc<[_]> = settings

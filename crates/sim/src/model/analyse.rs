@@ -3,6 +3,7 @@
 use super::error::ServerError;
 use super::expression::Expression;
 use super::objects::{HeldCursor, Temporary, missing_relation};
+use super::rights;
 use super::settings::Settings;
 use super::statement::{Column, Prepared, Select, Source, Statement};
 use super::value::Type;
@@ -113,6 +114,10 @@ fn columns_of(
         Statement::Remains { .. } => Some(REMAINS_COLUMNS.map(|name| column(name, Type::Bool)).to_vec()),
         Statement::Channels => Some(CHANNELS_COLUMNS.map(|name| column(name, Type::Text)).to_vec()),
         Statement::Made => Some(MADE_COLUMNS.map(|(name, of_type)| column(name, of_type)).to_vec()),
+        Statement::Vault => {
+            rights::check(&catalog.settings.get("role")?)?;
+            Some(vec![column("gold", Type::Text)])
+        }
         Statement::CallChanging => Some(vec![column("changing", Type::Text)]),
         // Nobody asks for their columns.
         Statement::Position => Some(vec![column("", Type::Text); 2]),

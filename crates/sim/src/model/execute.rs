@@ -69,6 +69,7 @@ impl Session {
             }
             Some(Statement::MadeAnd(names)) => rows_alone(Rows::Made(names)),
             Some(Statement::CallChanging) => rows_alone(Rows::Changing(self.code(shared))),
+            Some(Statement::Vault) => rows_alone(super::rights::rows()),
             Some(Statement::Position) => {
                 let in_recovery = if self.on_replica { "t" } else { "f" };
                 let position = format!("0/{:X}", shared.position(self.on_replica));

@@ -31,6 +31,7 @@ mod output;
 mod pace;
 mod parser;
 mod portal;
+pub mod rights;
 mod session;
 mod settings;
 mod simple;

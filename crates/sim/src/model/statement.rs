@@ -121,6 +121,8 @@ pub(super) enum Statement {
     Define(Code),
     /// SELECT changing().
     CallChanging,
+    /// See `rights.rs`.
+    Vault,
     /// The pooler's readings of the catalog.
     Position,
     Objects,

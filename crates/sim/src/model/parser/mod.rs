@@ -8,13 +8,18 @@ mod tables;
 use super::code;
 use super::error::ServerError;
 use super::lexer::{Kind, Token, tokens};
+use super::rights;
 use super::statement::Statement;
 use super::views::{in_other_words, question};
 
 /// All statements of a query text; empty ones between semicolons leave nothing.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement>, ServerError> {
     let text = std::str::from_utf8(text).map_err(|_| ServerError::unmodelled("text that is not UTF-8"))?;
-    if let Some(found) = question(text).map(|q| vec![q]).or_else(|| code::statements(text)) {
+    if let Some(found) = question(text)
+        .map(|q| vec![q])
+        .or_else(|| code::statements(text))
+        .or_else(|| rights::statement(text))
+    {
         return Ok(found);
     }
     let mut parser = Parser {

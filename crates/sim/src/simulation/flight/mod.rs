@@ -196,6 +196,9 @@ impl Author {
         if self.has_session && self.tracked_statements && !self.avoids_code && self.random.percent(2) {
             return Flight::of(self.nested_execute());
         }
+        if self.has_session && self.tracked_statements && transactions && self.random.percent(4) {
+            return Flight::in_stages(self.as_another_role());
+        }
         if self.beyond_ascii && self.random.percent(8) {
             return self.bound_behind_set();
         }
@@ -211,11 +214,7 @@ impl Author {
             11..=13 if transactions => Flight::of(self.transaction()),
             14..=16 if transactions => {
                 // The same with one round trip each: the client thinks in between, while the server waits.
-                let segments = self.transaction();
-                let mut flight = Flight::of(segments.clone());
-                flight.stages = segments;
-                flight.certain = true;
-                flight
+                Flight::in_stages(self.transaction())
             }
             17 => self.flushed(),
             // A client that keeps its server gets PostgreSQL 18's error, as on a private server; other clients do not.
@@ -257,6 +256,15 @@ impl Flight {
             segments: segments.iter().map(Vec::len).collect(),
             stages: vec![segments.concat()],
             certain: false,
+        }
+    }
+
+    /// Each segment is sent when the one before it has been answered.
+    fn in_stages(segments: Vec<Vec<u8>>) -> Flight {
+        Flight {
+            segments: segments.iter().map(Vec::len).collect(),
+            stages: segments,
+            certain: true,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Author;
 use super::statements::{SETTINGS, is_code};
+use crate::model::rights;
 
 /// EXECUTE by code of a statement that was made by PREPARE: code may not find others (docs/differences.md).
 pub(super) const BY_CODE: &str = "do $$begin execute 'execute sp'; end$$";
@@ -266,6 +267,20 @@ impl Author {
             &format!("select '{own}', current_setting('role')"),
             &format!("select '{own}', current_setting('search_path')"),
         ])
+    }
+
+    /// A statement that only some roles may prepare. The path is fixed, and other clients have it, too.
+    pub(super) fn as_another_role(&mut self) -> Vec<Vec<u8>> {
+        let role = self.token.clone();
+        self.push("Query \"set search_path = public\"");
+        let path = self.take_bytes();
+        self.push(format!("Query \"set role {role}\""));
+        let role = self.take_bytes();
+        self.push(format!("Parse \"v\" \"{}\"", rights::text()));
+        for message in ["Bind \"\" \"v\"", "Execute \"\" 0", "Close S \"v\"", "Sync"] {
+            self.push(message);
+        }
+        vec![path, role, self.take_bytes()]
     }
 
     /// An EXECUTE of a prepared EXECUTE, whose text does not show the setting that it changes.
