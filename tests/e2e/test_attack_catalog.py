@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness import wire
-from harness.attacks import looks_fresh, one_server
+from harness.attacks import looks_fresh, next_one_finds, one_server
 from harness.pooler import kind
 from harness.running_objects import CASES, FUNCTIONS
 from harness.wire import rows_of
@@ -113,8 +113,7 @@ def test_what_an_object_does_to_the_session_reaches_nobody_else(prepared, make_p
         with connect(pooler) as victim:
             looks_fresh(victim, FRESH)
         assert attacker.value(question) == answer, "the attack needs its effect"
-    with connect(pooler) as victim:
-        looks_fresh(victim, FRESH)
+    next_one_finds(lambda: connect(pooler), FRESH)
 
 
 @pytest.fixture
@@ -155,6 +154,7 @@ def test_whatever_runs_code_is_known(with_objects, make_pooler):
         with pooler.connect(**connected) as victim:
             looks_fresh(victim, {LOCKS: "0", "show work_mem": "4MB"})
         assert attacker.value(LOCKS) == "1", "the attack needs its effect"
+    next_one_finds(lambda: pooler.connect(**connected), {LOCKS: "0", "show work_mem": "4MB"})
 
 
 ASKING = [

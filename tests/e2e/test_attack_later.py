@@ -9,6 +9,7 @@ import time
 import pytest
 from test_attack_functions import FRESH, LOCKS, MINE, ROLE, attack, connect, looks_fresh, one_server
 
+from harness.attacks import next_one_finds
 from harness.pooler import kind
 from harness.wire import bind, describe, error_codes, execute, parse, rows_of, sync, tags
 
@@ -139,6 +140,7 @@ def test_checks_that_run_in_a_describe(prepared, make_pooler):
         with connect(pooler) as victim:
             looks_fresh(victim, FRESH)
         assert c.value(LOCKS) == "1"
+    next_one_finds(lambda: connect(pooler), FRESH)
 
 
 # ---- names in long Queries

@@ -7,7 +7,7 @@ statement is analysed again; a constant that becomes a value of a domain runs it
 import pytest
 
 from harness import wire
-from harness.attacks import looks_fresh, one_server
+from harness.attacks import looks_fresh, next_one_finds, one_server
 from harness.pooler import kind
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
@@ -84,8 +84,8 @@ def test_what_ran_before_the_error_is_not_forgotten(prepared, make_pooler, name)
                 assert victim.value("select random()") != predicted(prepared)
             except wire.Closed:
                 pass
+    next_one_finds(lambda: connect(pooler), {CUSTOM: ""})
     with connect(pooler) as victim:
-        looks_fresh(victim, {CUSTOM: ""})
         assert victim.value("select random()") != predicted(prepared)
 
 
@@ -105,8 +105,7 @@ def test_a_double_byte_text_is_not_believed_to_have_been_refused(prepared, make_
         assert wire.first_error(attacker.read_ready()).fields['C'] == "42703"
         with connect(pooler) as victim:
             looks_fresh(victim, {CUSTOM: ""})
-    with connect(pooler) as victim:
-        looks_fresh(victim, {CUSTOM: ""})
+    next_one_finds(lambda: connect(pooler), {CUSTOM: ""})
 
 
 @pytest.mark.parametrize("text", [

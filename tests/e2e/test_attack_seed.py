@@ -94,7 +94,7 @@ def test_a_seed_does_not_reach_other_clients(prepared, known, make_pooler, texts
     def act(client):
         for text in texts:
             error = wire.first_error(client.query(text))
-            assert not error, error.fields()
+            assert not error, error.fields
 
     assert known not in draws_after(one_server(make_pooler, prepared), act)
 

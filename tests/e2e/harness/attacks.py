@@ -1,6 +1,7 @@
 """What the attacks on other clients' sessions have in common: a pool of one server, and a victim that looks around."""
 
 from harness import wire
+from harness.waiting import eventually
 
 # Of query_wait_timeout: after this time it is certain that another client keeps the only server.
 KEPT_SECONDS = 0.75
@@ -12,12 +13,24 @@ def one_server(make_pooler, cluster, **settings):
                        settings={"default_pool_size": 1, "query_wait_timeout": KEPT_SECONDS, **settings})
 
 
-def looks_fresh(victim, questions) -> None:
-    """What the victim must see; nothing at all while the attacker keeps the server."""
+def looks_fresh(victim, questions) -> bool:
+    """What a victim must see while the attacker is there. False if it saw nothing, because the attacker keeps the server: then
+    the test must let another victim look when the attacker has left (`next_one_finds`)."""
     for question, answer in questions.items():
         try:
             found = victim.value(question)
         except wire.Closed:
-            # query_wait_timeout: the attacker keeps its server.
-            return
+            # query_wait_timeout.
+            return False
         assert found == answer, question
+    return True
+
+
+def next_one_finds(connect, questions) -> None:
+    """What the next client must see when the attacker has left. Nobody keeps the server, so it must see something; a client
+    that is refused all the same, because the server's replacement logs in slowly, comes again."""
+    def looks():
+        with connect() as victim:
+            return looks_fresh(victim, questions)
+
+    eventually(looks, timeout=15, what="a server for the client after the attacker")
