@@ -7,7 +7,7 @@ looks for it meanwhile and after the attacker has left, and the attacker finds i
 import pytest
 
 from harness import wire
-from harness.attacks import KEPT_SECONDS, looks_fresh, one_server
+from harness.attacks import KEPT_SECONDS, looks_fresh, next_one_finds, one_server
 from harness.pooler import kind
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
@@ -24,6 +24,7 @@ create function af_dynamic(q text) returns void language plpgsql as $$begin exec
 create view af_view as select set_config(k, v, false) from af_names where k = 'af.x';
 create view af_xml as select query_to_xml('select set' || '_config(''af.x'', ''attacker'', false)', true, true, '');
 create table af_default (a text default set_config('af' || '.x', 'attacker', false), b int);
+create schema af_viewed; create view af_viewed.af_inner as select * from public.af_view;
 create table af_check (a int check (set_config('af' || '.x', 'attacker', false) is not null));
 create table af_fired (a int);
 create function af_trigger() returns trigger language plpgsql
@@ -53,9 +54,10 @@ create text search dictionary af_words (template = simple);
 CUSTOM = "select coalesce(current_setting('af.x', true), '')"
 LOCKS = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
 ROLE, WORK_MEM, PATH, TIMEOUT = "show role", "show work_mem", "show search_path", "show lock_timeout"
+AUTHORIZATION = "show session_authorization"
 
 # What a session of nobody's tells.
-FRESH = {CUSTOM: "", LOCKS: "0", ROLE: "none", WORK_MEM: "4MB", PATH: '"$user", public', TIMEOUT: "0"}
+FRESH = {CUSTOM: "", LOCKS: "0", ROLE: "none", AUTHORIZATION: "postgres", WORK_MEM: "4MB", PATH: '"$user", public', TIMEOUT: "0"}
 
 MINE = {CUSTOM: "attacker"}
 NAMED = "set_config(k, v, false) from af_names where k = 'af.x'"
@@ -108,6 +110,9 @@ ATTACKS = {
     "query-to-xml-path": ([xml("select set_config('search_path', 'pg_catalog', false)")], {PATH: "pg_catalog"}),
     "query-to-xml-timeout": ([xml("select set_config('lock_timeout', '12s', false)")], {TIMEOUT: "12s"}),
     "table-to-xml": (["select table_to_xml('af_view', true, true, '')"], MINE),
+    "schema-to-xml": (["select schema_to_xml('af_viewed', true, true, '')"], MINE),
+    "schema-to-xml-and-xmlschema": (["select schema_to_xml_and_xmlschema('af_viewed', true, true, '')"], MINE),
+    "database-to-xml": (["select database_to_xml(true, true, '')"], MINE),
     "ts-stat": (["select * from ts_stat('select set' || '_config(''af.x'', ''attacker'', false)::tsvector')"], MINE),
     "ts-stat-as-column": (["select ('select to_tsvector(set' || '_config(''af.x'', ''attacker'', false))').ts_stat"], MINE),
     "ts-rewrite": (["select ts_rewrite('a'::tsquery, 'select ''a''::tsquery, set' "
@@ -124,6 +129,13 @@ ATTACKS = {
     "role-from-a-table": (["select set_config(k, v, false) from af_names where k = 'role'"], {ROLE: "af_other"}),
     "role-from-json": (["select set_config(key, value, false) from json_each_text('{\"role\": \"af_other\"}')"],
                        {ROLE: "af_other"}),
+    "authorization-concatenated": (["select set_config('session_' || 'authorization', 'af_other', false)"],
+                                   {AUTHORIZATION: "af_other"}),
+    "authorization-from-json": (["select set_config(key, value, false) "
+                                 "from json_each_text('{\"session_authorization\": \"af_other\"}')"],
+                                {AUTHORIZATION: "af_other"}),
+    "authorization-by-rows": (["select af_set_ctx(k, v) from (values ('session_authorization', 'af_other')) t(k, v)"],
+                              {AUTHORIZATION: "af_other"}),
     "copy-to": ([f"copy (select {NAMED}) to stdout"], MINE),
     "fetch": (["begin", f"declare c cursor for select {NAMED}", "fetch c", "commit"], MINE),
     "held-cursor": (["begin", f"declare c cursor with hold for select {NAMED}", "commit", "fetch c", "close c"], MINE),
@@ -171,8 +183,7 @@ def attack(pooler, act, found: dict) -> None:
             assert attacker.value(question) == answer, question
         backend = attacker.value("select pg_backend_pid()")
         assert backend == pid, "there is one server"
-    with connect(pooler) as victim:
-        looks_fresh(victim, FRESH)
+    next_one_finds(lambda: connect(pooler), FRESH)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -184,9 +195,7 @@ def test_state_that_no_text_shows(prepared, make_pooler, name):
         for text in texts:
             reply = client.query(text)
             error = wire.first_error(reply)
-            assert not error or "1 / 0" in text or name.startswith("ts-"), error and error.fields()
-            if name.startswith("ts-") and error:
-                pytest.skip("this version refuses it")
+            assert not error or "1 / 0" in text, error and error.fields
 
     attack(one_server(make_pooler, prepared), act, found)
 
@@ -225,19 +234,18 @@ def test_a_function_in_c_under_another_name(with_c, make_pooler, name):
     pooler = one_server(make_pooler, with_c)
     with pooler.connect(user="postgres", database="af_c") as attacker:
         error = wire.first_error(attacker.query(text % {"host": with_c.host, "port": with_c.port}))
-        assert not error, error and error.fields()
+        assert not error, error and error.fields
         with pooler.connect(user="postgres", database="af_c") as victim:
             looks_fresh(victim, {question: fresh})
         assert attacker.value(question) == mine, "the attack needs its effect"
-    with pooler.connect(user="postgres", database="af_c") as victim:
-        looks_fresh(victim, {question: fresh})
+    next_one_finds(lambda: pooler.connect(user="postgres", database="af_c"), {question: fresh})
 
 
 def test_a_dictionary_is_no_call(with_c, make_pooler):
     pooler = one_server(make_pooler, with_c)
     with pooler.connect(user="postgres", database="af_c") as client:
         error = wire.first_error(client.query("alter text search dictionary af_words (accept = false)"))
-        assert not error, error and error.fields()
+        assert not error, error and error.fields
         assert not pooler.console("show pins")
 
 
@@ -248,11 +256,15 @@ def test_parameters_that_name_a_setting(prepared, make_pooler, parameters):
            lambda c: c.extended("select set_config($1, $2, false)", parameters), {CUSTOM: parameters[1]})
 
 
-def test_a_name_behind_a_long_parameter(prepared, make_pooler):
+@pytest.mark.parametrize(("name", "value", "found"), [
+    ("af.x", "attacker", MINE), ("role", "af_other", {ROLE: "af_other"}),
+    ("session_authorization", "af_other", {AUTHORIZATION: "af_other"}),
+])
+def test_a_name_behind_a_long_parameter(prepared, make_pooler, name, value, found):
     def act(client):
-        client.extended("select set_config($2, 'attacker', false), length($1)", ("x" * 70_000, "af.x"))
+        client.extended("select set_config($2, $3, false), length($1)", ("x" * 70_000, name, value))
 
-    attack(one_server(make_pooler, prepared), act, MINE)
+    attack(one_server(make_pooler, prepared), act, found)
 
 
 def test_a_function_call(prepared, make_pooler):
@@ -334,8 +346,7 @@ def test_two_entries_for_one_database_have_one_catalog(prepared, make_pooler):
         with pooler.connect(user="postgres", database="two") as victim:
             looks_fresh(victim, FRESH)
         assert attacker.value(CUSTOM) == "attacker"
-    with pooler.connect(user="postgres", database="two") as victim:
-        looks_fresh(victim, FRESH)
+    next_one_finds(lambda: pooler.connect(user="postgres", database="two"), FRESH)
 
 
 def test_pins_say_what_to_write_instead(prepared, make_pooler):
@@ -364,5 +375,5 @@ def test_harmless_statements_pin_nobody(prepared, make_pooler):
     with connect(pooler) as client, connect(pooler) as other:
         for text in HARMLESS:
             error = wire.first_error(client.query(text))
-            assert not error, (text, error.fields())
+            assert not error, (text, error.fields)
             assert other.value("select 1") == "1", text
