@@ -49,20 +49,6 @@ def two(pooler, options):
         yield plain, other
 
 
-def test_a_login_that_is_abandoned_leaves_nothing_behind(pg, make_pooler):
-    """The client closed behind its startup packet; what the server made of that was not looked at, and stayed."""
-    pooler = make_pooler(pg, settings=ONE_SERVER)
-    with pooler.connect() as victim:
-        own = victim.rows(SHOWN)
-        for number in range(20):
-            evil = pooler.connect(login=False, options={**EVIL, "search_path": f"evil{number}"})
-            evil.send(wire.startup(evil.startup_parameters()))
-            if number % 2:
-                time.sleep(0.001 * (number % 5))
-            evil.drop()
-            assert victim.rows(SHOWN) == own, number
-
-
 def test_a_client_that_leaves_while_its_settings_are_restored(own_cluster, make_pooler):
     """The pooler cancelled its own restoration; the server counted as restored all the same."""
     cluster = own_cluster()
@@ -127,10 +113,14 @@ def test_a_setting_that_a_used_server_refuses(own_cluster, make_pooler):
         typo.query("set app.tenant = 'typo'")
         other.query("set app.tenant = 'other'")
         other.query("do $$ begin perform 1; end $$")
+        pid = backend_pid(other)
+        assert closed_servers(pooler) == 0
         messages = typo.query("insert into written values ('typo', current_setting('app.tenant', true))")
         assert error_codes(messages) == []
+        assert closed_servers(pooler) == 1, "the server of the other client, which has loaded the library, refused"
+        assert backend_pid(typo) != pid
         assert other.value("show app.tenant") == "other"
-    assert cluster.psql("select * from written where tenant <> by") == ""
+    assert cluster.psql("select by || tenant from written") == "typotypo"
 
 
 def test_cancels_of_an_idle_client_cost_it_nothing(pg, make_pooler):
@@ -145,6 +135,65 @@ def test_cancels_of_an_idle_client_cost_it_nothing(pg, make_pooler):
             assert other.value("select current_user") == "postgres"
             assert c.value("select current_user") == "attack_bob", number
             assert c.value("show app.number") == str(number)
+
+
+HIDES = """
+create or replace function attack_hides() returns void language plpgsql as $$begin
+    execute 'create temp ' || 'table attack_hidden as select 1 as a';
+    perform pg_advisory_lock(4711);
+    perform set_config('lock_timeout', '12s', false);
+    perform set_config('statement_timeout', '50s', false);
+end$$
+"""
+KEPT = """
+select coalesce(to_regclass('pg_temp.attack_hidden')::text, ''), current_setting('lock_timeout'),
+    current_setting('statement_timeout'),
+    (select count(*) from pg_locks where locktype = 'advisory' and objid = 4711 and pid = pg_backend_pid())
+"""
+
+
+@contextlib.contextmanager
+def questions_hang(cluster):
+    """While this lasts, whatever asks a server for its settings waits."""
+    with wire.Connection(port=cluster.port) as locker:
+        locker.query("begin; lock table pg_catalog.pg_settings in access exclusive mode")
+        yield
+        locker.query("rollback")
+
+
+def waiting_questions(cluster) -> int:
+    return int(cluster.psql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'"))
+
+
+@pytest.mark.parametrize("how", ["function", "DO", "temporary table", "lock", "limits"])
+def test_a_cancel_while_the_session_is_asked_for_costs_nothing(pg, make_pooler, how):
+    """A cancel hit the question, and temporary tables, advisory locks and limits were lost. A lock makes the question wait."""
+    pg.psql(HIDES)
+    does, found = {
+        "function": ("select attack_hides()", ("attack_hidden", "12s", "50s", "1")),
+        "DO": ("do $$begin perform attack_hides(); end$$", ("attack_hidden", "12s", "50s", "1")),
+        "temporary table": ("set lock_timeout = '12s'; create temp table attack_hidden (a int)",
+                            ("attack_hidden", "12s", "0", "0")),
+        "lock": ("set lock_timeout = '12s'; select pg_advisory_lock(4711)", ("", "12s", "0", "1")),
+        "limits": ("set lock_timeout = '12s'; set statement_timeout = '50s'", ("", "12s", "50s", "0")),
+    }[how]
+    pooler = make_pooler(pg, settings={**ONE_SERVER, "query_wait_timeout": 1})
+    with pooler.connect() as c:
+        pid = backend_pid(c)
+        with questions_hang(pg):
+            assert not error_codes(c.query(does))
+            eventually(lambda: waiting_questions(pg) == 1, what="a question that waits")
+            for _ in range(3):
+                c.cancel()
+            time.sleep(0.3)
+            assert waiting_questions(pg) == 1, "the cancel was not for the question"
+        with pooler.connect() as other:
+            with contextlib.suppress(wire.Closed):
+                assert other.rows(KEPT) == [("", "0", "0", "0")]
+                assert backend_pid(other) == pid
+        assert c.rows(KEPT) == [found]
+        assert backend_pid(c) == pid, "there is one server"
+        c.query("drop table if exists pg_temp.attack_hidden; select pg_advisory_unlock_all()")
 
 
 def test_a_session_that_cannot_be_told_at_once_is_not_lost(pg, make_pooler):
