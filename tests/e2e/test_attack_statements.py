@@ -111,6 +111,7 @@ def test_a_new_parse_knows_new_types(pg, make_pooler, text):
     [
         ("datestyle", "SQL, DMY", "select '01/02/2020'::date - '2020-01-01'::date", "1"),
         ("transform_null_equals", "on", "select (select 1 where null = null) is null", "t"),
+        ("standard_conforming_strings", "off", r"select length('a\\b')", "4"),
     ],
 )
 @pytest.mark.parametrize("way", ["set local", "set_config", "text", "pipeline"])
