@@ -150,22 +150,25 @@ def test_what_must_not_run_in_a_pipeline_runs_where_others_have_drawn(pg, pooler
         assert wire.command_tags(c.extended("discard all")) == ["DISCARD ALL"]
 
 
-@pytest.mark.parametrize("how", ["simple", "extended", "named"])
-def test_ones_own_value_is_found_by_the_first_question(pg, make_pooler, how):
+@pytest.mark.parametrize(("how", "free"), [
+    ("simple", "both servers"), ("simple", "its own server"), ("extended", "its own server"), ("named", "its own server"),
+])
+def test_ones_own_value_is_found_by_the_first_question(pg, make_pooler, how, free):
     """Nobody else has used the server since, though the pool has not been asked before."""
     pg.psql(SETUP)
     pooler = make_pooler(pg, settings={"default_pool_size": 2})
-    with pooler.connect() as c, pooler.connect() as neighbour:
-        with held_server(pooler) as _holder:
+    with pooler.connect() as c, pooler.connect() as neighbour, pooler.connect() as holder:
+        with held_server(pooler):
             c.query(INSERT)
             own = backend_pid(c)
         # The neighbour's server is the one used last, so it is the one that others get next.
-        with held_server(pooler):
-            neighbour.value("select 1")
+        assert backend_pid(neighbour) != own
+        if free == "its own server":
+            holder.query("begin")
+            assert backend_pid(holder) != own
         messages = ask(c, how, "select currval('attack_serial_id_seq')")
-        assert not error_codes(messages) or backend_pid(c) != own
-        if not error_codes(messages):
-            assert rows_of(messages)[0][0] == pg.psql("select max(id) from attack_serial").strip()
+        assert rows_of(messages) == [(pg.psql("select max(id) from attack_serial").strip(),)]
+        assert backend_pid(c) == own
 
 
 def test_an_older_value_of_ones_own_is_not_told(pg, make_pooler):
