@@ -1,6 +1,6 @@
 //! Plans that cannot be used any more, suspended portals, cursors and COPY.
 
-use super::one_statement::{SELECT, binds, prepares};
+use super::one_statement::{SELECT, binds, one_row, prepares};
 use crate::rig::{NO_TYPES, Rig, error};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 
@@ -51,6 +51,79 @@ fn a_plan_the_server_cannot_use_any_more_is_not_given_to_the_next_parse() {
         rig.told(server),
         ["Close Spgweir_11", "Parse pgweir_11 select 1", "Sync"]
     );
+}
+
+/// Guards against a copy that knows a type that is no more: the server refused it, and the next Parse was answered from it.
+#[test]
+fn a_copy_whose_type_is_gone_is_not_used_any_more() {
+    let gone = [
+        ("XX000", "cache lookup failed for type 16400"),
+        ("42704", "type with OID 16400 does not exist"),
+    ];
+    for (sqlstate, message) in gone {
+        for is_parsed in [true, false] {
+            let mut rig = Rig::new("");
+            let (a, b) = (rig.client(), rig.client());
+            prepares(&mut rig, a, b"s", SELECT);
+            let server = binds(&mut rig, a, b"s").unwrap();
+            rig.told(server);
+            rig.says(server, |w| {
+                w.error(&error(sqlstate, message));
+                w.ready_for_query(Idle);
+            });
+            assert_eq!(
+                rig.told(a)[0],
+                format!("Error {sqlstate} {message}"),
+                "as PostgreSQL says"
+            );
+            let client = if is_parsed {
+                rig.says(b, |w| w.parse(b"t", SELECT, NO_TYPES));
+                binds(&mut rig, b, b"t");
+                b
+            } else {
+                binds(&mut rig, a, b"s");
+                a
+            };
+            let again = ["Close Spgweir_11", "Parse pgweir_11 select 1", "Bind  pgweir_11"];
+            assert_eq!(rig.told(server)[..3], again, "{sqlstate} {is_parsed}");
+            rig.says(server, |w| {
+                w.empty(b'3');
+                w.empty(b'1');
+            });
+            one_row(&mut rig, server);
+            let told = rig.told(client);
+            assert_eq!(told.iter().filter(|l| l.starts_with("Error")).count(), 0, "{told:?}");
+            binds(&mut rig, client, if is_parsed { b"t" } else { b"s" });
+            assert_eq!(rig.told(server)[0], "Bind  pgweir_11", "once");
+        }
+    }
+}
+
+/// The same where the pooler itself asks about the copy, because another client's Parse was answered from it.
+#[test]
+fn a_question_about_a_copy_whose_type_is_gone_is_not_the_clients_error() {
+    for sqlstate in ["XX000", "42704", "0A000"] {
+        let mut rig = Rig::new("");
+        let (a, b) = (rig.client(), rig.client());
+        prepares(&mut rig, a, b"s", SELECT);
+        rig.says(b, |w| w.parse(b"t", SELECT, NO_TYPES));
+        let server = binds(&mut rig, b, b"t").unwrap();
+        assert_eq!(rig.told(server), ["Describe Spgweir_11", "Sync"]);
+        rig.says(server, |w| {
+            w.error(&error(sqlstate, "cache lookup failed for type 16400"));
+            w.ready_for_query(Idle);
+        });
+        let again = ["Close Spgweir_11", "Parse pgweir_11 select 1", "Bind  pgweir_11"];
+        assert_eq!(rig.told(server)[..3], again, "{sqlstate}");
+        rig.says(server, |w| {
+            w.empty(b'3');
+            w.empty(b'1');
+        });
+        one_row(&mut rig, server);
+        let told = rig.told(b);
+        assert_eq!(told[0], "ParseComplete");
+        assert_eq!(told.iter().filter(|l| l.starts_with("Error")).count(), 0, "{told:?}");
+    }
 }
 
 /// A message must wait although a COPY is in the pipeline: the server either sends CopyInResponse and swallows the Sync

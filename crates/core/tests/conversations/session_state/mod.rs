@@ -1,5 +1,6 @@
 //! Probes, pins and RESET: conversations in virtual time, each naming what it guards against.
 
+mod as_much_as_is_kept;
 mod beyond_ascii;
 mod deallocate_and_discard;
 mod function_plans;
