@@ -296,6 +296,22 @@ def test_the_new_process_uses_its_own_configuration(pg15, pooler):
         assert c.value("select 1") == "1"
 
 
+def test_servers_that_nobody_has_followed_are_replaced(pg15, make_pooler):
+    """Guards against the search_path, the table and the lock of another client: with `session_state = pgbouncer` the old
+    process left them on the server."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1, "session_state": "pgbouncer"})
+    with pooler.connect() as c:
+        c.query("set search_path = theirs; create temp table t as select 1; select pg_advisory_lock(77)")
+    with pooler.connect() as c:
+        assert c.value("show search_path") == "theirs"
+        pooler.settings["session_state"] = "full"
+        pooler.write_ini()
+        pooler.take_over()
+        assert c.value("show search_path") == '"$user", public'
+        assert c.value("select count(*) from pg_class where relname = 't'") == "0"
+        assert c.value("select pg_try_advisory_lock(77)") == "t"
+
+
 def test_a_pause_goes_on(pooler):
     """PAUSE outlives the process that it was given to."""
     with pooler.connect() as c:

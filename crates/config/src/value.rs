@@ -209,7 +209,7 @@ impl SettingValue for CheckQuery {
 }
 
 /// How many clients' transactions one server may have outstanding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum PipelineDepth {
     /// As many as keep the server from sleeping.
     Auto,

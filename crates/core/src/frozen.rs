@@ -5,16 +5,14 @@
 //! [`Pooler::handle_taken_over`].
 
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
-use crate::base::pool_id::PoolId;
 use crate::base::request::Request;
-use crate::base::settings::Settings;
 use crate::base::time::Time;
 use crate::console::orders::Ending;
 use crate::login::process_ids::ProcessIds;
+use crate::operator::admin::before::Before;
 use crate::pooler::{Pooler, Surroundings};
 use crate::shared::Shared;
-use pgweir_auth::Credential;
-use pgweir_config::{Changes, Config};
+use pgweir_config::Config;
 use pgweir_freeze::{Damaged, Freeze, Reader, Writer};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,8 +20,8 @@ use std::sync::Arc;
 /// What a process that takes over must know of the earlier one, beside its state.
 #[derive(Debug)]
 pub struct Predecessor {
-    /// The credentials that the configuration had for the servers of each pool.
-    credentials: Vec<(PoolId, Credential)>,
+    /// What of its configuration is compared with that of this process.
+    before: Before,
 }
 
 /// Names each part of the state once, with its place in a [`Pooler`]. Parts that refer to shapes by address (idle
@@ -42,7 +40,7 @@ macro_rules! parts {
                 let mut out = Writer::default();
                 $(self.$first$(.$rest)?.freeze(&mut out);)+
                 self.process_ids.next().freeze(&mut out);
-                self.stored_credentials().freeze(&mut out);
+                self.before_change().freeze(&mut out);
                 out.into_bytes()
             }
         }
@@ -50,6 +48,7 @@ macro_rules! parts {
 }
 
 parts! {
+    settings: crate::base::settings::Settings = shared.settings;
     shapes: crate::state::shape_table::ShapeTable = shared.shapes;
     statements: crate::statements::table::StatementTable = shared.statements;
     internal: crate::statements::internal::InternalStatements = shared.internal;
@@ -99,8 +98,8 @@ impl Pooler {
     pub const STATE_LAYOUT: u64 = Parts::LAYOUT;
 
     /// The pooler that [`Pooler::freeze`] has turned into `bytes`, and what [`Pooler::handle_taken_over`] must know.
-    /// Until then it uses `config` as its configuration. Its time continues where it stopped. It is long because it
-    /// names all parts of a pooler.
+    /// Until then it uses `config` as its configuration, but the settings of the earlier process: with these the new
+    /// ones are compared. Its time continues where it stopped. It is long because it names all parts of a pooler.
     pub fn thaw(
         bytes: &[u8],
         config: Arc<Config>,
@@ -110,7 +109,7 @@ impl Pooler {
         let parts = Parts::thaw(&mut from)?;
         let next_process_id = u32::thaw(&mut from)?;
         let predecessor = Predecessor {
-            credentials: Vec::thaw(&mut from)?,
+            before: Before::thaw(&mut from)?,
         };
         if !from.is_at_end() {
             return Err(Damaged);
@@ -118,7 +117,7 @@ impl Pooler {
         let process_ids = told_process_ids(&parts, next_process_id);
         let pooler = Pooler {
             shared: Shared {
-                settings: Settings::new(&config),
+                settings: parts.settings,
                 config,
                 outbox: Default::default(),
                 requests: VecDeque::new(),
@@ -193,7 +192,7 @@ impl Pooler {
             self.have_keys_derived_again(ServerId(slot));
         }
         let config = self.shared.config.clone();
-        self.use_config(now, config, &Changes::default(), predecessor.credentials);
+        self.use_config(now, config, predecessor.before);
     }
 
     fn connect_again_or_lose(&mut self, now: Time, id: ServerId) {

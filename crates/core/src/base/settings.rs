@@ -90,7 +90,7 @@ impl ServerTls {
 }
 
 /// The settings of the process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Settings {
     pub(crate) max_client_conn: u32,
     pub(crate) max_prepared_statements: usize,
@@ -144,7 +144,7 @@ pub(crate) struct Settings {
 }
 
 /// How many users of `auth_file` have secrets of which kind.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, pgweir_freeze::Freeze)]
 pub(crate) struct SecretKinds {
     pub(crate) all: u64,
     pub(crate) scram: u64,

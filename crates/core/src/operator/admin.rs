@@ -1,5 +1,6 @@
 //! Operators' commands, from the console and by signals: pause, resume, kill, reload, shut down.
 
+pub(crate) mod before;
 mod dropping;
 mod pausing;
 mod reloading;

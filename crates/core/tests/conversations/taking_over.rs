@@ -117,6 +117,84 @@ fn the_same_configuration_changes_nothing() {
     assert!(rig.closed.is_empty());
 }
 
+/// Guards against servers with what the last client has left there, which the old process did not follow: as after a
+/// RELOAD, they are replaced.
+#[test]
+fn servers_that_were_followed_less_are_replaced() {
+    for (old, new, is_replaced) in [
+        ("session_state = pgbouncer", "session_state = full", true),
+        ("max_prepared_statements = 0", "max_prepared_statements = 200", true),
+        ("session_state = full", "session_state = pgbouncer", false),
+        ("max_prepared_statements = 200", "max_prepared_statements = 0", false),
+        ("max_prepared_statements = 200", "max_prepared_statements = 100", false),
+    ] {
+        let mut rig = Rig::new(old);
+        let (idle, at_work) = (rig.client(), rig.client());
+        rig.query(idle, "select 1");
+        let free = linked(&mut rig, idle);
+        rig.query(at_work, "begin; select 1");
+        let linked = linked(&mut rig, at_work);
+        rig.completes(free, "SELECT 1");
+        rig.says(linked, |w| {
+            w.command_complete("BEGIN");
+            w.ready_for_query(InTransaction);
+        });
+        take_over(&mut rig, configuration(DATABASE, new), |_| true);
+        assert_eq!(rig.is_closed(free), is_replaced, "{old}, {new}");
+        assert!(!rig.is_closed(linked), "it has a client");
+        rig.query(at_work, "commit");
+        rig.completes(linked, "COMMIT");
+        rig.client_leaves(at_work);
+        rig.query(idle, "select 1");
+        let last = self::linked(&mut rig, idle);
+        assert_eq!(
+            last != free && last != linked,
+            is_replaced,
+            "{old}, {new}: nobody gets them"
+        );
+        // The next take-over, by a process with the same configuration, has nothing to replace.
+        rig.completes(last, "SELECT 1");
+        take_over(&mut rig, configuration(DATABASE, new), |_| true);
+        assert!(!rig.is_closed(last));
+    }
+}
+
+/// Guards against the old weights for those who wait already.
+#[test]
+fn the_queue_goes_by_the_new_weights() {
+    // Of two users who have used as much, the one with the larger weight is next, and stays it.
+    let users = "\"a\" \"\"\n\"b\" \"\"\n\"u\" \"\"";
+    let config = |weights: &str| {
+        let settings = format!("default_pool_size = 1\nfair_by = user\n[users]\n{weights}");
+        configuration_with_users(DATABASE, &settings, users)
+    };
+    let mut order = Vec::new();
+    for weights in ["a = weight=1\nb = weight=1", "a = weight=9\nb = weight=1"] {
+        let settings = "default_pool_size = 1\nfair_by = user";
+        let mut rig = Rig::with_users(users, settings);
+        let client = |rig: &mut Rig, user| {
+            let id = rig.client_begins(&[("user", user), ("database", "db")]);
+            rig.servers_log_in();
+            id
+        };
+        let clients = ["b", "a", "a", "b", "a", "a"].map(|user| (client(&mut rig, user), user));
+        for (id, _) in clients {
+            rig.query(id, "select 1");
+        }
+        let server = linked(&mut rig, clients[0].0);
+        take_over(&mut rig, config(weights), |_| true);
+        let mut served = String::new();
+        for _ in clients {
+            let now = clients.iter().find(|(id, _)| rig.server_of(*id) == Some(server));
+            served.push_str(now.expect("somebody is served").1);
+            rig.wait(std::time::Duration::from_millis(10));
+            rig.completes(server, "SELECT 1");
+        }
+        order.push(served);
+    }
+    assert_eq!(order, ["baabaa", "baaaab"]);
+}
+
 #[test]
 fn who_was_asked_about_a_client_is_asked_again() {
     const SETTINGS: &str = "auth_type = hba\nauth_hba_file = hba\nauth_file = users.txt";

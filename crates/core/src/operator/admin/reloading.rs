@@ -9,12 +9,11 @@ use crate::base::settings::{PoolMode, PoolSettings, Settings};
 use crate::base::time::Time;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
-use crate::login::admission;
+use crate::operator::admin::before::{Before, StoredLogin, user_weights};
 use crate::pooler::{Pooler, scram_keys_kept_max};
 use crate::pools::choice::Choice;
 use crate::pools::pool;
 use crate::shared::Shared;
-use pgweir_auth::Credential;
 use pgweir_config::{Changes, Config, Problem, Severity};
 use std::sync::Arc;
 
@@ -31,8 +30,8 @@ impl Pooler {
                     self.log(LogLevel::Log, what_changed(&reload.changes));
                     let config = Arc::new(reload.config);
                     self.shared.requests.push_back(Request::Configure(config.clone()));
-                    let before = self.stored_credentials();
-                    self.use_config(now, config, &reload.changes, before);
+                    let before = self.before_change();
+                    self.use_config(now, config, before);
                     Ok(())
                 }
             },
@@ -42,26 +41,8 @@ impl Pooler {
         }
     }
 
-    /// The credentials in the configuration for the servers of each pool.
-    pub(crate) fn stored_credentials(&self) -> Vec<(PoolId, Credential)> {
-        pool::live(&self.pools)
-            .map(|(id, pool)| {
-                (
-                    id,
-                    admission::stored_credential(&self.shared.config, &pool.key().database, &pool.key().user),
-                )
-            })
-            .collect()
-    }
-
-    /// Takes over another configuration. `before` are the credentials in the old one.
-    pub(crate) fn use_config(
-        &mut self,
-        now: Time,
-        config: Arc<Config>,
-        changes: &Changes,
-        before: Vec<(PoolId, Credential)>,
-    ) {
+    /// Takes over another configuration. `before`: what the old one has said.
+    pub(crate) fn use_config(&mut self, now: Time, config: Arc<Config>, before: Before) {
         let settings = Settings::new(&config);
         let followed_less = settings.follows_more_than(&self.shared.settings);
         self.shared.settings = settings;
@@ -72,8 +53,9 @@ impl Pooler {
         for text in sizings.configure(now, settings.pool_size_max, settings.holds_sizes) {
             self.shared.log(LogLevel::Log, text);
         }
-        for (pool_id, credential) in before {
-            self.refresh_pool(now, pool_id, &credential, changes);
+        let other_weights = before.user_weights != user_weights(&self.shared.config);
+        for (pool_id, login) in before.logins {
+            self.refresh_pool(now, pool_id, &login, other_weights);
         }
         if followed_less {
             self.replace_servers(now, CloseReason::PoolingChanged, Choice::Within(None));
@@ -88,9 +70,10 @@ impl Pooler {
         }
     }
 
-    /// What a new configuration changes for one pool. `before` is the credential in the old one. A credential that a
-    /// client's login has revealed is kept, unless the new file has another one.
-    fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &Credential, changes: &Changes) {
+    /// What a new configuration changes for one pool. `before` is what the old one said of its servers' logins. A
+    /// credential that a client's login has revealed is kept, unless the new files say something else. `other_weights`:
+    /// the weights of users have changed.
+    fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &StoredLogin, other_weights: bool) {
         let key = self.pool(pool_id).key().clone();
         let Some(entry) = self.shared.config.database(&key.database) else {
             let message = "database removed";
@@ -115,15 +98,15 @@ impl Pooler {
         let mut settings = PoolSettings::new(&self.shared.config, &entry, &key.user);
         settings.suit(key.kind);
         let auto = !self.shared.config.databases.contains_key(&*key.database);
-        let credential = admission::stored_credential(&self.shared.config, &key.database, &key.user);
-        let secret_changed = credential != *before || changes.auth_users.contains(&*key.user);
+        let login = StoredLogin::of(&self.shared.config, &key);
+        let secret_changed = login != *before;
         let pool = self.pool_mut(pool_id);
         let were_alone = pool.settings().mode == PoolMode::Session && settings.mode != PoolMode::Session;
         let other_servers = pool.configure(settings, auto);
         if secret_changed {
-            pool.logs_in_with(credential);
+            pool.logs_in_with(login.credential);
         }
-        let other_order = pool.waiting().fair_by() != pool.settings().fair_by || !changes.users.is_empty();
+        let other_order = pool.waiting().fair_by() != pool.settings().fair_by || other_weights;
         self.share_limit(now, pool_id);
         let pool = self.pool_mut(pool_id);
         if other_servers {

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use crate::pooler::Pooler;
-use pgweir_config::{Changes, Config, Group, Problem, Setting};
+use pgweir_config::{Config, Group, Problem, Setting};
 use std::sync::Arc;
 
 /// Where a SET stands.
@@ -95,10 +95,9 @@ impl Pooler {
     }
 
     fn use_setting(&mut self, now: Time, key: &str, value: &str, config: Arc<Config>) {
-        let changes = Changes::between(&self.shared.config, &config);
         self.shared.requests.push_back(Request::Configure(config.clone()));
-        let before = self.stored_credentials();
-        self.use_config(now, config, &changes, before);
+        let before = self.before_change();
+        self.use_config(now, config, before);
         let is_secret = Setting::find(key).is_none_or(Setting::may_hold_secret);
         let logged = if is_secret { "(not logged)" } else { value };
         self.log(LogLevel::Log, format!("SET {key}={logged} command issued"));

@@ -2,8 +2,9 @@
 
 use super::orders::{commit, done, in_transaction, logged, order, reload, signal};
 use crate::rig::{Rig, configuration, configuration_with_users};
+use crate::taking_over::take_over;
 use pgweir_config::{Place, Problem};
-use pgweir_core::{Command, LogLevel, ReloadOutcome, ServerId};
+use pgweir_core::{Command, LogLevel, ReloadOutcome, ServerId, Verification, Verified};
 use pgweir_wire::TransactionStatus::Idle;
 use std::sync::Arc;
 
@@ -145,31 +146,55 @@ fn password_given(rig: &mut Rig) -> Option<(ServerId, String)> {
     Some((server, password.trim_end_matches('\0').to_string()))
 }
 
+/// A RELOAD, or a take-over by a process with this configuration.
+fn is_configured(rig: &mut Rig, config: pgweir_config::Config, by_take_over: bool) {
+    if by_take_over {
+        return take_over(rig, config, |_| true);
+    }
+    signal(rig, Command::Reload);
+    reload(rig, ReloadOutcome::New(Arc::new(config), Vec::new()));
+}
+
 #[test]
-fn a_password_learnt_from_a_client_survives_a_reload_of_something_else_only() {
-    let (database, hashed) = (
-        "db = host=127.0.0.1 user=u",
-        "\"u\" \"md58241e4933645394efc44fff1313f3ba4\"\n",
-    );
-    for (new_database, new_users, expected) in [
-        ("db = host=127.0.0.1 user=u pool_size=7", hashed, Some("old")),
-        ("db = host=127.0.0.1 user=u password=two", hashed, Some("two")),
-        (database, "\"u\" \"new\"\n", Some("new")),
-        (database, "\"u\" \"\"\n", None),
-    ] {
-        let mut rig = Rig::with_users(hashed, "auth_type = plain");
+fn a_password_learnt_from_a_client_survives_a_change_of_something_else_only() {
+    const HASHED: &str = "\"u\" \"md58241e4933645394efc44fff1313f3ba4\"\n";
+    // Verifiers of the passwords `old` and `new`.
+    const VERIFIED: &str = "\"u\" \"SCRAM-SHA-256$4096:c2FsdHNhbHRzYWx0c2FsdA==$\
+        U30C8DPuVmrrwGT1LoJ1cwlaRnzMRDIhDl69xKH9V5k=:f4hy5w+nt6ZxNxdtto+RTCdsihNHVLd3frzEvgyB5X4=\"\n";
+    const OTHER: &str = "\"u\" \"SCRAM-SHA-256$4096:c2FsdHNhbHRzYWx0c2FsdA==$\
+        l+nbIpNJgMDLaZoy5u7PwgvHp9CteBSWmcqdJsQUL5A=:sB5bQMzHGsrHXSZZTRSg7J52tvIc001pxfokqodFFEM=\"\n";
+    let database = "db = host=127.0.0.1 user=u";
+    let more_servers = "db = host=127.0.0.1 user=u pool_size=7";
+    let cases = [
+        (HASHED, more_servers, HASHED, Some("old")),
+        (HASHED, "db = host=127.0.0.1 user=u password=two", HASHED, Some("two")),
+        (HASHED, database, "\"u\" \"new\"\n", Some("new")),
+        (HASHED, database, "\"u\" \"\"\n", None),
+        (VERIFIED, more_servers, VERIFIED, Some("old")),
+        (VERIFIED, database, OTHER, None),
+    ];
+    for ((users, new_database, new_users, expected), by_take_over) in
+        cases.into_iter().flat_map(|case| [(case, false), (case, true)])
+    {
+        let mut rig = Rig::with_users(users, "auth_type = plain");
         let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
         rig.says(client, |w| w.password(b"old\0"));
+        if let Some((asker, Verification::Keys(derivation))) = rig.questions.pop_front() {
+            rig.verified(asker, Verified::Keys(derivation.derive()));
+        }
         let (server, password) = password_given(&mut rig).unwrap();
         assert_eq!(password, "old", "the file has the hash only");
         rig.answers_questions_at_login(server);
         rig.server_dies(server);
-        signal(&mut rig, Command::Reload);
         let config = configuration_with_users(new_database, "auth_type = plain", new_users);
-        reload(&mut rig, ReloadOutcome::New(Arc::new(config), Vec::new()));
+        is_configured(&mut rig, config, by_take_over);
         rig.says(client, |w| w.query(b"select 1"));
         let password = password_given(&mut rig).map(|(_, password)| password);
-        assert_eq!(password.as_deref(), expected);
+        assert_eq!(
+            password.as_deref(),
+            expected,
+            "{users} {new_database} {new_users} {by_take_over}"
+        );
     }
 }
 
