@@ -15,14 +15,18 @@
 //! state that it has sent is out of date from then on. So it first writes a byte to the socket that came with End: if
 //! the old process ends without a Go, the new one goes on only if that byte is not there.
 //!
-//! If the new process does not know the layout of the state, it takes over only the listening sockets, and the old
-//! process serves its connections until they end.
+//! If the new process is built from other sources, or does not know the layout of the state, it takes over only the
+//! listening sockets, and the old process serves its connections until they end.
 
 mod arriving;
 mod beginning;
 mod channel;
 mod leaving;
 mod relay;
+#[cfg(test)]
+mod sources;
+#[cfg(test)]
+mod sources_tests;
 
 pub(crate) use beginning::Beginning;
 pub(crate) use leaving::Succession;
@@ -43,11 +47,22 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 /// The first bytes of a process that wants to take over, before its layout of the state.
 const HELLO: [u8; 8] = *b"pgweir-R";
 
-/// A hash of the layout of everything that is handed over, except listening sockets.
+/// A hash of what the state means and of the layout of everything that is handed over, except listening sockets.
 const LAYOUT: u64 = mix(
-    mix(Pooler::STATE_LAYOUT, Clock::LAYOUT),
+    mix(mix(Pooler::STATE_LAYOUT, Clock::LAYOUT), SOURCES),
     <Vec<ConnectionRecord> as Freeze>::LAYOUT,
 );
+
+/// A hash of the sources of the program, from the build script. See `sources.rs`.
+const SOURCES: u64 = number(env!("PGWEIR_SOURCES"));
+
+/// The number with these decimal digits.
+const fn number(digits: &str) -> u64 {
+    match u64::from_str_radix(digits, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("the build script has written no number"),
+    }
+}
 
 /// Connections in one message: the kernel passes up to 253 descriptors at a time.
 const BATCH: usize = 200;
