@@ -11,6 +11,9 @@ use std::collections::HashMap;
 /// The most prepared statements of one console client, and the most portals.
 const NAMED_MAX: usize = 1000;
 
+/// The most bytes of the tables that a console client's portals keep, if they are more than one.
+const KEPT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// A bound command.
 #[derive(Debug, pgweir_freeze::Freeze)]
 struct Portal {
@@ -109,11 +112,25 @@ impl Portals {
         Ok(Execution::Run(portal.command.clone(), portal.formats.clone()))
     }
 
-    /// The command of a portal has run: these are its rows.
-    pub(crate) fn keep_rows(&mut self, name: &[u8], rows: Vec<u8>) {
-        if let Some(portal) = self.portals.get_mut(name) {
-            portal.progress = Progress::Rows(rows, 0);
+    /// The command of a portal has run for this Execute: these are its rows. They are refused if some of them would be
+    /// kept for the next Execute, and the client's portals keep too much already.
+    pub(crate) fn keep_rows(&mut self, execute: &Execute, rows: Vec<u8>) -> Result<(), Refusal> {
+        let is_read_at_once = after_rows(&rows, 0, execute.max_rows) == rows.len();
+        let kept = self.kept_bytes();
+        if !is_read_at_once && kept > 0 && kept + rows.len() > KEPT_BYTES_MAX {
+            return Err(Refusal::too_much_kept(KEPT_BYTES_MAX));
         }
+        self.portal(&execute.portal)?.progress = Progress::Rows(rows, 0);
+        Ok(())
+    }
+
+    /// The bytes of all tables that have not been read to their end.
+    fn kept_bytes(&self) -> usize {
+        let kept = self.portals.values().map(|portal| match &portal.progress {
+            Progress::Rows(rows, _) => rows.len(),
+            Progress::New | Progress::Over => 0,
+        });
+        kept.sum()
     }
 
     /// The next rows of a portal.
@@ -271,7 +288,7 @@ mod tests {
         portals.handle(FrontendTag::Parse, &parse).unwrap();
         portals.handle(FrontendTag::Bind, &bind).unwrap();
         assert!(matches!(portals.execute(b"p"), Ok(Execution::Run(..))));
-        portals.keep_rows(b"p", rows.concat());
+        portals.keep_rows(&execute(1), rows.concat()).unwrap();
         portals
     }
 
@@ -302,6 +319,35 @@ mod tests {
             panic!("there is no end");
         };
         assert_eq!(rest, rows[2]);
+    }
+
+    /// Guards against gigabytes for one client: a table for each portal, of which one row was read.
+    #[test]
+    fn portals_keep_tables_up_to_a_limit() {
+        let bind = |name: &str| [name.as_bytes(), b"\0\0", &[0; 6]].concat();
+        let run = |name: &str, max_rows: i32| {
+            let body = [name.as_bytes(), b"\0", &max_rows.to_be_bytes()].concat();
+            Execute::read(&body).unwrap()
+        };
+        let rows = |bytes: usize| [row(&"x".repeat(bytes)), row("end")].concat();
+        // One table is kept whatever its size.
+        let mut portals = with_rows(&[rows(KEPT_BYTES_MAX)]);
+        for name in ["q", "r"] {
+            portals.handle(FrontendTag::Bind, &bind(name)).unwrap();
+        }
+        let refusal = portals.keep_rows(&run("q", 1), rows(1)).unwrap_err();
+        assert_eq!((refusal.sqlstate, refusal.hint.is_empty()), ("53400", false));
+        assert!(portals.next_rows(&run("q", 1)).is_err(), "nothing is kept");
+        assert!(
+            portals.keep_rows(&run("q", 0), rows(1)).is_ok(),
+            "a table that is read at once is not kept"
+        );
+        assert!(matches!(portals.next_rows(&run("q", 0)), Ok(Batch::Last(_))));
+        assert!(matches!(portals.next_rows(&execute(0)), Ok(Batch::Last(_))));
+        assert!(
+            portals.keep_rows(&run("r", 1), rows(1)).is_ok(),
+            "the first one has been read to its end"
+        );
     }
 
     #[test]

@@ -109,6 +109,14 @@ impl Refusal {
         Refusal::new("53400", format!("too many {what}: expected at most {max}"))
     }
 
+    /// The portals of a console client keep too many bytes of tables.
+    pub(crate) fn too_much_kept(bytes_max: usize) -> Self {
+        let mib = bytes_max / (1024 * 1024);
+        let message = format!("too many rows wait in portals: expected at most {mib} MiB");
+        Refusal::new("53400", message)
+            .hint("Read the tables to their end or close their portals, or end the transaction.")
+    }
+
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
         Refusal::new("08P01", message)
     }

@@ -187,10 +187,10 @@ impl Talk<'_> {
                 self.append(&rows);
                 self.complete("SHOW");
             }
-            Some(execute) => {
-                self.console.portals.keep_rows(&execute.portal, rows);
-                self.more_rows(execute);
-            }
+            Some(execute) => match self.console.portals.keep_rows(execute, rows) {
+                Ok(()) => self.more_rows(execute),
+                Err(refusal) => self.refuse(&refusal),
+            },
         }
     }
 
