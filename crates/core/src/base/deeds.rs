@@ -1,5 +1,6 @@
 //! What the pooler must do because of a server's message: plain values.
 
+use crate::base::admits::Admits;
 use pgweir_sql::NewSessions;
 
 /// What a server's message means for other connections, or for the connection to this server. The pooler carries it out
@@ -19,7 +20,7 @@ pub(crate) enum Deed {
     /// These new sessions may begin with other settings than the open servers have.
     ReplaceServers(NewSessions),
     /// The server may now admit logins that it has refused.
-    TryLoginsAgain,
+    TryLoginsAgain(Admits),
     /// The UNLISTEN of the linked client has been committed.
     Unlisten,
     /// A cancel that had to wait has ended: the connections that asked for it are closed.

@@ -2,6 +2,7 @@
 //! errors, settings.
 
 pub(crate) mod access;
+pub(crate) mod admits;
 pub(crate) mod close_reason;
 pub(crate) mod deeds;
 pub mod dns;

@@ -1,21 +1,12 @@
 //! CommandComplete: facts that its command tag shows and the text of its statement did not.
 
+use crate::base::admits::Admits;
 use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Deed;
 use crate::reply::Reply;
 use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::Begin;
 use pgweir_wire::backend;
-
-/// Command tags of statements after which a server may admit logins that it has refused.
-const ADMITS_LOGINS: [&[u8]; 6] = [
-    b"CREATE DATABASE",
-    b"ALTER DATABASE",
-    b"CREATE ROLE",
-    b"ALTER ROLE",
-    b"GRANT",
-    b"GRANT ROLE",
-];
 
 impl Reply<'_> {
     /// A CommandComplete of the request at the front that
@@ -60,9 +51,8 @@ impl Reply<'_> {
     /// refused.
     #[cold]
     fn logins_may_be_admitted(&mut self, body: &[u8]) {
-        if backend::command_tag(body).is_ok_and(|tag| ADMITS_LOGINS.contains(&tag)) {
-            self.deeds.push(Deed::TryLoginsAgain);
-        }
+        let admits = backend::command_tag(body).ok().and_then(Admits::by_tag);
+        self.deeds.extend(admits.map(Deed::TryLoginsAgain));
     }
 
     /// The server has begun the transaction: what follows may be cancelled.

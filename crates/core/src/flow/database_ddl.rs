@@ -6,6 +6,7 @@
 //! the idle servers serve nobody, so they are closed first. PostgreSQL itself waits up to five seconds for their end.
 //! Otherwise all servers stay: direct connections of those clients would be in the way, too.
 
+use crate::base::admits::{Admits, NO_SUCH_DATABASE};
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
@@ -20,6 +21,7 @@ use std::time::Duration;
 const REPLACEMENTS_APART: Duration = Duration::from_secs(5);
 
 /// For this time no server is opened in advance in the pools that were cleared: a little longer than PostgreSQL waits.
+/// A client that needs a server gets one: the statement may have been refused.
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
 
 impl Pooler {
@@ -98,29 +100,28 @@ impl Pooler {
         }
     }
 
-    /// A statement on server `id` may have made a database or a role, or given a role a right: logins that this
-    /// PostgreSQL has refused are tried again for the next client that needs them, without the pause of
+    /// A statement on server `id` has made a database or a role, or given a role a right. Logins that this PostgreSQL
+    /// has refused, and may now admit, are tried again for the next client that needs them, without the pause of
     /// `server_login_retry`.
     #[cold]
-    pub(crate) fn try_logins_again(&mut self, id: ServerId) {
+    pub(crate) fn try_logins_again(&mut self, now: Time, id: ServerId, admits: Admits) {
         let Some(pool_id) = self.servers.get(id.0).map(|server| server.pool) else {
             return;
         };
-        self.lookups.forget_absent();
+        if admits.may_undo(NO_SUCH_DATABASE) {
+            self.lookups.forget_absent();
+        }
         for (pool_id, _) in self.catalogs().pools_of_cluster(pool_id) {
             let pool = self.pool_mut(pool_id);
-            if pool.failure().is_some_and(|failure| !failure.temporary) {
-                pool.forget_failures();
+            if pool.failure().is_some_and(|failure| admits.may_end(failure)) {
+                pool.try_again(now);
             }
         }
     }
 
     fn clear_pool(&mut self, now: Time, pool_id: PoolId) {
         self.catalogs().doubt(now, pool_id);
-        let pool = self.pool_mut(pool_id);
-        if pool.settings().min_size > 0 {
-            pool.wait_to_retry(now + KEPT_CLEAR);
-        }
+        self.pool_mut(pool_id).keep_clear(now + KEPT_CLEAR);
         for slot in self.servers.slots() {
             let id = ServerId(slot);
             let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) else {

@@ -227,7 +227,7 @@ impl Pooler {
                     }
                 }
                 Deed::ReplaceServers(of) => self.defaults_changed(now, id, &of),
-                Deed::TryLoginsAgain => self.try_logins_again(id),
+                Deed::TryLoginsAgain(admits) => self.try_logins_again(now, id, admits),
                 Deed::Unlisten => {
                     if let Some(client) = self.server_link(id) {
                         self.listen(now, |listening| listening.apply_unlistened(client));

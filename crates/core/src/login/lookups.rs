@@ -1,6 +1,7 @@
 //! auth_query on behalf of clients that are not authenticated: limits on the work that such clients can cause, and
 //! answers that do not reveal why a login failed.
 
+use crate::base::admits::NO_SUCH_DATABASE;
 use crate::base::pool_id::LoginFailure;
 use crate::base::settings::SecretKinds;
 use crate::base::time::Time;
@@ -18,9 +19,6 @@ pub(crate) const UNPROVEN_DATABASES_MAX: usize = 32;
 /// The most databases that the pooler remembers as absent. A further one takes the place of the oldest, about which
 /// PostgreSQL may be asked again.
 const ABSENT_DATABASES_MAX: usize = 1024;
-
-/// PostgreSQL's answer to a database that does not exist.
-const NO_SUCH_DATABASE: &str = "3D000";
 
 /// What auth_query has shown about users and databases.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]

@@ -160,6 +160,7 @@ impl Pooler {
             if pool.servers() < pool.settings().min_size
                 && shortage::keeps_warm(pool, &self.shared.config)
                 && pool.connecting() == 0
+                && pool.may_warm(now)
             {
                 self.open_server(now, pool_id, false);
             }

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// The most values of startup parameters that a pool remembers. When there are more, it forgets all of them.
 const KNOWN_STARTUP_VALUES_MAX: usize = 4096;
 
+/// The least time between two attempts to log in that clients' statements have caused.
+const TRY_AGAIN_PAUSE: Duration = Duration::from_secs(1);
+
 impl Pool {
     /// The worst nature among its servers.
     #[inline]
@@ -140,9 +143,14 @@ impl Pool {
         self.retry_at.is_some()
     }
 
-    /// No connection is attempted before this time.
-    pub(crate) fn wait_to_retry(&mut self, until: Time) {
-        self.retry_at = Some(until);
+    /// Servers for clients that may come would be in the way of a statement until then.
+    pub(crate) fn keep_clear(&mut self, until: Time) {
+        self.kept_clear = Some(until);
+    }
+
+    /// Whether servers may be opened in advance, for clients that may come.
+    pub(crate) fn may_warm(&self, now: Time) -> bool {
+        self.clients > 0 || self.kept_clear.is_none_or(|until| until <= now)
     }
 
     /// A connection has failed; [`Hosts::failed`](crate::pools::hosts::Hosts::failed) was called for its host before.
@@ -161,6 +169,15 @@ impl Pool {
     pub(crate) fn forget_failures(&mut self) {
         self.opening_succeeded();
         self.hosts.forget_failures();
+    }
+
+    /// The servers may admit logins now that they have refused. The next attempt is made at once, or one second after
+    /// the last one for this reason: clients cause these attempts, and a refused login costs the server a process.
+    pub(crate) fn try_again(&mut self, now: Time) {
+        let at = self.tried_again.map_or(now, |last| (last + TRY_AGAIN_PAUSE).max(now));
+        self.forget_failures();
+        self.retry_at = Some(at).filter(|at| *at > now);
+        self.tried_again = Some(at);
     }
 
     /// The host of the next connection, and whether that connection is in doubt. The caller has called

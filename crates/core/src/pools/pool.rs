@@ -67,6 +67,10 @@ pub(crate) struct Pool {
     pub(super) failure: Option<LoginFailure>,
     /// No connection is attempted before this time.
     pub(super) retry_at: Option<Time>,
+    /// The latest attempt because its servers may admit logins that they have refused: see [`Pool::try_again`].
+    pub(super) tried_again: Option<Time>,
+    /// No server is opened in advance before this time.
+    pub(super) kept_clear: Option<Time>,
     /// When one of its servers last ended early: see [`Pool::ends_early_again`].
     pub(super) early_end: Option<Time>,
     /// The settings that new sessions begin with have changed since its servers were replaced.
@@ -137,6 +141,8 @@ impl Pool {
             reading_due: None,
             failure: None,
             retry_at: None,
+            tried_again: None,
+            kept_clear: None,
             early_end: None,
             outdated: false,
             replaced_at: None,
