@@ -317,6 +317,11 @@ catalogue! {
         default: Some("0"), unit: "connections", group: Limits, scopes: [Global, Database], change: Reload, support: Full,
         help: "Connections are counted for each entry of [databases], not for each database on the server. A pool that reaches this limit waits until another pool's idle server is closed. 0 is no limit; in a line of [databases] 0 means the value here.",
     }
+    /// Notifications that may wait for one client.
+    max_notification_backlog: u64 {
+        default: Some("4194304"), unit: "bytes", group: Limits, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own: notifications wait for a client that listens through a listener connection while the client is in a transaction, or does not read from its connection. If more bytes of them wait, the client gets error 53400 and is disconnected. PostgreSQL has no right for NOTIFY, so every user of a database can send so many. Each client that listens may need this much memory, and twice as much if it begins a transaction while it does not read. Values below 4194304 count as 4194304.",
+    }
     /// The largest message let through.
     max_packet_size: u64 {
         default: Some("2147483647"), unit: "bytes", group: Network, scopes: [Global], change: Reload, support: Full,

@@ -88,6 +88,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
             "fair_by",
             "inspect_bytes_max",
             "link",
+            "max_notification_backlog",
             "parse_without_server",
             "pin_idle_timeout",
             "pipeline_depth",

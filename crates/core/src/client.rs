@@ -2,6 +2,7 @@
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
+use crate::base::pin_reason::PinReason;
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::request::Accepted;
@@ -12,6 +13,7 @@ use crate::login::cancel_keys::KeyForm;
 use crate::login::client_login::Login;
 use crate::login::method::Encryption;
 use crate::notify::channels::Channels;
+use crate::notify::moving::Moving;
 use crate::pools::fair::flow::Flow;
 use crate::pools::pool::{self, Pool};
 use crate::state::client_session::ClientSession;
@@ -126,6 +128,15 @@ impl Client {
             && self.session.pins().is_empty()
             && !self.session.went_elsewhere()
             && self.is_session()
+    }
+
+    /// The reasons why the client keeps its server, as the console shows them.
+    pub(crate) fn pin_words(&self) -> Vec<&'static str> {
+        let words = |reason| match (reason, self.channels.as_ref().map(|c| c.moving())) {
+            (PinReason::Listening, Some(Moving::GivenUp(obstacle))) => obstacle.words(),
+            _ => reason.words(),
+        };
+        self.session.pins().iter().map(words).collect()
     }
 
     /// Drops a message, including the part that has not come yet.

@@ -260,11 +260,11 @@ impl Pooler {
         flights.is_some_and(|flights| flights.has_riders())
     }
 
-    /// More than [`crate::notify::channels::UNHEARD_BYTES_MAX`] bytes wait for a client to read them. A client that
-    /// gets notifications without a running request is closed. If flights of others stand behind its own, the client
+    /// So many bytes, more than [`crate::notify::channels::UNHEARD_BYTES_MAX`], wait for a client to read them. A client
+    /// that gets notifications without a running request is closed, if they are more than `max_notification_backlog`. If flights of others stand behind its own, the client
     /// must read its reply within some time. For the others back-pressure is enough.
-    pub fn handle_client_behind(&mut self, now: Time, client: ClientId) {
-        self.client_is_behind(now, client);
+    pub fn handle_client_behind(&mut self, now: Time, client: ClientId, bytes: usize) {
+        self.client_is_behind(now, client, bytes);
     }
 
     /// The socket that [`Request::Connect`] asked for is open.

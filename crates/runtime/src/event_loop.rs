@@ -322,7 +322,8 @@ impl EventLoop {
             let Some(client) = self.connections.behind.pop() else {
                 break;
             };
-            self.pooler.handle_client_behind(self.now, client);
+            let bytes = self.connections.pending_bytes(client.into());
+            self.pooler.handle_client_behind(self.now, client, bytes);
             self.write_outbox();
         }
         self.does_requests = false;

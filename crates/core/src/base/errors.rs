@@ -230,7 +230,9 @@ impl Trouble {
             Trouble::ServerConnectionLost => "the server's connection broke while the client was linked to it",
             Trouble::ServerUnavailable => "no server can be reached or logged in to",
             Trouble::RestorationRefused => "the server refused settings that it had accepted before",
-            Trouble::NotificationsUnread => "more than 4 MiB of notifications wait for a client that listens",
+            Trouble::NotificationsUnread => {
+                "more bytes of notifications than `max_notification_backlog` wait for a client that listens"
+            }
             Trouble::ShuttingDown => "the pooler shuts down",
             Trouble::Killed => {
                 "KILL, KILL_CLIENT, `server_fast_close`, or a database taken out of the configuration; also \

@@ -96,6 +96,8 @@ pub(crate) struct Settings {
     pub(crate) max_prepared_statements: usize,
     pub(crate) deferred_begin: Option<Duration>,
     pub(crate) max_packet_bytes: u32,
+    /// `max_notification_backlog`.
+    pub(crate) notification_backlog_bytes: usize,
     pub(crate) server_round_robin: bool,
     pub(crate) server_check_delay: Duration,
     /// `None`: no check. An empty query is sent as such.
@@ -190,6 +192,7 @@ impl Settings {
             max_prepared_statements: g.max_prepared_statements as usize,
             deferred_begin: off(g.deferred_begin),
             max_packet_bytes: u32::try_from(g.max_packet_size).unwrap_or(u32::MAX),
+            notification_backlog_bytes: usize::try_from(g.max_notification_backlog).unwrap_or(usize::MAX),
             server_round_robin: g.server_round_robin.is_on(),
             server_check_delay: g.server_check_delay,
             server_check_query: g.server_check_query.query().map(str::to_string),

@@ -3,14 +3,14 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::time::Time;
-use crate::listening::{Deed, Listening, UNUSED_TIME_MAX};
+use crate::listening::{Deed, Listening, UNUSED_TIME_MAX, backlog_bytes_max};
 use crate::notify::hub::ListenerId;
 use crate::pooler::Pooler;
 use crate::pools::pool;
 
 impl Pooler {
-    /// More bytes wait for a client to read them than the driver should keep.
-    pub(crate) fn client_is_behind(&mut self, now: Time, id: ClientId) {
+    /// So many bytes wait for a client to read them that the driver asks whether to keep them.
+    pub(crate) fn client_is_behind(&mut self, now: Time, id: ClientId, bytes: usize) {
         let Some(client) = self.clients.get(id.0) else { return };
         let (link, hears) = (
             client.link,
@@ -21,7 +21,7 @@ impl Pooler {
             return flights.is_unread(now);
         }
         let at_work = link.and_then(|s| self.servers.get(s.0)).is_some_and(|s| !s.is_clean());
-        if hears && !at_work {
+        if hears && !at_work && bytes > backlog_bytes_max(&self.shared.settings) {
             self.listen(now, |listening| listening.too_far_behind(id));
         }
     }

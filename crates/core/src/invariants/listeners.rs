@@ -18,6 +18,15 @@ impl Pooler {
             self.check_listener(at)
                 .map_err(|wrong| format!("listener {at}: {wrong}"))?;
         }
+        for (mark, id) in self.listeners.marks() {
+            let its = self
+                .clients
+                .get(id.0)
+                .and_then(|c| c.channels.as_ref()?.moving().mark());
+            must(its == Some(mark), || {
+                format!("a mark is kept for {id}, which waits for {its:?}")
+            })?;
+        }
         for (slot, client) in self.clients.iter() {
             if let Some(channels) = &client.channels {
                 let id = ClientId(slot);
@@ -51,6 +60,11 @@ impl Pooler {
     /// server, the listener forgets them when it has passed the mark, and the client when the server has, too.
     fn check_channels(&self, id: ClientId, channels: &Channels) -> Result<(), String> {
         channels.check()?;
+        let listeners = self.listeners.places().filter_map(|at| self.listeners.get(at));
+        let requests: usize = listeners.map(|listener| listener.requests_of(id)).sum();
+        must(requests == usize::from(channels.awaits_listener()), || {
+            format!("{requests} requests for it are not answered")
+        })?;
         if !channels.relies_on_listener() || matches!(channels.moving(), Moving::Back(_)) {
             return Ok(());
         }

@@ -53,8 +53,9 @@ impl Listening<'_> {
         {
             return;
         }
-        let (asks, goes) = match client.channels.get_or_insert_default().moving() {
-            Moving::No => (true, false),
+        let channels = client.channels.get_or_insert_default();
+        let (asks, goes) = match channels.moving() {
+            Moving::No => (!channels.awaits_listener(), false),
             Moving::Wanted { listens, .. } => (false, *listens),
             _ => (false, false),
         };
@@ -85,7 +86,15 @@ impl Listening<'_> {
 
     /// The client may have changed its channels: the channels that its server has listed are no longer valid.
     pub(crate) fn channels_may_have_changed(&mut self, id: ClientId) {
-        let Some(channels) = self.channels_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let Some(channels) = client.channels.as_mut() else {
+            return;
+        };
+        if !client.session.pins().contains(PinReason::Listening) {
+            channels.listens_no_more();
+        }
         let Some(gone) = channels.may_have_changed() else {
             return;
         };
@@ -260,6 +269,9 @@ impl Listening<'_> {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let stats = &mut self.shared.state_stats;
         client.session.pins_end([PinReason::Listening], stats);
+        if let Some(channels) = client.channels.as_mut() {
+            channels.listens_no_more();
+        }
     }
 
     /// A client that waited for the listener may go on.

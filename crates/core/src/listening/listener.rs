@@ -23,6 +23,7 @@ use crate::notify::channels::{ChannelName, Channels, Notification, Told};
 use crate::notify::hub::ListenerId;
 use crate::notify::listener::Asked;
 use crate::notify::moving::Moving;
+use crate::notify::obstacle::Obstacle;
 use crate::pools::pool;
 use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::upstream::entry::To;
@@ -130,15 +131,18 @@ impl Listening<'_> {
 
     /// A client's server listens to these channels; the listener must listen to them, too.
     pub(crate) fn want_channels(&mut self, id: ClientId, names: Vec<ChannelName>) {
-        if names.iter().any(|name| self.listeners.is_mark_channel(name)) {
-            // The client listens to the channel for marks, whose name it has read in pg_stat_activity. With the
-            // client's UNLISTEN the listener would lose the marks.
-            return self.channels_mut(id).expect("asked by the caller").give_up_moving();
+        let names: BTreeSet<ChannelName> = names.into_iter().collect();
+        // The client may listen to the channel for marks, whose name it has read in pg_stat_activity. With the client's
+        // UNLISTEN the listener would lose the marks.
+        let takes_marks = names.iter().any(|name| self.listeners.is_mark_channel(name));
+        let channels = self.channels_mut(id).expect("asked by the caller");
+        let obstacle = takes_marks.then_some(Obstacle::Marks);
+        if let Some(obstacle) = obstacle.or_else(|| channels.obstacle_to(&names)) {
+            return channels.give_up_moving(obstacle);
         }
         let Some(at) = self.listener_of(id) else { return };
         let ticket = self.listeners.ticket();
         let listener = self.listeners.get_mut(at).expect("found above");
-        let names: BTreeSet<ChannelName> = names.into_iter().collect();
         let text = listener.begin_hearing(id, &names);
         if self.ask_listener(at, Asked::Channels(id, ticket), &text) {
             self.channels_mut(id).expect("asked for above").wants(names, ticket);
@@ -148,9 +152,9 @@ impl Listening<'_> {
     fn listener_listens(&mut self, at: ListenerId, id: ClientId, of: u64, refused: bool) {
         let Some(channels) = self.channels_mut(id) else { return };
         match channels.listener_answers(of, refused) {
-            None => return,
             Some(Err(names)) => return self.stop_hearing(at, id, names),
-            Some(Ok(())) => {}
+            // The client may have other channels by now.
+            Some(Ok(())) | None => {}
         }
         if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
             self.move_on(server_id);
@@ -240,9 +244,15 @@ impl Listening<'_> {
             );
             self.shared.log(LogLevel::Warning, text);
         }
-        for asked in asked {
+        for (at, asked) in asked.into_iter().enumerate() {
             match asked {
-                Asked::Channels(id, _) => self.channels_may_have_changed(id),
+                Asked::Channels(id, _) => {
+                    // The listener was at work on the first request.
+                    if let Some(channels) = self.channels_mut(id) {
+                        channels.request_is_lost(at == 0);
+                    }
+                    self.channels_may_have_changed(id);
+                }
                 Asked::Barrier(id) => self.barrier_passed(id),
                 _ => {}
             }

@@ -21,6 +21,7 @@ use crate::server_side::ServerSide;
 use crate::shared::Shared;
 
 pub(crate) use listener::UNUSED_TIME_MAX;
+pub(crate) use notifications::backlog_bytes_max;
 
 /// All clients that listen, with their servers and the listeners. No connection is opened, linked or closed from here.
 pub(crate) struct Listening<'a> {

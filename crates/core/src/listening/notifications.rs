@@ -3,6 +3,7 @@
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::{Dropping, Passing, Waiting};
+use crate::base::settings::Settings;
 use crate::listening::{Deed, Listening};
 use crate::notify::channels::{Notification, PROCESS_ID, Told, UNHEARD_BYTES_MAX};
 use crate::server::Server;
@@ -12,8 +13,9 @@ impl Listening<'_> {
     /// Queues a notification or notice for a client; `later`: it comes after the notifications from the channels'
     /// former place.
     pub(crate) fn tell(&mut self, id: ClientId, message: &Told, later: bool) {
+        let bytes_max = backlog_bytes_max(&self.shared.settings);
         let Some(channels) = self.channels_mut(id) else { return };
-        if channels.queue(message.clone(), later) {
+        if channels.queue(message.clone(), later) > bytes_max {
             return self.too_far_behind(id);
         }
         self.hear(id);
@@ -23,14 +25,9 @@ impl Listening<'_> {
     pub(crate) fn hear(&mut self, id: ClientId) {
         if self.may_hear(id) {
             self.say_unheard(id);
-        } else if self.has_unheard(id) {
-            self.listeners.falls_behind(id);
+        } else if let Some(channels) = self.clients.get_mut(id.0).and_then(|c| c.channels.as_mut()) {
+            self.listeners.falls_behind(id, channels);
         }
-    }
-
-    fn has_unheard(&self, id: ClientId) -> bool {
-        let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
-        channels.is_some_and(|c| c.has_unheard())
     }
 
     /// Whether PostgreSQL would send a notification now: between transactions, and not inside a reply.
@@ -67,6 +64,9 @@ impl Listening<'_> {
     /// Tries again to send the notifications that had to wait.
     pub(crate) fn hear_what_waits(&mut self) {
         for id in self.listeners.take_behind() {
+            if let Some(channels) = self.channels_mut(id) {
+                channels.is_tried_again();
+            }
             self.hear(id);
         }
     }
@@ -192,11 +192,12 @@ impl Listening<'_> {
         }
     }
 
-    /// A client has more than [`UNHEARD_BYTES_MAX`] waiting.
+    /// More notifications wait for a client than `max_notification_backlog` allows.
     pub(crate) fn too_far_behind(&mut self, id: ClientId) {
-        let detail = format!("expected at most {UNHEARD_BYTES_MAX} bytes of notifications to wait for a client");
-        let hint =
-            "Read from the connection while it is idle, and keep transactions of a connection that listens short.";
+        let bytes_max = backlog_bytes_max(&self.shared.settings);
+        let detail = format!("expected at most {bytes_max} bytes of notifications to wait for a client");
+        let hint = "Read from the connection while it is idle, and keep transactions of a connection that listens short. \
+                    The limit is the setting max_notification_backlog.";
         self.deeds.push(Deed::Fail {
             client: id,
             trouble: Trouble::NotificationsUnread,
@@ -214,8 +215,13 @@ impl Listening<'_> {
         if let Some(listener) = channels.listener() {
             self.stop_hearing_all(listener, id);
         }
-        self.listeners.forget_client(id);
+        self.listeners.forget_client(&channels);
     }
+}
+
+/// The most bytes of notifications that may wait for one client.
+pub(crate) fn backlog_bytes_max(settings: &Settings) -> usize {
+    settings.notification_backlog_bytes.max(UNHEARD_BYTES_MAX)
 }
 
 /// A notification that a client has sent itself.

@@ -2,18 +2,31 @@
 //! yet.
 //!
 //! A client gets notifications only when PostgreSQL would send them: between its transactions, that is before
-//! ReadyForQuery or while it is idle. Until then they wait here, up to [`UNHEARD_BYTES_MAX`].
+//! ReadyForQuery or while it is idle. Until then they wait here, up to `max_notification_backlog`.
 
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::Moving;
+use crate::statements::internal::CHANNELS_LISTED;
 use pgweir_wire::{BackendTag, HEADER_BYTES, ReadError, Reader};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// The most bytes of notifications that may wait for one client: in the core for the end of its transaction, or in the
-/// driver for the client to read them. A client that is further behind is closed, so that it costs other clients
-/// neither memory nor time.
+/// The least value of `max_notification_backlog`: the bytes of notifications that may wait for one client, in the core for
+/// the end of its transaction, or in the driver for the client to read them. A client that is further behind is closed,
+/// so that it costs other clients neither memory nor time. The driver says of a client for which more than this waits
+/// how much it is.
 pub const UNHEARD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The most channels of one client that a listener hears. A client with more stays on its server.
+///
+/// PostgreSQL 15 to 18 compare the name in each LISTEN and UNLISTEN with the names of all channels of the session, at
+/// the commit, and nothing can interrupt this. All clients of a listener wait meanwhile. Programs that listen for a queue
+/// or a cache (Oban, Graphile Worker, Procrastinate, PostgREST) use fewer than ten channels.
+pub const CHANNELS_MAX: usize = 64;
+const _: () = assert!(
+    CHANNELS_LISTED == CHANNELS_MAX + 1,
+    "one more shows that they are too many"
+);
 
 /// The place of the process id in a NotificationResponse.
 pub(crate) const PROCESS_ID: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 4;
@@ -36,19 +49,27 @@ pub(crate) struct Channels {
     /// this list.
     pub(super) heard: BTreeSet<ChannelName>,
     pub(super) moving: Moving,
+    /// A listener has not answered the latest request for this client, which the client may have made pointless since.
+    pub(super) awaits_listener: bool,
+    /// How often in succession the listener was lost while it worked on a request for this client.
+    pub(super) lost_requests: u8,
     /// Notifications that have not been sent to the client yet.
     unheard: VecDeque<Told>,
     /// Notifications that must come after those that the former place of the channels still has to deliver.
     later: VecDeque<Told>,
     /// Bytes in `unheard` and `later`.
     unheard_bytes: usize,
+    /// The client is in the list of clients whose notifications have to wait ([`crate::notify::hub`]).
+    is_behind: bool,
     /// The client may have sent a notification, perhaps to itself, in its present transaction.
     notifies: bool,
     /// The client's ReadyForQuery waits until the listener has heard the notifications of its transaction (recording
     /// E17).
     holds_ready: bool,
-    /// Channels of UNLISTEN in the present transaction, on a server that does not listen for the client; `None`: all.
-    unlistened: Vec<Option<Box<[u8]>>>,
+    /// Those of `heard` that UNLISTEN in the present transaction names, on a server that does not listen for the client.
+    ///
+    /// Invariant: a part of `heard`, however many texts with UNLISTEN the transaction runs.
+    unlistened: BTreeSet<ChannelName>,
     /// The present transaction may also have listened to channels.
     listens_anew: bool,
 }
@@ -123,11 +144,13 @@ impl Channels {
         let unlistens = pgweir_sql::may_unlisten(text);
         self.listens_anew |= !unlistens || pgweir_sql::may_listen(text);
         if runs && unlistens {
-            self.unlistened.extend(pgweir_sql::unlistened(text));
+            for name in pgweir_sql::unlistened(text) {
+                self.note_unlistened(name.as_deref());
+            }
         }
     }
 
-    /// Whether the present transaction has run UNLISTEN.
+    /// Whether the present transaction has run UNLISTEN of channels that the listener hears.
     pub(crate) fn has_unlistened(&self) -> bool {
         !self.unlistened.is_empty()
     }
@@ -142,11 +165,11 @@ impl Channels {
     /// to listen again.
     pub(crate) fn commit_unlisten(&mut self) -> Option<BTreeSet<ChannelName>> {
         let listens_anew = std::mem::take(&mut self.listens_anew);
-        let unlistened = std::mem::take(&mut self.unlistened);
-        if unlistened.is_empty() {
+        let gone = std::mem::take(&mut self.unlistened);
+        if gone.is_empty() {
             return None;
         }
-        let gone = self.take_unlistened(&unlistened);
+        self.heard.retain(|name| !gone.contains(name));
         if !listens_anew {
             self.drop_unheard(&gone);
         }
@@ -154,19 +177,29 @@ impl Channels {
     }
 
     /// Queues a notification or notice; `later`: it comes after the notifications from the channels' former place.
-    /// Returns whether more than [`UNHEARD_BYTES_MAX`] wait now.
-    pub(crate) fn queue(&mut self, message: Told, later: bool) -> bool {
+    /// Returns how many bytes wait now.
+    pub(crate) fn queue(&mut self, message: Told, later: bool) -> usize {
         self.unheard_bytes += message.len();
         match later {
             true => self.later.push_back(message),
             false => self.unheard.push_back(message),
         }
-        self.unheard_bytes > UNHEARD_BYTES_MAX
+        self.unheard_bytes
     }
 
     /// Whether notifications wait that may be sent at the next moment at which PostgreSQL would send them.
     pub(crate) fn has_unheard(&self) -> bool {
         !self.unheard.is_empty()
+    }
+
+    /// If notifications wait, the client is behind from now on. Returns whether it is and was not before.
+    pub(super) fn falls_behind(&mut self) -> bool {
+        self.has_unheard() && !std::mem::replace(&mut self.is_behind, true)
+    }
+
+    /// The client is taken from the list of clients whose notifications have to wait.
+    pub(crate) fn is_tried_again(&mut self) {
+        self.is_behind = false;
     }
 
     /// Takes the notifications that are sent to the client now.
@@ -175,22 +208,19 @@ impl Channels {
         std::mem::take(&mut self.unheard)
     }
 
-    /// Removes the channels that these UNLISTEN commands name, and returns them; `None` names all.
-    fn take_unlistened(&mut self, unlistened: &[Option<Box<[u8]>>]) -> BTreeSet<ChannelName> {
-        if unlistened.iter().any(Option::is_none) {
-            return std::mem::take(&mut self.heard);
-        }
-        let mut gone = BTreeSet::new();
-        for name in unlistened.iter().flatten() {
-            if name.len() <= NAME_BYTES_MAX {
-                gone.extend(self.heard.take(&**name));
-            } else {
-                // PostgreSQL cuts a name that is too long, between two characters.
-                let cut = (NAME_BYTES_MAX - 3..=NAME_BYTES_MAX).filter_map(|bytes| self.heard.take(&name[..bytes]));
-                gone.extend(cut);
-            }
-        }
-        gone
+    /// Notes the channels that an UNLISTEN names; `None` names all.
+    fn note_unlistened(&mut self, name: Option<&[u8]>) {
+        let Some(name) = name else {
+            return self.unlistened.clone_from(&self.heard);
+        };
+        // PostgreSQL cuts a name that is too long, between two characters.
+        let ends = if name.len() <= NAME_BYTES_MAX {
+            name.len()..=name.len()
+        } else {
+            NAME_BYTES_MAX - 3..=NAME_BYTES_MAX
+        };
+        self.unlistened
+            .extend(ends.filter_map(|end| self.heard.get(&name[..end]).cloned()));
     }
 
     /// The client no longer listens to these channels: drops their notifications.
@@ -254,22 +284,43 @@ impl<'a> Notification<'a> {
 mod tests {
     use super::*;
 
+    fn hearing(names: &[&[u8]]) -> Channels {
+        Channels {
+            heard: names.iter().copied().map(ChannelName::from).collect(),
+            ..Channels::default()
+        }
+    }
+
     #[test]
     fn unlisten_names_a_channel_as_postgresql_cuts_its_name() {
         let long = [b'x'; NAME_BYTES_MAX + 9];
-        let mut channels = Channels::default();
-        let heard = [
-            &b"a"[..],
-            b"b",
-            &long[..NAME_BYTES_MAX - 2],
-            &long[..NAME_BYTES_MAX - 4],
-        ];
-        channels.heard = heard.into_iter().map(ChannelName::from).collect();
-        let gone = channels.take_unlistened(&[Some(b"a".as_slice().into()), Some(long.as_slice().into())]);
-        assert_eq!(gone.len(), 2);
+        let mut channels = hearing(&[b"a", b"b", &long[..NAME_BYTES_MAX - 2], &long[..NAME_BYTES_MAX - 4]]);
+        channels.note_unlistened(Some(b"a"));
+        channels.note_unlistened(Some(&long));
+        assert_eq!(channels.commit_unlisten().map(|gone| gone.len()), Some(2));
         assert!(!channels.hears(b"a") && !channels.hears(&long[..NAME_BYTES_MAX - 2]));
         assert!(channels.hears(b"b") && channels.hears(&long[..NAME_BYTES_MAX - 4]));
-        assert_eq!(channels.take_unlistened(&[None]).len(), 2);
+        channels.note_unlistened(None);
+        assert_eq!(channels.commit_unlisten().map(|gone| gone.len()), Some(2));
         assert!(channels.heard.is_empty());
+    }
+
+    /// Guards against a transaction that fills the memory: each UNLISTEN of each of its texts was kept until its end.
+    #[test]
+    fn a_transaction_keeps_no_more_of_its_unlistens_than_there_are_channels() {
+        let mut channels = hearing(&[b"a", b"b"]);
+        for text in ["unlisten a; unlisten a; unlisten other", "unlisten other", "unlisten a"] {
+            for _ in 0..100 {
+                channels.note_unlisten(text.as_bytes(), true);
+            }
+        }
+        assert_eq!(channels.unlistened.len(), 1);
+        for _ in 0..100 {
+            channels.note_unlisten(b"unlisten *", true);
+        }
+        assert_eq!(channels.unlistened.len(), 2);
+        channels.forget_unlisten();
+        channels.note_unlisten(b"unlisten other", true);
+        assert!(!channels.has_unlistened());
     }
 }

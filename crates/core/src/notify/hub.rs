@@ -3,7 +3,7 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::secret_names::SecretNames;
 use crate::base::time::Time;
-use crate::notify::channels::{ChannelName, Notification};
+use crate::notify::channels::{ChannelName, Channels, Notification};
 use crate::notify::listener::Listener;
 use foldhash::fast::RandomState;
 use rand_chacha::ChaCha20Rng;
@@ -26,7 +26,7 @@ pub(crate) struct Listeners {
     /// Draws marks, because a client that can send to the channel must not guess one.
     random: ChaCha20Rng,
     marks: HashMap<u64, ClientId, RandomState>,
-    /// Clients with notifications that they may not get yet.
+    /// Clients with notifications that they may not get yet, each once; some may have left.
     behind: Vec<ClientId>,
 }
 
@@ -94,13 +94,19 @@ impl Listeners {
         self.marks.get(&mark).copied()
     }
 
+    /// The marks that are on their way, with their clients.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn marks(&self) -> impl Iterator<Item = (u64, ClientId)> {
+        self.marks.iter().map(|(&mark, &client)| (mark, client))
+    }
+
     pub(crate) fn forget_mark(&mut self, mark: u64) {
         self.marks.remove(&mark);
     }
 
-    /// A client has notifications that it may not get yet.
-    pub(crate) fn falls_behind(&mut self, client: ClientId) {
-        if !self.behind.contains(&client) {
+    /// A client may not get notifications yet. If some wait, they are tried again later.
+    pub(crate) fn falls_behind(&mut self, client: ClientId, channels: &mut Channels) {
+        if channels.falls_behind() {
             self.behind.push(client);
         }
     }
@@ -111,9 +117,10 @@ impl Listeners {
     }
 
     /// A client has left.
-    pub(crate) fn forget_client(&mut self, client: ClientId) {
-        self.marks.retain(|_, c| *c != client);
-        self.behind.retain(|b| *b != client);
+    pub(crate) fn forget_client(&mut self, channels: &Channels) {
+        if let Some(mark) = channels.moving().mark() {
+            self.forget_mark(mark);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

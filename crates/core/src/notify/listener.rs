@@ -248,6 +248,13 @@ impl Listener {
         self.channels.len()
     }
 
+    /// The number of requests for this client's channels that it has not answered.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn requests_of(&self, client: ClientId) -> usize {
+        let is_its = |asked: &&Asked| matches!(asked, Asked::Channels(id, _) if *id == client);
+        self.asked.iter().filter(is_its).count()
+    }
+
     /// Compares the hearers of each channel with the channels of each client.
     #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn check(&self) -> Result<(), String> {

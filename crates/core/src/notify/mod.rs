@@ -4,3 +4,4 @@ pub mod channels;
 pub(crate) mod hub;
 pub(crate) mod listener;
 pub(crate) mod moving;
+pub(crate) mod obstacle;

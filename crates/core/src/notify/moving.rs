@@ -1,7 +1,8 @@
 //! Moves of a client's channels between its server and a listener.
 
-use crate::notify::channels::{ChannelName, Channels, Notification};
+use crate::notify::channels::{CHANNELS_MAX, ChannelName, Channels, Notification};
 use crate::notify::hub::ListenerId;
+use crate::notify::obstacle::Obstacle;
 use std::collections::BTreeSet;
 
 /// The move of a client's channels that is under way.
@@ -34,7 +35,7 @@ pub(crate) enum Moving {
     /// The channels are on the server until the client's transaction has ended.
     Stays,
     /// The present channels cannot be moved.
-    GivenUp,
+    GivenUp(Obstacle),
 }
 
 #[derive(Debug, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
@@ -133,7 +134,12 @@ impl Moving {
 
     /// Whether neither the server nor the listener owes anything for a move.
     pub(crate) fn is_at_rest(&self) -> bool {
-        matches!(self, Moving::No | Moving::Stays | Moving::GivenUp)
+        matches!(self, Moving::No | Moving::Stays | Moving::GivenUp(_))
+    }
+
+    /// The mark that is on its way.
+    pub(crate) fn mark(&self) -> Option<u64> {
+        self.progress().map(|at| at.mark)
     }
 
     fn progress(&self) -> Option<&Progress> {
@@ -166,9 +172,12 @@ impl Channels {
         };
     }
 
-    /// The server, if it was asked, lists a channel.
+    /// The server, if it was asked, lists a channel. One channel more than [`CHANNELS_MAX`] is noted, to show that there
+    /// are more.
     pub(crate) fn server_lists(&mut self, name: &[u8]) {
-        if let Moving::Asking { names, .. } = &mut self.moving {
+        if let Moving::Asking { names, .. } = &mut self.moving
+            && names.len() <= CHANNELS_MAX
+        {
             names.push(name.into());
         }
     }
@@ -186,7 +195,7 @@ impl Channels {
                 *stale = true;
                 None
             }
-            Moving::GivenUp => {
+            Moving::GivenUp(_) => {
                 self.moving = Moving::No;
                 None
             }
@@ -195,8 +204,8 @@ impl Channels {
     }
 
     /// The present channels cannot be moved.
-    pub(crate) fn give_up_moving(&mut self) {
-        self.moving = Moving::GivenUp;
+    pub(crate) fn give_up_moving(&mut self, obstacle: Obstacle) {
+        self.moving = Moving::GivenUp(obstacle);
     }
 
     /// The listener is asked to listen to these channels, by the request with this number.
@@ -206,19 +215,22 @@ impl Channels {
             ticket,
             listens: false,
         };
+        self.awaits_listener = true;
     }
 
     /// The listener has answered the request with this number. If it has refused, returns the channels that it
     /// was asked for. `None`: the client does not want them any more.
     pub(crate) fn listener_answers(&mut self, of: u64, refused: bool) -> Option<Result<(), BTreeSet<ChannelName>>> {
+        self.awaits_listener = false;
         match &mut self.moving {
             Moving::Wanted { ticket, channels, .. } if *ticket == of && refused => {
                 let names = std::mem::take(channels);
-                self.moving = Moving::GivenUp;
+                self.moving = Moving::GivenUp(Obstacle::Refused);
                 Some(Err(names))
             }
             Moving::Wanted { ticket, listens, .. } if *ticket == of => {
                 *listens = true;
+                self.lost_requests = 0;
                 Some(Ok(()))
             }
             _ => None,
@@ -251,7 +263,10 @@ impl Channels {
         match &mut self.moving {
             Moving::Asking { names, stale } => {
                 let (names, stale) = (std::mem::take(names), *stale);
-                self.moving = if failed { Moving::GivenUp } else { Moving::No };
+                self.moving = match failed {
+                    true => Moving::GivenUp(Obstacle::Refused),
+                    false => Moving::No,
+                };
                 match failed || stale {
                     true => Answered::Nothing,
                     false => Answered::Listed(names),
@@ -263,7 +278,10 @@ impl Channels {
             }
             Moving::Away { at, .. } | Moving::Back(at) if failed => {
                 let mark = at.mark;
-                self.moving = if away { Moving::GivenUp } else { Moving::Stays };
+                self.moving = match away {
+                    true => Moving::GivenUp(Obstacle::Refused),
+                    false => Moving::Stays,
+                };
                 Answered::Refused(mark)
             }
             Moving::Away { at, .. } | Moving::Back(at) => {

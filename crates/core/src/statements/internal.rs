@@ -36,7 +36,7 @@ pub(crate) struct InternalStatements {
     pub(crate) discard_sequences: Arc<Statement>,
     /// Discards all plans, those of functions too.
     pub(crate) discard_plans: Arc<Statement>,
-    /// Every channel that the session listens to.
+    /// Channels that the session listens to, up to [`CHANNELS_LISTED`].
     pub(crate) listening_channels: Arc<Statement>,
     /// How far the server's write-ahead log has got.
     pub(crate) catalog_position: Arc<Statement>,
@@ -47,6 +47,9 @@ pub(crate) struct InternalStatements {
     /// The name for statements that are used once: the statement of this name is closed before each use.
     pub(crate) scratch: Arc<Statement>,
 }
+
+/// The limit in [`InternalStatements::listening_channels`].
+pub(crate) const CHANNELS_LISTED: usize = 65;
 
 /// See [`InternalStatements::probe_pins`]. Temporary objects of every kind depend on their schema (recording E11).
 const PROBE_PINS: &str = "SELECT \
@@ -88,6 +91,8 @@ impl InternalStatements {
         };
         // Two parameters of type text (OID 25).
         let texts = [0, 2, 0, 0, 0, 25, 0, 0, 0, 25];
+        let listening_channels =
+            format!("SELECT c FROM pg_catalog.pg_listening_channels() AS c LIMIT {CHANNELS_LISTED}");
         InternalStatements {
             names: internal_names,
             set_config: internal(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
@@ -110,7 +115,7 @@ impl InternalStatements {
             probe_settings_14: internal(7, PROBE_SETTINGS_14.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
             discard_sequences: internal(12, b"DISCARD SEQUENCES", &[0, 0]),
             discard_plans: internal(13, b"DISCARD PLANS", &[0, 0]),
-            listening_channels: internal(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
+            listening_channels: internal(8, listening_channels.as_bytes(), &[0, 0]),
             catalog_position: internal(16, crate::statements::catalog_query::POSITION.as_bytes(), &[0, 0]),
             catalog_objects: internal(9, crate::statements::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
             catalog_sources: internal(10, crate::statements::catalog_query::SOURCES.as_bytes(), &[0, 0]),

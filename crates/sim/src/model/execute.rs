@@ -8,6 +8,7 @@ use super::session::{Caller, Phase, Session};
 use super::statement::{Column, Prepared, Statement};
 use super::transaction::{Block, Shared};
 use super::value::Value;
+use super::views::CHANNELS_LISTED;
 use pgweir_wire::Writer;
 
 /// A statement that is ready to run.
@@ -79,7 +80,11 @@ impl Session {
             Some(Statement::Objects) => rows_alone(Code::object()),
             Some(Statement::Sources) => rows_alone(self.code(shared).source_row()),
             Some(Statement::Channels) => {
-                let channels = self.channels.iter().map(|c| vec![Value::Text(c.clone())]);
+                let channels = self
+                    .channels
+                    .iter()
+                    .take(CHANNELS_LISTED)
+                    .map(|c| vec![Value::Text(c.clone())]);
                 rows_alone(Rows::Given(channels.collect()))
             }
             Some(Statement::Execute(name)) => {

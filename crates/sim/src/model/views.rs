@@ -37,8 +37,11 @@ const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog
 const REMAINS_FLUSHED: &str =
     "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0 FROM pg_catalog.pg_stat_force_next_flush()";
 
-/// Every channel that the session listens to.
-const CHANNELS: &str = "SELECT c FROM pg_catalog.pg_listening_channels() AS c";
+/// The channels that the session listens to.
+const CHANNELS: &str = "SELECT c FROM pg_catalog.pg_listening_channels() AS c LIMIT 65";
+
+/// The limit in [`CHANNELS`].
+pub(super) const CHANNELS_LISTED: usize = 65;
 
 /// Lifts the limits that could end a listener. None of them exists in the model, so it is answered like SET.
 const NO_LIMITS: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \

@@ -18,7 +18,7 @@ impl View<'_> {
                 server.to_string().into(),
                 (&*key.database).into(),
                 client.login_user.as_deref().unwrap_or(&key.user).into(),
-                client.session.pins().to_string().into(),
+                (&*client.pin_words().join(", ")).into(),
                 (self.now - pinned.since()).as_secs().into(),
                 secret(access, pinned.statement()),
             ]);
@@ -54,13 +54,13 @@ impl View<'_> {
             rows.push(&["channel".into(), (&*String::from_utf8_lossy(channel)).into(), "".into()]);
         }
         if let Some(pinned) = client.session.pinned() {
-            for reason in client.session.pins().iter() {
+            for reason in client.pin_words() {
                 let age = (self.now - pinned.since()).as_secs();
                 let since = match access {
                     Access::Admin => format!("{age} s, since: {}", pinned.statement()),
                     Access::Stats => format!("{age} s"),
                 };
-                rows.push(&["pin".into(), reason.words().into(), (&*since).into()]);
+                rows.push(&["pin".into(), reason.into(), (&*since).into()]);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::crowd::{SHARED, cancelled, crowd, first_ends, login};
 use crate::rig::{Rig, fatal};
+use pgweir_core::channels::UNHEARD_BYTES_MAX;
 use std::time::Duration;
 
 #[test]
@@ -271,7 +272,8 @@ fn who_does_not_read_its_reply_is_closed_if_others_stand_behind_it() {
     first_ends(&mut rig, server);
     assert!(rig.pooler.others_stand_behind(server));
     rig.says(server, |w| w.data_row(1, [Some(&b"a part"[..])]));
-    rig.pooler.handle_client_behind(rig.now, crowd[0]);
+    rig.pooler
+        .handle_client_behind(rig.now, crowd[0], UNHEARD_BYTES_MAX + 1);
     rig.settle(&[]);
     rig.wait(Duration::from_millis(9_500));
     assert!(!rig.is_closed(crowd[0]));
@@ -279,7 +281,8 @@ fn who_does_not_read_its_reply_is_closed_if_others_stand_behind_it() {
     assert!(rig.is_closed(crowd[0]));
     rig.completes(server, "SELECT 1");
     assert!(!rig.pooler.others_stand_behind(server));
-    rig.pooler.handle_client_behind(rig.now, crowd[1]);
+    rig.pooler
+        .handle_client_behind(rig.now, crowd[1], UNHEARD_BYTES_MAX + 1);
     rig.settle(&[]);
     rig.completes(server, "SELECT 2");
     assert_eq!(rig.told(crowd[1]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
@@ -292,7 +295,8 @@ fn who_does_not_read_its_reply_and_keeps_nobody_waiting_is_left_alone() {
     let (server, crowd) = crowd(&mut rig, &["select 'a'"]);
     first_ends(&mut rig, server);
     assert!(!rig.pooler.others_stand_behind(server));
-    rig.pooler.handle_client_behind(rig.now, crowd[0]);
+    rig.pooler
+        .handle_client_behind(rig.now, crowd[0], UNHEARD_BYTES_MAX + 1);
     rig.settle(&[]);
     rig.wait(Duration::from_secs(20));
     assert!(!rig.is_closed(crowd[0]));

@@ -2,6 +2,7 @@
 
 mod encodings;
 mod lost_listeners;
+mod many_channels;
 mod moving;
 mod own_notifications;
 mod servers;

@@ -2,6 +2,8 @@
 
 use super::servers::{SETTINGS, Servers};
 use crate::rig::Rig;
+use pgweir_core::channels::UNHEARD_BYTES_MAX;
+use pgweir_core::{ClientId, ServerId};
 use std::time::Duration;
 
 #[test]
@@ -71,20 +73,64 @@ fn a_notification_waits_for_the_end_of_the_transaction() {
     assert_eq!(s.heard(client), ["C", "1", "Z"]);
 }
 
-#[test]
-fn a_client_that_hears_more_than_it_may_is_closed() {
-    let mut s = Servers::new();
-    let (client, server, listener) = s.moved();
-    s.rig.says(client, |w| w.query(b"select pg_sleep(1000)"));
-    assert!(s.rig.server_of(client) == Some(server));
+/// 4.8 MB of notifications come for a client.
+fn many_come(s: &mut Servers, client: ClientId, listener: ServerId) {
     let payload = "x".repeat(8000);
     for _ in 0..600 {
         if !s.rig.closed.contains(&client.into()) {
             s.notifies(listener, "a", &payload);
         }
     }
-    assert!(s.rig.closed.contains(&client.into()));
-    assert_eq!(s.heard(client), ["E"]);
+}
+
+#[test]
+fn a_client_that_hears_more_than_it_may_is_closed() {
+    for settings in ["", "max_notification_backlog = 0"] {
+        let mut s = Servers {
+            rig: Rig::new(&format!("{SETTINGS}\n{settings}")),
+            ..Servers::new()
+        };
+        let (client, server, listener) = s.moved();
+        s.rig.says(client, |w| w.query(b"select pg_sleep(1000)"));
+        assert!(s.rig.server_of(client) == Some(server));
+        many_come(&mut s, client, listener);
+        assert!(s.rig.closed.contains(&client.into()));
+        assert_eq!(s.heard(client), ["E"]);
+    }
+}
+
+#[test]
+fn a_client_may_hear_as_much_as_the_operator_says() {
+    let mut s = Servers {
+        rig: Rig::new(&format!("{SETTINGS}\nmax_notification_backlog = 5000000")),
+        ..Servers::new()
+    };
+    let (client, server, listener) = s.moved();
+    s.rig.says(client, |w| w.query(b"select pg_sleep(1000)"));
+    many_come(&mut s, client, listener);
+    assert_eq!(s.heard(client), [""; 0]);
+    s.rig.completes(server, "SELECT 1");
+    assert_eq!(s.heard(client).len(), 602, "SELECT, the notifications, ReadyForQuery");
+}
+
+/// The same for a client that is idle and does not read.
+#[test]
+fn a_client_may_leave_as_much_unread_as_the_operator_says() {
+    for (backlog, bytes, closes) in [
+        (0, UNHEARD_BYTES_MAX + 1, true),
+        (5_000_000, UNHEARD_BYTES_MAX + 1, false),
+        (5_000_000, 5_000_000, false),
+        (5_000_000, 5_000_001, true),
+    ] {
+        let mut s = Servers {
+            rig: Rig::new(&format!("{SETTINGS}\nmax_notification_backlog = {backlog}")),
+            ..Servers::new()
+        };
+        let (client, ..) = s.moved();
+        s.rig.pooler.handle_client_behind(s.rig.now, client, bytes);
+        s.rig.settle(&[]);
+        assert_eq!(s.rig.closed.contains(&client.into()), closes, "{bytes} of {backlog}");
+    }
 }
 
 /// Guards against a loss under load: notifications that the server received before the mark were expected from the

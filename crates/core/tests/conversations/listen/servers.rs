@@ -67,7 +67,8 @@ impl Servers {
                                 let yes: &[u8] = if listens.is_empty() { b"f" } else { b"t" };
                                 w.data_row(6, [&b"f"[..], b"f", b"f", yes, b"f", b"f"].map(Some));
                             } else if bound.contains("pg_listening_channels") {
-                                listens.iter().for_each(|c| w.data_row(1, [Some(c.as_bytes())]));
+                                let listed = listens.iter().take(65);
+                                listed.for_each(|c| w.data_row(1, [Some(c.as_bytes())]));
                             }
                             w.command_complete("DONE");
                         });
