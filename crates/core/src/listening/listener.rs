@@ -151,11 +151,10 @@ impl Listening<'_> {
 
     fn listener_listens(&mut self, at: ListenerId, id: ClientId, of: u64, refused: bool) {
         let Some(channels) = self.channels_mut(id) else { return };
-        match channels.listener_answers(of, refused) {
-            Some(Err(names)) => return self.stop_hearing(at, id, names),
-            // The client may have other channels by now.
-            Some(Ok(())) | None => {}
+        if let Some(Err(names)) = channels.listener_answers(of, refused) {
+            return self.stop_hearing(at, id, names);
         }
+        // The client may have other channels by now.
         if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
             self.move_on(server_id);
         }
