@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import pgthrow  # noqa: E402
+from harness import directory as ldap  # noqa: E402
 from harness import ports, wire  # noqa: E402
 from harness.certificates import Certificates  # noqa: E402
 from harness.pooler import PASSWORDS, Pooler, kind  # noqa: E402
@@ -104,6 +105,15 @@ def shared_cluster(version: int) -> pgthrow.Cluster:
         ).start()
         _clusters[version] = cluster
     return _clusters[version]
+
+
+@pytest.fixture(scope="module")
+def directory():
+    """An LDAP server."""
+    if not os.access(ldap.SLAPD, os.X_OK):
+        pytest.skip("slapd is not installed (scripts/setup --drivers)")
+    with ldap.Directory() as made:
+        yield made
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -270,6 +270,20 @@ def test_the_schema_is_printed_without_a_server():
     assert schema["title"] == "pgweir advise --json" and "Finding" in schema["$defs"]
 
 
+def is_held_up_while_watched(cluster, pooler) -> None:
+    """While advise watches, a transaction holds the pool's only server, and a client waits."""
+    eventually(lambda: backends(cluster, WATCHING) == 1, timeout=20, what="advise watches the server")
+    with pooler.connect() as holder, pooler.connect() as waiter:
+        holder.query("begin")
+        holder.query("select 1")
+        waiter.send(wire.query("select 1"))
+        pooler.wait_pool(cl_waiting=1)
+        # Two looks at the console are in this time, and many at the server.
+        time.sleep(5)
+        holder.query("rollback")
+        waiter.read_ready()
+
+
 def test_watching_sees_what_comes_and_goes(pg15, make_pooler):
     """A queue and a transaction that are gone before the report is written, and were not there at its beginning."""
     pooler = make_pooler(pg15, settings={"default_pool_size": 1})
@@ -280,16 +294,7 @@ def test_watching_sees_what_comes_and_goes(pg15, make_pooler):
         stdout=subprocess.PIPE,
         text=True,
     )
-    eventually(lambda: backends(pg15, WATCHING) == 1, timeout=20, what="advise watches the server")
-    with pooler.connect() as holder, pooler.connect() as waiter:
-        holder.query("begin")
-        holder.query("select 1")
-        waiter.send(wire.query("select 1"))
-        pooler.wait_pool(cl_waiting=1)
-        # Two looks at the console are in this time, and many at the server.
-        time.sleep(5)
-        holder.query("rollback")
-        waiter.read_ready()
+    is_held_up_while_watched(pg15, pooler)
     advice = json.loads(process.communicate(timeout=60)[0])
     sessions = advice["facts"]["sessions"]
     assert sessions["watched"]["secs"] >= 13 and sessions["looks"] > 20, sessions
@@ -311,16 +316,7 @@ def test_watching_that_is_ended_early_reports_what_was_seen(pg15, make_pooler, n
         stderr=subprocess.PIPE,
         text=True,
     )
-    eventually(lambda: backends(pg15, WATCHING) == 1, timeout=20, what="advise watches the server")
-    with pooler.connect() as holder, pooler.connect() as waiter:
-        holder.query("begin")
-        holder.query("select 1")
-        waiter.send(wire.query("select 1"))
-        pooler.wait_pool(cl_waiting=1)
-        # Some looks at the console, which are two seconds apart, are in this time.
-        time.sleep(5)
-        holder.query("rollback")
-        waiter.read_ready()
+    is_held_up_while_watched(pg15, pooler)
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors

@@ -230,14 +230,6 @@ def test_a_module_that_hangs_locks_nobody_out(pg15, make_pooler, pam_service):
 # ---- LDAP
 
 
-@pytest.fixture(scope="module")
-def directory():
-    if not os.access(ldap.SLAPD, os.X_OK):
-        pytest.skip("slapd is not installed (scripts/setup --drivers)")
-    with ldap.Directory() as made:
-        yield made
-
-
 def with_ldap(make_pooler, cluster, options: str, **named):
     """Users are in the directory only, and the servers let everybody in."""
     settings = {"auth_type": "ldap", "auth_ldap_options": options, "auth_file": None}

@@ -195,14 +195,6 @@ def asked(user: str, right: str, refused: str, wrong: str, ours: str | None = No
     }
 
 
-@pytest.fixture(scope="module")
-def directory():
-    if not os.access(ldap.SLAPD, os.X_OK):
-        pytest.skip("slapd is not installed (scripts/setup --drivers)")
-    with ldap.Directory() as made:
-        yield made
-
-
 SIMPLE = f'ldapprefix="cn=" ldapsuffix=",{ldap.PEOPLE}"'
 SEARCH = f'ldapbasedn="{ldap.SUFFIX}" ldapbinddn="{ldap.SEARCHER}" ldapbindpasswd=searcher-ldap'
 NOT_BY_LDAP = "LDAP authentication failed"

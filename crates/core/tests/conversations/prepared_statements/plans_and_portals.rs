@@ -2,6 +2,7 @@
 
 use super::one_statement::{SELECT, binds, one_row, prepares};
 use crate::rig::{NO_TYPES, Rig, error};
+use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 
 #[test]
@@ -84,19 +85,26 @@ fn a_copy_whose_type_is_gone_is_not_used_any_more() {
                 binds(&mut rig, a, b"s");
                 a
             };
-            let again = ["Close Spgweir_11", "Parse pgweir_11 select 1", "Bind  pgweir_11"];
-            assert_eq!(rig.told(server)[..3], again, "{sqlstate} {is_parsed}");
-            rig.says(server, |w| {
-                w.empty(b'3');
-                w.empty(b'1');
-            });
-            one_row(&mut rig, server);
-            let told = rig.told(client);
-            assert_eq!(told.iter().filter(|l| l.starts_with("Error")).count(), 0, "{told:?}");
+            let told = prepares_again(&mut rig, server, client);
+            assert!(!told.is_empty(), "{sqlstate} {is_parsed}");
             binds(&mut rig, client, if is_parsed { b"t" } else { b"s" });
             assert_eq!(rig.told(server)[0], "Bind  pgweir_11", "once");
         }
     }
+}
+
+/// A server is told to forget its copy and to prepare it again, and does so. The client's reply has no error.
+fn prepares_again(rig: &mut Rig, server: ServerId, client: ClientId) -> Vec<String> {
+    let again = ["Close Spgweir_11", "Parse pgweir_11 select 1", "Bind  pgweir_11"];
+    assert_eq!(rig.told(server)[..3], again);
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+    });
+    one_row(rig, server);
+    let told = rig.told(client);
+    assert!(!told.iter().any(|l| l.starts_with("Error")), "{told:?}");
+    told
 }
 
 /// The same where the pooler itself asks about the copy, because another client's Parse was answered from it.
@@ -113,16 +121,7 @@ fn a_question_about_a_copy_whose_type_is_gone_is_not_the_clients_error() {
             w.error(&error(sqlstate, "cache lookup failed for type 16400"));
             w.ready_for_query(Idle);
         });
-        let again = ["Close Spgweir_11", "Parse pgweir_11 select 1", "Bind  pgweir_11"];
-        assert_eq!(rig.told(server)[..3], again, "{sqlstate}");
-        rig.says(server, |w| {
-            w.empty(b'3');
-            w.empty(b'1');
-        });
-        one_row(&mut rig, server);
-        let told = rig.told(b);
-        assert_eq!(told[0], "ParseComplete");
-        assert_eq!(told.iter().filter(|l| l.starts_with("Error")).count(), 0, "{told:?}");
+        assert_eq!(prepares_again(&mut rig, server, b)[0], "ParseComplete", "{sqlstate}");
     }
 }
 
