@@ -17,13 +17,30 @@ const WRITING: [&[u8]; 6] = [b"for", b"into", b"insert", b"update", b"delete", b
 /// cancelled must not call them again.
 const ACTS_OUTSIDE: [&[u8]; 2] = [b"pg_", b"lo_"];
 
-/// Whether a name may be that of such a function. `pg_catalog` is a schema.
+/// Names that begin so and do nothing of this kind; `pg_catalog` is a schema.
+const ONLY_TELLS: [&[u8]; 13] = [
+    b"pg_backend_pid",
+    b"pg_catalog",
+    b"pg_column_size",
+    b"pg_database_size",
+    b"pg_indexes_size",
+    b"pg_relation_size",
+    b"pg_size_pretty",
+    b"pg_sleep",
+    b"pg_sleep_for",
+    b"pg_sleep_until",
+    b"pg_table_size",
+    b"pg_total_relation_size",
+    b"pg_typeof",
+];
+
+/// Whether a name may be that of such a function.
 fn may_act_outside(name: &[u8]) -> bool {
     let begins = |start: &[u8]| {
         name.get(..start.len())
             .is_some_and(|head| head.eq_ignore_ascii_case(start))
     };
-    ACTS_OUTSIDE.into_iter().any(begins) && !name.eq_ignore_ascii_case(b"pg_catalog")
+    ACTS_OUTSIDE.into_iter().any(begins) && !is_one_of(name, &ONLY_TELLS)
 }
 
 /// The class of a text that is one statement which only reads rows and locks none: SELECT, VALUES, TABLE, WITH. `None`
@@ -164,6 +181,7 @@ mod tests {
             "values (1), (2)",
             "table t",
             "select pg_catalog.now(), page, long from pgs",
+            "select pg_typeof(a), PG_SLEEP(0) from t",
             "with x as (select 1) select * from x",
             "select 1;",
         ] {
