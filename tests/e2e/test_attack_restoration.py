@@ -26,12 +26,17 @@ SHOWN = "select current_setting('search_path'), coalesce(current_setting('app.te
 
 
 @contextlib.contextmanager
-def restorations_hang(cluster):
-    """While this lasts, whatever makes default_tablespace waits."""
+def locked(cluster, relation: str):
+    """While this lasts, whatever reads this relation of pg_catalog waits."""
     with wire.Connection(port=cluster.port) as locker:
-        locker.query("begin; lock table pg_catalog.pg_tablespace in access exclusive mode")
+        locker.query(f"begin; lock table pg_catalog.{relation} in access exclusive mode")
         yield
         locker.query("rollback")
+
+
+def restorations_hang(cluster):
+    """While this lasts, whatever makes default_tablespace waits."""
+    return locked(cluster, "pg_tablespace")
 
 
 def waiting_restorations(cluster) -> int:
@@ -152,13 +157,9 @@ select coalesce(to_regclass('pg_temp.attack_hidden')::text, ''), current_setting
 """
 
 
-@contextlib.contextmanager
 def questions_hang(cluster):
     """While this lasts, whatever asks a server for its settings waits."""
-    with wire.Connection(port=cluster.port) as locker:
-        locker.query("begin; lock table pg_catalog.pg_settings in access exclusive mode")
-        yield
-        locker.query("rollback")
+    return locked(cluster, "pg_settings")
 
 
 def waiting_questions(cluster) -> int:

@@ -37,7 +37,9 @@ impl CatalogNews<'_> {
             let Some(reader) = self.servers.get(reader.0) else {
                 return false;
             };
-            state.hosts_read.push(reader.endpoint.clone());
+            if !state.hosts_read.contains(&reader.endpoint) {
+                state.hosts_read.push(reader.endpoint.clone());
+            }
             if let Some(lsn) = position.of_primary()
                 && pool::of(self.pools, reader.pool).catalog_key() == *database
             {
