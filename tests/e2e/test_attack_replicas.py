@@ -32,10 +32,10 @@ def poolers_entries(way, primary, standby) -> dict[str, str]:
 
 
 def lies_free(pooler) -> bool:
-    """Whether a harmless call leaves the server of its client to others."""
+    """Whether a harmless call leaves the standby to others. Who made the function may keep the primary's server."""
     with pooler.connect(database="ro") as caller:
         caller.value("select ar_f('harmless')")
-        return not pooler.console("show pins")
+        return "ro" not in [pin["database"] for pin in pooler.console("show pins")]
 
 
 def attack(pooler, standby, expected: str):
