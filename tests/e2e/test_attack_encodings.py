@@ -168,6 +168,61 @@ def test_a_statement_is_prepared_again_under_a_path_beyond_ascii(tenants, make_p
     assert answers[0] == answers[1]
 
 
+LOCKED = "select l.relation::regclass::text::bytea from pg_locks l where mode = 'AccessExclusiveLock' and pid = pg_backend_pid()"
+
+TENANT = "select encode(convert_to(current_setting('app.tenant'), getdatabaseencoding()), 'hex')"
+
+# A statement, and what is asked behind it.
+FIRST = [
+    (f"set app.tenant = '{OWN}'", TENANT),
+    (f"set search_path = '{OWN}'", WHERE),
+    ("set app.tenant = E'\\303\\274'", TENANT),
+    (f'set role "{OWN}"', WHERE),
+    (f'lock table "{OWN}"."table of tenants"', LOCKED),
+    (f'savepoint "{OWN}"', f"rollback to savepoint \"{OWN}\"".encode("latin-1")),
+    (f'vacuum "{OWN}"."only here{OWN}"', "select 1"),
+    (f'reindex table "{OWN}"."only here{OWN}"', "select 1"),
+    ("set transaction isolation level serializable", "show transaction_isolation"),
+    ("discard all", "show search_path"),
+]
+
+
+@pytest.mark.parametrize("behind", ["nothing", "a Parse"])
+@pytest.mark.parametrize("text, question", FIRST)
+def test_a_statement_without_snapshot_is_prepared_again_in_its_encoding(tenants, make_pooler, text, question, behind):
+    """SET, LOCK and their like usually get nothing in front of them in their transaction."""
+    tenants.psql(f'create table if not exists "{OWN}"."only here{OWN}" ()', dbname="tenants")
+    pooler = make_pooler(tenants, settings=ONE_SERVER)
+    answers = []
+    for port in (tenants.port, pooler.port):
+        with wire.Connection(database="tenants", port=port, options={"client_encoding": "UTF8"}) as client:
+            client.send(wire.parse("s", text), wire.sync())
+            client.read_ready()
+            # A text that shows no name of the new encoding.
+            client.query("do $$begin perform set_config('client_encoding', 'LATIN1', false); end$$")
+            if port == pooler.port:
+                another_server(tenants, client)
+            if text.startswith(("lock", "savepoint", "set transaction")):
+                client.query("begin")
+            before = [wire.parse("", "select 1")] if behind == "a Parse" else []
+            client.send(*before, wire.bind(statement="s"), wire.execute(), wire.sync())
+            heard = [wire.text(m) for m in client.read_ready() if m.tag != "S"]
+            heard += [wire.text(m) for m in client.query(question) if m.tag != "S"]
+            answers.append(heard)
+    if text.startswith("vacuum") and before:
+        # What sets the encoding stands in front of VACUUM in the same segment. It must not vacuum another table.
+        assert "C='25001'" in answers[1][1 + len(before)]
+    else:
+        assert answers[0] == answers[1]
+
+
+def another_server(pg, client):
+    """The client's next transaction runs on a new server."""
+    first = client.value("select pg_backend_pid()")
+    pg.psql(f"select pg_terminate_backend({first}, 5000)")
+    assert client.value("select pg_backend_pid()") != first
+
+
 ENCODINGS = ("LATIN1 LATIN2 LATIN3 LATIN4 LATIN5 LATIN6 LATIN7 LATIN8 LATIN9 LATIN10 ISO_8859_5 ISO_8859_6 ISO_8859_7"
              " ISO_8859_8 KOI8R KOI8U WIN866 WIN874 WIN1250 WIN1251 WIN1252 WIN1253 WIN1254 WIN1255 WIN1256 WIN1257 WIN1258")  # fmt: skip
 

@@ -78,4 +78,4 @@ pub use split::{
 };
 pub use statement::{Statement, classify};
 pub use type_names::{casts_to_unknown, may_name_types, parameter_numbers};
-pub use verbs::{begins_without_snapshot, belongs_to_session, must_come_first};
+pub use verbs::{begins_without_snapshot, belongs_to_session, is_unescaped_ascii, must_come_first};

@@ -66,6 +66,11 @@ pub fn must_come_first(text: &[u8]) -> bool {
     begins_without_snapshot(text) || is_first_word(text, &verbs)
 }
 
+/// Whether a text consists of the same characters under all settings: it is ASCII, and nothing in it is escaped.
+pub fn is_unescaped_ascii(text: &[u8]) -> bool {
+    text.is_ascii() && !text.contains(&b'\\')
+}
+
 /// Whether the first statement that is not empty begins with one of these words.
 fn is_first_word(text: &[u8], verbs: &[&[u8]]) -> bool {
     let first = Lexer::new(text).find(|token| *token != Token::Byte(b';'));

@@ -214,8 +214,8 @@ impl ServerSide<'_> {
             return Vec::new();
         }
         // DISCARD ALL must be the first statement of its pipeline (25001), and SET TRANSACTION the first of its
-        // transaction, so no internal statement may precede them.
-        if pgweir_sql::must_come_first(&statement.query) {
+        // transaction, so no internal statement may precede them, unless their text could be read otherwise.
+        if pgweir_sql::must_come_first(&statement.query) && pgweir_sql::is_unescaped_ascii(&statement.query) {
             return Vec::new();
         }
         // Whenever PostgreSQL uses a plan, it looks up names again if search_path has changed. But the names need not
