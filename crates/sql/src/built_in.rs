@@ -214,8 +214,10 @@ mod tests {
         }
         for word in DOUBTFUL {
             let known = look_up(word.as_bytes());
+            // TREAT is a word of the grammar.
+            let is_name = word != "treat";
             assert!(
-                known.is_doubtful() && !known.is_harmless() && !known.is_key_word(),
+                known.is_doubtful() && !known.is_harmless() && known.is_key_word() != is_name,
                 "{word}"
             );
         }

@@ -253,7 +253,17 @@ fn runs_as_column(name: Token<'_>) -> bool {
 
 /// The built-in functions that may run code and can be called with one argument. [`names::NAMES`] has them too, so that
 /// the quick look finds them.
-pub(crate) const ONE_ARGUMENT: [&str; 3] = ["ts_stat", "gin_clean_pending_list", "brin_summarize_new_values"];
+pub(crate) const ONE_ARGUMENT: [&str; 9] = [
+    "ts_stat",
+    "gin_clean_pending_list",
+    "brin_summarize_new_values",
+    "fmgr_sql_validator",
+    "fmgr_internal_validator",
+    "fmgr_c_validator",
+    "plpgsql_validator",
+    "pg_restore_relation_stats",
+    "pg_restore_attribute_stats",
+];
 
 /// `None` for a word of the grammar and a harmless function; otherwise whether the name is doubtful, and the name.
 fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Box<[u8]>>)> {
@@ -272,6 +282,8 @@ fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Bo
         _ => look_up(&identifier),
     };
     let key_word = known.is_before_parenthesis() && schema.is_none() && matches!(name, Token::Word(_));
+    // TREAT(x AS f) calls the built-in function f.
+    let key_word = key_word && !known.is_doubtful();
     // If the name only contains one of [`crate::names`], it belongs to another function.
     if key_word || own && known.is_harmless() {
         return None;

@@ -32,6 +32,11 @@ pub fn has_constants(query: &[u8]) -> bool {
     quotes || !query.is_ascii() || contains(query, b"null") || contains(query, b"xml")
 }
 
+/// Whether a text may have parameters such as `$1`.
+pub fn has_parameters(query: &[u8]) -> bool {
+    query.windows(2).any(|w| w[0] == b'$' && w[1].is_ascii_digit())
+}
+
 /// `false` only if the text begins with the word of a write and does not contain the word RETURNING.
 pub fn may_return_rows(query: &[u8]) -> bool {
     let text = query.trim_ascii_start();

@@ -626,7 +626,7 @@ pub(crate) static IN_C: [&str; 669] = [
 
 /// Functions that may run other code than the text shows, or have not been reviewed.
 #[rustfmt::skip]
-pub(crate) static DOUBTFUL: [&str; 73] = [
+pub(crate) static DOUBTFUL: [&str; 74] = [
     "amvalidate", "array_in", "array_recv", "array_subscript_handler", "binary_upgrade_add_sub_rel_state",
     "binary_upgrade_create_empty_extension", "binary_upgrade_logical_slot_has_caught_up",
     "binary_upgrade_replorigin_advance", "binary_upgrade_set_missing_value",
@@ -646,7 +646,7 @@ pub(crate) static DOUBTFUL: [&str; 73] = [
     "plpgsql_inline_handler", "plpgsql_validator", "query_to_xml", "query_to_xml_and_xmlschema", "query_to_xmlschema",
     "range_in", "range_recv", "raw_array_subscript_handler", "record_in", "record_recv", "schema_to_xml",
     "schema_to_xml_and_xmlschema", "schema_to_xmlschema", "spghandler", "table_to_xml", "table_to_xml_and_xmlschema",
-    "table_to_xmlschema", "ts_rewrite", "ts_stat", "unique_key_recheck",
+    "table_to_xmlschema", "treat", "ts_rewrite", "ts_stat", "unique_key_recheck",
 ];
 
 /// Words of the grammar.

@@ -43,7 +43,7 @@ const ANY_NAME: Effects = Effects::SETTINGS
 ///
 /// `pg_advisory_xact_lock()` and the other `_xact_` functions contain none of them: their locks end with the
 /// transaction.
-pub(crate) const NAMES: [(&str, Effects); 32] = [
+pub(crate) const NAMES: [(&str, Effects); 38] = [
     ("set_config", Effects::SETTINGS),
     // Function of pg_trgm; it sets pg_trgm.similarity_threshold.
     ("set_limit", Effects::SETTINGS),
@@ -82,6 +82,12 @@ pub(crate) const NAMES: [(&str, Effects); 32] = [
     (ONE_ARGUMENT[0], NOTATION),
     (ONE_ARGUMENT[1], NOTATION),
     (ONE_ARGUMENT[2], NOTATION),
+    (ONE_ARGUMENT[3], NOTATION),
+    (ONE_ARGUMENT[4], NOTATION),
+    (ONE_ARGUMENT[5], NOTATION),
+    (ONE_ARGUMENT[6], NOTATION),
+    (ONE_ARGUMENT[7], NOTATION),
+    (ONE_ARGUMENT[8], NOTATION),
 ];
 
 /// `u&"`: its letters may be escapes, so it may stand for any name.

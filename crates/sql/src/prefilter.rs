@@ -8,9 +8,9 @@ use crate::harmless_calls::surely_harmless;
 use memchr::{memchr, memmem};
 
 /// Six bytes of every name in [`crate::names::NAMES`].
-const CORES: [&[u8; 6]; 18] = [
+const CORES: [&[u8; 6]; 20] = [
     b"t_conf", b"et_lim", b"etting", b"g_temp", b"adviso", b"etseed", b"currva", b"lastva", b"nextva", b"setval",
-    b"epared", b"replic", b"backup", b"dblink", b"p_buff", b"ts_sta", b"n_pend", b"rin_su",
+    b"epared", b"replic", b"backup", b"dblink", b"p_buff", b"ts_sta", b"n_pend", b"rin_su", b"lidato", b"g_rest",
 ];
 
 /// A key that several cores share; the bytes around it are not compared.

@@ -51,12 +51,7 @@ const ROWS: [&[u8; 4]; 8] = [b"sele", b"inse", b"upda", b"dele", b"with", b"valu
 /// PostgreSQL crashes when a prepared FETCH is described in a session without the cursor (FetchStatementTargetList
 /// follows a null pointer), so such a statement must not be shared between sessions.
 pub fn belongs_to_session(text: &[u8]) -> bool {
-    let mut lexer = Lexer::new(text);
-    let Some(Token::Word(word)) = lexer.next() else {
-        return false;
-    };
-    let verbs: [&[u8]; 4] = [b"fetch", b"move", b"execute", b"explain"];
-    verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb))
+    is_first_word(text, &[b"fetch", b"move", b"execute", b"explain"])
 }
 
 /// Whether a text begins with a statement that must be the first of its transaction or pipeline: behind another one
@@ -66,9 +61,11 @@ pub fn must_come_first(text: &[u8]) -> bool {
     begins_without_snapshot(text) || is_first_word(text, &verbs)
 }
 
-/// Whether a text consists of the same characters under all settings: it is ASCII, and nothing in it is escaped.
+/// Whether a text consists of the same characters under all settings: it is ASCII, and nothing in it is escaped, also not
+/// as in `U&'!0061' UESCAPE '!'`.
 pub fn is_unescaped_ascii(text: &[u8]) -> bool {
-    text.is_ascii() && !text.contains(&b'\\')
+    let has_escapes = text.contains(&b'\\') || text.windows(2).any(|pair| pair.eq_ignore_ascii_case(b"u&"));
+    text.is_ascii() && !has_escapes
 }
 
 /// Whether the first statement that is not empty begins with one of these words.

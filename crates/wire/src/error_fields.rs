@@ -19,8 +19,8 @@ pub struct ErrorFields<'a> {
     pub hint: &'a [u8],
     /// `R`: the function in the server's source that reports the error.
     pub routine: &'a [u8],
-    /// Whether there is a `P`: the error is about a position in the client's text.
-    pub has_position: bool,
+    /// `P`: the error is about this character of the client's text, counted from 1.
+    pub position: Option<u32>,
     /// Whether there is a `W` or a `q`: the error comes from within a function, or from a text that a function runs.
     pub has_context: bool,
 }
@@ -52,10 +52,7 @@ impl<'a> ErrorFields<'a> {
                 b'D' => self.detail = r.cstr()?,
                 b'H' => self.hint = r.cstr()?,
                 b'R' => self.routine = r.cstr()?,
-                b'P' => {
-                    self.has_position = true;
-                    r.cstr()?;
-                }
+                b'P' => self.position = Some(read_position(r.cstr()?)),
                 b'W' | b'q' => {
                     self.has_context = true;
                     r.cstr()?;
@@ -67,20 +64,26 @@ impl<'a> ErrorFields<'a> {
 
     /// Whether the server refuses a statement because of its text. Then no part of that statement has run.
     pub fn is_refusal(&self) -> bool {
-        let of_text = self.has_position && self.sqlstate.starts_with(b"42");
+        let of_text = self.position.is_some() && self.sqlstate.starts_with(b"42");
         // EXECUTE of an unknown name.
         !self.has_context && (of_text || self.sqlstate == b"26000")
     }
 
     /// Whether the server refuses a whole text because of a syntax error. Then none of its statements has run.
     pub fn is_of_grammar(&self) -> bool {
-        self.is_refusal() && self.has_position && self.routine == b"scanner_yyerror"
+        self.is_refusal() && self.position.is_some() && self.routine == b"scanner_yyerror"
     }
 
     /// Whether the connection ends with this message.
     pub fn is_fatal(&self) -> bool {
         matches!(self.severity, b"FATAL" | b"PANIC")
     }
+}
+
+/// Digits; 0 is no position in a text.
+fn read_position(digits: &[u8]) -> u32 {
+    let digits = std::str::from_utf8(digits).ok();
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -97,7 +100,10 @@ mod tests {
         assert_eq!((f.detail, f.hint), (&b"more"[..], &b"hint"[..]));
         assert!(!f.is_fatal() && !f.is_refusal());
         let typo = ErrorFields::read(b"SERROR\0C42601\0Mno\0P1\0Fscan.l\0Rscanner_yyerror\0\0").unwrap();
-        assert!(typo.is_refusal() && typo.is_of_grammar());
+        assert!(typo.is_refusal() && typo.is_of_grammar() && typo.position == Some(1));
+        for odd in [&b"Px\0\0"[..], b"P\0\0", b"P4294967296\0\0", b"P-1\0\0", b"P\xff\0\0"] {
+            assert_eq!(ErrorFields::read(odd).unwrap().position, Some(0));
+        }
         let within = ErrorFields::read(b"SERROR\0C42601\0Mno\0P1\0Wfunction f\0Rscanner_yyerror\0\0").unwrap();
         assert!(!within.is_refusal() && !within.is_of_grammar());
         assert_eq!(ErrorFields::read(b"\0").unwrap(), ErrorFields::default());

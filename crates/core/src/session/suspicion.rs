@@ -187,9 +187,8 @@ impl Reply<'_> {
         let unseen = PIN_FOR_GOOD
             .iter()
             .fold(Effects::NONE, |all, (effect, _)| all | *effect);
-        let is_of_grammar = fields.is_of_grammar();
         if let Some(client) = self.client() {
-            client.session.text_is_refused(refused, is_of_grammar, unseen);
+            client.session.text_is_refused(refused, fields, unseen);
         }
     }
 }

@@ -3,7 +3,8 @@
 use crate::state::idle_limit::TRANSACTION_LIMIT;
 use crate::state::pins::STATEMENT_CHARS_SHOWN;
 use crate::state::shape::Shape;
-use pgweir_sql::Effects;
+use pgweir_sql::{Effects, Span};
+use pgweir_wire::ErrorFields;
 use std::sync::Arc;
 
 /// Errors that prove that nothing of a text has run, so that it has had no effect.
@@ -13,6 +14,8 @@ pub(crate) struct RefusalProof {
     by_grammar: bool,
     /// Another error about the text.
     by_names: bool,
+    /// Errors at these characters of the text prove nothing.
+    not_at: Option<Span>,
 }
 
 impl RefusalProof {
@@ -22,7 +25,16 @@ impl RefusalProof {
         RefusalProof {
             by_grammar: proof.by_grammar,
             by_names: proof.by_names && !(proof.has_constants && types_run_code),
+            not_at: proof.constants,
         }
+    }
+
+    /// Whether this error proves it.
+    fn is_given_by(self, error: &ErrorFields<'_>) -> bool {
+        let is_in_constant = error
+            .position
+            .is_some_and(|at| at == 0 || self.not_at.is_some_and(|span| span.contains(at)));
+        !is_in_constant && (self.by_names || error.is_of_grammar() && self.by_grammar)
     }
 
     /// Errors that prove this of either of two texts.
@@ -30,6 +42,10 @@ impl RefusalProof {
         RefusalProof {
             by_grammar: self.by_grammar && other.by_grammar,
             by_names: self.by_names && other.by_names,
+            not_at: match (self.not_at, other.not_at) {
+                (Some(one), Some(other)) => Some(one.and(other)),
+                (one, other) => one.or(other),
+            },
         }
     }
 }
@@ -172,8 +188,8 @@ impl Suspicion {
     }
 
     /// See [`ClientSession::text_is_refused`](crate::state::client_session::ClientSession::text_is_refused).
-    pub(super) fn text_is_refused(&mut self, refused: u32, is_of_grammar: bool, unseen: Effects) {
-        let proves = self.proof.by_names || is_of_grammar && self.proof.by_grammar;
+    pub(super) fn text_is_refused(&mut self, refused: u32, by: &ErrorFields<'_>, unseen: Effects) {
+        let proves = self.proof.is_given_by(by);
         // A statement that is parsed and bound counts as two texts.
         if refused > 0 && self.texts == refused && proves {
             self.texts = 0;

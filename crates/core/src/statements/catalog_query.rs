@@ -64,7 +64,8 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     SELECT p.oid AS routine FROM pg_catalog.pg_proc p, later l WHERE p.oid < 16384 AND (\
         p.proname IN ('set_config', 'setseed', 'currval', 'lastval', 'ts_stat', 'ts_rewrite', 'pg_prepared_statement', \
             'domain_in', 'domain_recv', 'array_in', 'array_recv', 'record_in', 'record_recv', 'range_in', 'range_recv', \
-            'multirange_in', 'multirange_recv') \
+            'multirange_in', 'multirange_recv', 'fmgr_sql_validator', 'fmgr_internal_validator', 'fmgr_c_validator', \
+            'plpgsql_validator') \
         OR p.proname LIKE ANY ('{%\\_to\\_xml%,pg\\_advisory\\_%,pg\\_try\\_advisory\\_%,pg\\_input\\_%\
             ,%\\_replication\\_slot,pg\\_backup\\_%,pg\\_replication\\_origin\\_session\\_%,brin\\_summarize%,gin\\_clean%\
             ,pg\\_restore\\_%}') \

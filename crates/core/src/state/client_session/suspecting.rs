@@ -4,6 +4,7 @@ use super::ClientSession;
 use crate::state::shape::Shape;
 use crate::state::suspicion::{RefusalProof, Suspicion};
 use pgweir_sql::Effects;
+use pgweir_wire::ErrorFields;
 use std::sync::Arc;
 
 impl ClientSession {
@@ -42,10 +43,10 @@ impl ClientSession {
 
     /// The server has refused a text without running any of it; `refused` suspected texts fail with it. If only these
     /// are suspected, the `unseen` effects, which no probe can see, have not happened. If other texts are suspected
-    /// too, it is not known which text has which effect. `is_of_grammar`: the server could not read the text.
-    pub(crate) fn text_is_refused(&mut self, refused: u32, is_of_grammar: bool, unseen: Effects) {
+    /// too, it is not known which text has which effect.
+    pub(crate) fn text_is_refused(&mut self, refused: u32, by: &ErrorFields<'_>, unseen: Effects) {
         if let Some(suspicion) = &mut self.suspicion {
-            suspicion.text_is_refused(refused, is_of_grammar, unseen);
+            suspicion.text_is_refused(refused, by, unseen);
         }
     }
 
