@@ -55,6 +55,8 @@ impl Exchange<'_> {
         if !names.statement.is_empty() && statement.as_ref().is_some_and(|s| !parsed_so(s)) {
             statement = self.share_no_longer(names.statement);
         }
+        let may_end_block = |s: &Arc<Statement>| pgweir_sql::may_end_block(&s.query);
+        let ends_failed = self.server.conversation.is_surely_failed() && statement.as_ref().is_none_or(may_end_block);
         let client = &mut *self.client;
         let ends = statement.as_ref().and_then(|s| s.ends());
         if ends.is_some() || client.statements.some_portal_ends() {
@@ -69,7 +71,7 @@ impl Exchange<'_> {
             }
         }
         if names.statement.is_empty() {
-            return self.bind_unnamed(message, statement.as_ref());
+            return self.bind_unnamed(message, statement.as_ref(), ends_failed);
         }
         let describes_next = message.describes_next(names.portal);
         let described = describes_next == Some(true);
@@ -77,7 +79,7 @@ impl Exchange<'_> {
             Use::GoesOn => {}
             Use::Becomes(other) => statement = Some(other),
             Use::Waits => return Step::Wait,
-            Use::Refused => return self.refuse_rows(message),
+            Use::Refused(text) => return self.refuse_use(message, text),
         }
         let Some(statement) = statement else {
             return self.unknown_name(message, names.statement, Expect::Bind);
@@ -89,6 +91,9 @@ impl Exchange<'_> {
             return step;
         }
         self.to().may_change_settings(Some(&statement));
+        if ends_failed {
+            self.server.conversation.block_may_end();
+        }
         if untold && describes_next != Some(false) && keeps_rows(&statement) {
             self.client.statements.portal_is_untold(Bound {
                 portal: names.portal.into(),
@@ -101,9 +106,17 @@ impl Exchange<'_> {
     }
 
     /// Bind of the unnamed statement; `None`: it is not known.
-    fn bind_unnamed(&mut self, message: &Message<'_>, statement: Option<&Arc<Statement>>) -> Step {
+    fn bind_unnamed(
+        &mut self,
+        message: &Message<'_>,
+        statement: Option<&Arc<Statement>>,
+        ends_failed_block: bool,
+    ) -> Step {
         if let Some(step) = self.prepare_unnamed() {
             return step;
+        }
+        if ends_failed_block {
+            self.server.conversation.block_may_end();
         }
         if statement.is_none() && self.client.session.pins().contains(PinReason::LongStatement) {
             self.to().hide_statements(None);

@@ -60,7 +60,11 @@ impl Exchange<'_> {
             self.shared
                 .statements
                 .intern_client_named(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
-        if statement.has_constants && self.server.held.may_read_behind_set() {
+        // The types of its parameters follow from the objects that are found in its path.
+        let session = &self.server.session;
+        let path_in_doubt = session.parses_in_doubt() || session.local_in_doubt();
+        let reads_otherwise = statement.has_constants && self.server.held.may_read_behind_set();
+        if reads_otherwise || path_in_doubt && pgweir_sql::has_parameters(text) {
             self.settings_are_uncertain(&mut statement);
         }
         let meaning = Meaning::new(

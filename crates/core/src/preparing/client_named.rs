@@ -218,8 +218,7 @@ impl Exchange<'_> {
             return Vec::new();
         };
         let server = &*self.server;
-        let unfit =
-            server.conversation.status() == TransactionStatus::Failed || server.conversation.is_queried_in_pipeline();
+        let unfit = server.conversation.is_surely_failed() || server.conversation.is_queried_in_pipeline();
         if unfit || matches!(server.conversation.intake(), Intake::ToSync | Intake::CopyIn) {
             return Vec::new();
         }

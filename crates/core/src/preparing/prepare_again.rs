@@ -16,7 +16,6 @@ use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect, To};
 use pgweir_sql::Effects;
-use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
@@ -201,7 +200,7 @@ impl ServerSide<'_> {
         // A statement without constants means the same under any settings. A failed transaction refuses SET.
         let reads_otherwise = server.session.local_in_doubt() || server.held.may_read_otherwise();
         let in_doubt = server.session.settings_in_doubt() || reads_otherwise && statement.has_constants;
-        if server.conversation.status() == TransactionStatus::Failed {
+        if server.conversation.is_surely_failed() {
             return Vec::new();
         }
         if statement.id <= INTERNAL_ID_MAX
@@ -220,8 +219,9 @@ impl ServerSide<'_> {
         }
         // Whenever PostgreSQL uses a plan, it looks up names again if search_path has changed. But the names need not
         // be found under the path that the client had: it may have chosen another one in the transaction of its Parse.
-        // What other clients share must be prepared for their path.
-        let stays = |name: &str| statement.is_private && name.eq_ignore_ascii_case(SEARCH_PATH);
+        // What other clients share must be prepared for their path. A PREPARE finds the types of its parameters anew.
+        let keeps_path = statement.is_private && statement.kind != Kind::Sql;
+        let stays = |name: &str| keeps_path && name.eq_ignore_ascii_case(SEARCH_PATH);
         let now = server.session.shape();
         let then = statement.settings.pairs().filter(|(name, _)| !stays(name));
         let differ = then.filter(|(name, then)| {
@@ -240,6 +240,15 @@ impl ServerSide<'_> {
             .filter(|(name, _)| !stays(name))
             .filter(had_no_value);
         differ.chain(set_since.map(|(name, _)| (name.clone(), None))).collect()
+    }
+
+    /// Whether a text would be read otherwise than when its client prepared it. A failed transaction refuses SET.
+    #[cold]
+    pub(crate) fn would_be_read_otherwise(&self, statement: &Statement) -> bool {
+        let now = self.server.session.shape().parse_settings();
+        !pgweir_sql::is_unescaped_ascii(&statement.query)
+            && !statement.settings.are_uncertain()
+            && !statement.settings.reads_alike(now)
     }
 
     /// Sets settings for an internal Parse, in the same segment. The server keeps their present values, because an
@@ -378,7 +387,7 @@ impl Exchange<'_> {
                 if self.to().would_go_apart_too_early(&statement) {
                     return Some(self.waits_for_replies());
                 }
-                let failed = self.server.conversation.status() == TransactionStatus::Failed;
+                let failed = self.server.conversation.is_surely_failed();
                 let own_types = statement.own_types.as_deref().filter(|_| !failed);
                 self.server.held.unnamed_becomes(match own_types {
                     Some(_) => Unnamed::Asked(statement.id),

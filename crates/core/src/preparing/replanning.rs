@@ -42,9 +42,28 @@ pub(crate) enum Use {
     Becomes(Arc<Statement>),
     /// The server must answer first; then the message is handled again.
     Waits,
-    /// The statement now returns other columns than the client was told: the use must be refused.
-    Refused,
+    /// The use must be refused with this error.
+    Refused(&'static ErrorText<'static>),
 }
+
+/// The statement now returns other columns than the client was told.
+const OTHER_ROWS: ErrorText<'_> = ErrorText {
+    severity: "ERROR",
+    sqlstate: "0A000",
+    message: "cached plan must not change result type",
+    detail: "",
+    hint: "",
+};
+
+/// The statement would be read under other settings than when the client prepared it.
+const READ_OTHERWISE: ErrorText<'_> = ErrorText {
+    severity: "ERROR",
+    sqlstate: "0A000",
+    message: "the statement cannot be prepared again in a failed transaction block",
+    detail: "The server does not hold it yet, and its text means something else under the present client_encoding or \
+             standard_conforming_strings.",
+    hint: "Prepare it again under the present settings, or end the block with ROLLBACK.",
+};
 
 /// What must be done before a use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +190,7 @@ pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>
     match server.held.using(meaning.statement().id, now) {
         None if meaning.is_unparsed() => Need::Types,
         None => Need::Parse,
-        _ if server.conversation.status() == TransactionStatus::Failed => Need::Nothing,
+        _ if server.conversation.is_surely_failed() => Need::Nothing,
         Some(copy) if copy.is_asked() => Need::Answer,
         Some(_) if meaning.is_unparsed() => Need::Types,
         Some(copy) if copy.is_outdated(doubted, meaning.names_moved()) => Need::Replan,
@@ -215,7 +234,7 @@ impl Exchange<'_> {
         if statement.has_constants && self.will_know_what_is_set() {
             return self.use_waits();
         }
-        let failed = self.server.conversation.status() == TransactionStatus::Failed;
+        let failed = self.server.conversation.is_surely_failed();
         if matches!(need, Need::Parse | Need::Replan | Need::Check | Need::Types)
             && self.to().would_go_apart_too_early(&statement)
         {
@@ -223,7 +242,8 @@ impl Exchange<'_> {
         }
         match need {
             Need::Nothing => Use::GoesOn,
-            Need::Refusal => Use::Refused,
+            Need::Refusal => Use::Refused(&OTHER_ROWS),
+            Need::Parse if failed && self.to().would_be_read_otherwise(&statement) => Use::Refused(&READ_OTHERWISE),
             Need::Answer => self.use_waits(),
             // PostgreSQL does not plan such a statement again, and describing a FETCH without its cursor would end the
             // server.
@@ -316,19 +336,11 @@ impl Exchange<'_> {
         Use::Waits
     }
 
-    /// Refuses a Bind whose rows would differ from those that the client was told. The Bind must fail on the server
-    /// too.
-    pub(crate) fn refuse_rows(&mut self, message: &Message<'_>) -> Step {
+    /// Refuses a Bind. It must fail on the server too.
+    pub(crate) fn refuse_use(&mut self, message: &Message<'_>, text: &ErrorText<'_>) -> Step {
         let mut reply = Vec::new();
-        let text = ErrorText {
-            severity: "ERROR",
-            sqlstate: "0A000",
-            message: "cached plan must not change result type",
-            detail: "",
-            hint: "",
-        };
         // asyncpg and the JDBC driver prepare the statement again if the error names this routine.
-        Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
+        Writer::new(&mut reply).error_with(text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
         let entry = Entry::forward(Expect::Bind).replacing(*b"26000", Instead::Error(reply));
         let nowhere = self.shared.internal.names.nowhere.clone();
         self.asks_instead(message, |r| r.special(entry).bind(b"", &nowhere, &[]))

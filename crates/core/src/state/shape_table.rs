@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Settings that change how the text of a statement is parsed, or what constants are made of it when it is planned
 /// (tests/e2e/test_attack_plans.py). Beside them [`WHO`]: PostgreSQL checks the right to use a schema when it analyses a
 /// statement, and the right to run a function that it inlines or computes when it plans, and never again.
-const CHANGE_PARSING: [&str; 16] = [
+const CHANGE_PARSING: [&str; 17] = [
     "array_nulls",
     "backslash_quote",
     "bytea_output",
@@ -19,6 +19,7 @@ const CHANGE_PARSING: [&str; 16] = [
     "IntervalStyle",
     "lc_monetary",
     "quote_all_identifiers",
+    "restrict_nonsystem_relation_kind",
     "search_path",
     "standard_conforming_strings",
     "TimeZone",

@@ -30,6 +30,8 @@ pub(crate) struct Conversation {
     /// The number of the latest segment in which DISCARD ALL has run: DISCARD ALL takes effect even if its segment
     /// fails.
     discarded_in: Option<u64>,
+    /// The number of the latest segment in which a failed transaction block may end, or be rolled back to a savepoint.
+    block_may_end_in: Option<u64>,
     /// A Query came between an Execute and its Sync. In PostgreSQL 18 an implicit transaction block may then be open
     /// until the client's next Sync, and no internal Sync may end that block. The server is closed when its client is
     /// done.
@@ -56,6 +58,7 @@ impl Conversation {
             begin: Begin::Settled,
             guarded: 0..0,
             discarded_in: None,
+            block_may_end_in: None,
             queried_in_pipeline: false,
             request_time: now,
             ready_time: now,
@@ -91,6 +94,22 @@ impl Conversation {
     #[inline(always)]
     pub(crate) fn status(&self) -> TransactionStatus {
         self.status
+    }
+
+    /// A statement is about to be bound that may end the transaction block, or roll it back to a savepoint.
+    #[cold]
+    pub(crate) fn block_may_end(&mut self) {
+        self.block_may_end_in = Some(self.queue.segments_sent());
+    }
+
+    /// Whether the next message meets a failed transaction block: no unanswered message may end the block, or roll it
+    /// back to a savepoint. If such a message fails, the server ignores what follows in its segment.
+    #[inline]
+    pub(crate) fn is_surely_failed(&self) -> bool {
+        self.status == TransactionStatus::Failed
+            && self
+                .block_may_end_in
+                .is_none_or(|segment| segment < self.queue.segments_answered())
     }
 
     /// A ReadyForQuery reports this status. Returns whether a transaction block was open before.
