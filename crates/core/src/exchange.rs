@@ -39,6 +39,8 @@ pub(crate) enum Wish {
     DatabaseAlone(Vec<u8>),
     /// The client has drawn from sequences on another server, which remembers the values.
     OwnServer,
+    /// It may be a definition, which may have to wait: see [`crate::catalog::debt`].
+    Definition,
     /// The catalog of its database must be read again, or may be changed by the message. The message has been handled.
     CatalogNews,
 }
@@ -49,6 +51,7 @@ pub(crate) struct Granted {
     pub(crate) signal: bool,
     pub(crate) database_alone: bool,
     pub(crate) own_server: bool,
+    pub(crate) definition: bool,
 }
 
 impl Exchange<'_> {

@@ -35,6 +35,8 @@ pub(crate) enum Waiting {
         /// When it began to wait.
         since: Time,
     },
+    /// Its message is a definition, and earlier ones have cost other clients too much: see [`crate::catalog::debt`].
+    ToDefine,
 }
 
 /// How a client has waited for a server to begin its transaction.

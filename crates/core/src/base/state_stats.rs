@@ -42,6 +42,8 @@ pub(crate) struct StateStats {
     pub(crate) notifications: u64,
     /// Readings of catalogs.
     pub(crate) catalog_reads: u64,
+    /// Definitions that waited because earlier ones had cost other clients too much.
+    pub(crate) definitions_delayed: u64,
     /// Statements that mentioned a name known from a catalog.
     pub(crate) mentions: u64,
     /// Flights sent to a server behind those of other clients.
@@ -82,6 +84,7 @@ impl StateStats {
             ("listens_moved", self.listens_moved),
             ("notifications", self.notifications),
             ("catalog_reads", self.catalog_reads),
+            ("definitions_delayed", self.definitions_delayed),
             ("mentions", self.mentions),
             ("flights_shared", self.flights_shared),
             ("flights_run_again", self.flights_run_again),

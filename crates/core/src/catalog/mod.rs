@@ -2,6 +2,7 @@
 //! read.
 
 pub(crate) mod code;
+pub(crate) mod debt;
 pub(crate) mod known;
 mod objects;
 pub(crate) mod replicas;

@@ -1,9 +1,10 @@
 //! When the catalogs of databases are read.
 
-use crate::base::ids::ServerId;
+use crate::base::ids::{ClientId, ServerId};
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
 use crate::catalog::code::{Catalog, CatalogRows, Draft};
+use crate::catalog::debt::Debt;
 use crate::catalog::replicas::{Awaited, Position};
 use foldhash::fast::RandomState;
 use pgweir_wire::{HEADER_BYTES, backend};
@@ -32,6 +33,10 @@ pub(crate) struct Catalogs {
     pub(crate) any_prepared: bool,
     /// Servers to which a request was sent that may commit definitions, and whose pools do not know it yet.
     pub(crate) published: Vec<ServerId>,
+    /// Whether definitions must wait in some database.
+    pub(crate) any_debt: bool,
+    /// Clients whose definitions wait.
+    pub(crate) definers: Vec<ClientId>,
 }
 
 /// What is known of one database.
@@ -63,6 +68,8 @@ pub(crate) struct State {
     pub(crate) of_standby: bool,
     /// Hosts that have been read since the last change.
     pub(crate) hosts_read: Vec<Endpoint>,
+    /// What definitions have cost other clients.
+    pub(crate) debt: Debt,
 }
 
 impl Default for State {
@@ -81,6 +88,7 @@ impl Default for State {
             awaited: Awaited::Nothing,
             of_standby: false,
             hosts_read: Vec::new(),
+            debt: Debt::default(),
         }
     }
 }
@@ -135,9 +143,13 @@ impl Reading {
 }
 
 impl State {
-    /// A reading is due after the pause.
+    /// A reading is due after the pause, which is short while definitions wait.
     pub(crate) fn wants(&mut self, now: Time) {
-        let from = self.tried_at.map_or(now, |at| now.max(at + self.pause));
+        let pause = match self.debt.is_high(now) {
+            true => PAUSE_MIN,
+            false => self.pause,
+        };
+        let from = self.tried_at.map_or(now, |at| now.max(at + pause));
         self.due = Some(self.due.map_or(from, |due| due.min(from)));
     }
 

@@ -52,9 +52,10 @@ impl Pooler {
             }
             (None, Waiting::Flying { .. }) => Found::Request,
             _ if !asks => Found::Nothing,
-            (None, Waiting::ForServer { .. }) => Found::Request,
+            (None, Waiting::ForServer { .. } | Waiting::ToDefine) => Found::Request,
             (Some(_), Waiting::ForRestoration) if client.session.pins().is_empty() => Found::Request,
-            (Some(_), Waiting::ForRestoration) | (_, Waiting::ForProbe | Waiting::ForListener { .. }) => Found::Waits,
+            (Some(_), Waiting::ForRestoration)
+            | (_, Waiting::ForProbe | Waiting::ForListener { .. } | Waiting::ToDefine) => Found::Waits,
             _ => Found::Nothing,
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod client_messages;
 pub(crate) mod completions;
 pub(crate) mod database_ddl;
 pub(crate) mod deferred_begin;
+pub(crate) mod definers;
 pub(crate) mod disconnecting;
 mod error_text;
 pub(crate) mod extended_query;

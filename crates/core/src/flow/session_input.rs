@@ -304,6 +304,12 @@ impl Pooler {
                     }
                     granted.own_server = true;
                 }
+                Wish::Definition => {
+                    if self.waits_to_define(now, id, server_id) {
+                        return Step::Wait;
+                    }
+                    granted.definition = true;
+                }
             }
             let mut exchange = self.between(now, id, server_id);
             exchange.granted = granted;

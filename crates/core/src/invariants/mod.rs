@@ -130,6 +130,10 @@ impl Pooler {
                 let owed = !server.conversation.queue().is_empty() || server.cancels.may_hit() || said;
                 must(owed, || "waits for replies, and none is owed".into())?;
             }
+            Waiting::ToDefine => {
+                let listed = self.shared.catalogs.definers.contains(&id);
+                must(listed, || "waits to define, and nobody wakes it".into())?;
+            }
             Waiting::ForListener { .. } => {
                 must(client.channels.is_some(), || {
                     "waits for a listener and has no channels".into()

@@ -45,6 +45,7 @@ impl Pooler {
         }
         self.time_listeners(now);
         self.listen(now, |listening| listening.time_moves());
+        self.time_definers(now);
         self.time_pools(now);
         self.time_deferred_begins(now);
         self.time_clients(now);

@@ -27,6 +27,9 @@ impl Exchange<'_> {
         }
         let effects = self.effects_of_names_in(statement);
         let effects = self.adds_reading_names(effects, &statement.query);
+        if let Some(step) = self.asks_to_define(effects) {
+            return Some(step);
+        }
         if self.keeps_session()
             && let Some(step) = self.bound_must_wait(statement, effects, message)
         {

@@ -101,6 +101,7 @@ impl CatalogNews<'_> {
             if let Some(state) = self.shared.catalogs.by_database.get_mut(database) {
                 state.changes();
                 state.awaited = Awaited::Since(now);
+                state.debt.definition_comes(now);
             }
             self.tell_pools(database);
         }

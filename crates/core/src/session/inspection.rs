@@ -103,6 +103,9 @@ impl Exchange<'_> {
     /// A text that is not read is about to run. `Some`: it is not passed on now.
     #[cold]
     pub(crate) fn runs_unread(&mut self, message: &Message<'_>) -> Option<Step> {
+        if let Some(step) = self.asks_to_define(Effects::DEFINES) {
+            return Some(step);
+        }
         if self.keeps_session() {
             if let Some(step) = self.uses_sequences(UNREAD, message) {
                 return Some(step);
@@ -143,6 +146,9 @@ impl Exchange<'_> {
     ) -> Option<Step> {
         let of_text = effects;
         let effects = self.effects_of_names(text, effects);
+        if let Some(step) = self.asks_to_define(effects) {
+            return Some(step);
+        }
         if !self.keeps_session() {
             self.to().before_text(effects, None);
             self.note_in_session_pool(effects, text);

@@ -71,6 +71,12 @@ impl Exchange<'_> {
         message: &Message<'_>,
         condensed: Option<Box<Condensed>>,
     ) -> Result<Effects, Step> {
+        if self.shared.catalogs.any_debt
+            && pgweir_sql::is_definition(message.body())
+            && let Some(step) = self.asks_to_define(Effects::DEFINES)
+        {
+            return Err(step);
+        }
         if self.keeps_session() {
             // Whether the text calls currval() or lastval() is known only after it has passed.
             if let Some(step) = self.uses_sequences(Effects::CODE, message) {

@@ -5,6 +5,7 @@ pub(crate) mod bound;
 pub(crate) mod catalog_reading;
 pub(crate) mod catalogs;
 pub(crate) mod channels;
+pub(crate) mod definition_costs;
 pub(crate) mod definitions;
 pub(crate) mod function_plans;
 pub(crate) mod inspection;

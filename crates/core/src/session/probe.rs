@@ -206,6 +206,7 @@ impl Exchange<'_> {
         }
         let hidden = asks.settings.then(|| about.hidden_settings(self.client));
         self.shared.state_stats.probes += 1;
+        self.pays_for_definitions(&about);
         let locks = asks.pins.then_some(asks.locks);
         let plans = self.plans_of(&about);
         self.to().send_probe(locks, hidden.as_deref(), about, plans);

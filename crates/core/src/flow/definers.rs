@@ -1,0 +1,44 @@
+//! Clients whose definitions wait: see [`crate::catalog::debt`].
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::reasons::Waiting;
+use crate::base::request::Request;
+use crate::base::time::Time;
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// A client's message may be a definition. If it must wait, the client gives its server back, unless it is in a
+    /// transaction block or keeps the server. Returns whether it waits.
+    #[cold]
+    pub(crate) fn waits_to_define(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
+        let pool_id = self.server_mut(server_id).pool;
+        if !self.catalogs().must_definitions_wait(now, pool_id) {
+            return false;
+        }
+        self.shared.state_stats.definitions_delayed += 1;
+        self.shared.catalogs.definers.push(id);
+        self.client_mut(id).waiting = Waiting::ToDefine;
+        self.release_if_clean(now, server_id);
+        true
+    }
+
+    /// Lets those go on whose definitions need not wait any longer.
+    pub(crate) fn time_definers(&mut self, now: Time) {
+        if !self.shared.catalogs.any_debt && self.shared.catalogs.definers.is_empty() {
+            return;
+        }
+        self.catalogs().tell_untold();
+        for id in self.catalogs().take_definers(now) {
+            let Some(client) = self.clients.get(id.0).filter(|c| c.waiting == Waiting::ToDefine) else {
+                continue;
+            };
+            let pool_id = client.pool;
+            if pool_id.is_some_and(|pool| self.catalogs().must_definitions_wait(now, pool)) {
+                self.shared.catalogs.definers.push(id);
+            } else {
+                self.client_mut(id).waiting = Waiting::No;
+                self.shared.requests.push_back(Request::Resume(id.into()));
+            }
+        }
+    }
+}
