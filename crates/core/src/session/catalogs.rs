@@ -206,7 +206,9 @@ impl CatalogNews<'_> {
             None => {
                 state.failures = 0;
                 let is_current = reading.version == state.version && !is_being_changed;
-                self.known(database, reading.draft, reading.rows);
+                if self.is_kept(now, database, reading.position, is_current) {
+                    self.known(database, reading.draft, reading.rows);
+                }
                 replayed = self.host_is_read(now, database, reader, reading.position, is_current);
             }
             Some(failure) => {

@@ -16,6 +16,14 @@ use crate::session::catalogs::CatalogNews;
 use std::sync::Arc;
 
 impl CatalogNews<'_> {
+    /// Whether what was read of a server replaces what is known. A standby that lags tells of older code than a host that
+    /// has been read since the last definition.
+    pub(super) fn is_kept(&self, now: Time, database: &Arc<str>, position: Position, is_current: bool) -> bool {
+        let state = self.shared.catalogs.by_database.get(database);
+        state.is_some_and(|state| is_current && state.awaited.is_in(now, position) || state.hosts_read.is_empty())
+            || self.shared.is_weak(Weakness::TrustsReplicas)
+    }
+
     /// A server has been read. `is_current`: no definition has come meanwhile. Returns whether it is a standby that has
     /// replayed definitions.
     pub(super) fn host_is_read(
@@ -126,9 +134,13 @@ impl CatalogNews<'_> {
         let Some(state) = state.filter(|state| !state.holds && !state.hosts_read.is_empty()) else {
             return false;
         };
+        // It may not count as open yet.
+        let server = self.servers.get(server.0);
+        if !server.is_some_and(|server| state.hosts_read.contains(&server.endpoint)) {
+            return false;
+        }
         if !self.all_hosts_are_read(database) {
-            let server = self.servers.get(server.0);
-            return server.is_some_and(|server| state.hosts_read.contains(&server.endpoint));
+            return true;
         }
         if let Some(state) = self.shared.catalogs.by_database.get_mut(database) {
             state.holds = true;
