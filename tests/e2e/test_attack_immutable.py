@@ -120,3 +120,60 @@ def test_set_local_lasts_no_longer_than_its_transaction(prepared, make_pooler):
                 c.query(f"begin; set local ai.tenant = '{tenant}'")
                 assert c.value("select * from ai_mine()") == f"secret of {tenant}"
                 c.query("commit")
+
+
+# What an immutable function in SQL reads of its session, and in what the two sessions differ.
+READS = {
+    "behind a schema": ("pg_catalog.pg_has_role('ai_a', 'usage')", "role"),
+    "in quotes": ("\"pg_has_role\"('ai_a', 'usage')", "role"),
+    "in both": ("\"pg_catalog\".\"has_table_privilege\"('ai_owned', 'select')", "role"),
+    "by another name": ("getpgusername()", "role"),
+    "row security": ("row_security_active('ai_owned'::regclass)", "role"),
+    "information_schema": ("select count(*) from information_schema.enabled_roles where role_name = 'ai_a'", "role"),
+    "encoding": ("pg_client_encoding()", "encoding"),
+    "pg_settings": ("select setting from pg_settings where name = 'application_name'", "application"),
+    "pg_stat_activity": ("select application_name from pg_stat_activity where pid = pg_backend_pid()", "application"),
+}
+# Head, what it is called with, body.
+ROUTINES = {
+    "dynamic": ("() returns text language plpgsql", "", "declare x text; begin execute 'select user' into x; return x; end", "role"),
+    "internal role": ("() returns name language internal", "", "current_user", "role"),
+    "internal right": ("(name, text) returns bool language internal", "'ai_a', 'usage'", "pg_has_role_name", "role"),
+    "internal setting": ("(text) returns text language internal", "'application_name'", "show_config_by_name", "application"),
+    **{name: ("() returns text language sql", "", f"select ({body})::text", how) for name, (body, how) in READS.items()},
+}
+DIFFERENCES = {
+    "role": ("set role ai_a", "set role ai_b"),
+    "encoding": ("set client_encoding = latin1", "set client_encoding = utf8"),
+    "application": ("set application_name = 'a'", "set application_name = 'b'"),
+}
+
+
+@pytest.fixture(scope="module")
+def reading(prepared):
+    """Immutable functions, each called by one in PL/pgSQL, which keeps its plan."""
+    sql = "create table ai_owned (a int); alter table ai_owned enable row level security; alter table ai_owned owner to ai_b;"
+    for n, (head, arguments, body, _) in enumerate(ROUTINES.values()):
+        sql += f"create function ai_read{n}{head} immutable as $x${body}$x$;"
+        sql += f"create function ai_reads{n}() returns text language plpgsql as $x$begin return ai_read{n}({arguments}); end$x$;"
+    prepared.psql(sql, dbname="ai")
+    return prepared
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_whatever_an_immutable_function_reads_each_client_gets_its_own(reading, make_pooler, name):
+    text = f"select ai_reads{list(ROUTINES).index(name)}()"
+    differences = DIFFERENCES[ROUTINES[name][3]]
+
+    def directly(first):
+        with wire.Connection(host=reading.host, port=reading.port, user="alice", database="ai") as c:
+            assert not wire.first_error(c.query(first))
+            return c.value(text)
+
+    own = [directly(first) for first in differences]
+    assert own[0] != own[1]
+    pooler = one_server(make_pooler, reading)
+    with pooler.connect(user="alice", database="ai") as a, pooler.connect(user="alice", database="ai") as b:
+        for c, first in zip((a, b), differences):
+            assert not wire.first_error(c.query(first))
+        assert [[c.value(text) for c in (a, b)] for _ in range(3)] == [own] * 3

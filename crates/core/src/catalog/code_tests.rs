@@ -357,9 +357,14 @@ fn immutable_routines_that_read_the_session_are_found() {
         &["3", "s", "select tenant_stable()", ""],
         &["4", "s", "select $1 + 1", ""],
         &["5", "p", "begin return tenant(); end", ""],
+        &["r", "7", "in_c", "8"],
+        &["7", "i", "show_config_by_name", ""],
+        &["r", "8", "input", "8"],
+        &["8", "i", "textin", ""],
     ]);
     for text in [
         "select tenant()",
+        "select in_c('app.tenant')",
         "select by_another()",
         "select caller()",
         "table secrets",
@@ -367,7 +372,7 @@ fn immutable_routines_that_read_the_session_are_found() {
         assert_eq!(effects(&catalog, text), Effects::FOLDS, "{text}");
     }
     assert!(effects(&catalog, "select in_perl()").contains(Effects::FOLDS));
-    for text in ["select tenant_stable()", "select plus(1)"] {
+    for text in ["select tenant_stable()", "select plus(1)", "select input('a')"] {
         assert_eq!(effects(&catalog, text), Effects::NONE, "{text}");
     }
     assert!(!catalog.reads_no_constants, "plans must be discarded");

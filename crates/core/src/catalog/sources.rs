@@ -41,7 +41,7 @@ impl Draft {
             return true;
         };
         self.reads_constants |= language != Language::Internal && pgweir_sql::reads_constants(source);
-        self.nodes[who as usize].reads_session |= language != Language::Internal && pgweir_sql::reads_session(source);
+        self.nodes[who as usize].reads_session |= pgweir_sql::reads_session(source);
         self.source_bytes += source.len();
         if self.source_bytes > SOURCE_BYTES_MAX || self.runs.len() >= RUNS_MAX {
             self.too_much = true;

@@ -144,6 +144,9 @@ impl ServerSide<'_> {
         if self.server.introduction == Introduction::LimitAsked {
             return self.limit_told(probe);
         }
+        if self.server.introduction == Introduction::Emptied {
+            return self.emptied(probe);
+        }
         let server = &mut *self.server;
         if !matches!(server.phase, ServerPhase::ConnectQuery) {
             if probe.has_temporary_schema() || probe.failed().is_some() {

@@ -11,7 +11,7 @@ pub(crate) enum ServerPhase {
     Securing,
     /// Its login, until its first ReadyForQuery.
     Login(Box<ServerLogin>),
-    /// Logged in: it is asked for its nature, runs connect_query, and is then asked for its settings (see
+    /// Logged in: it is asked for its nature, emptied, runs connect_query, and is then asked for its settings (see
     /// [`Introduction`]).
     ConnectQuery,
     /// In the pool's idle list.
@@ -55,6 +55,8 @@ pub(crate) enum Introduction {
     NatureAsked,
     /// It was asked how many connections it allows, if that must be known.
     LimitAsked,
+    /// What login event triggers have left in its session was removed, if there may be any.
+    Emptied,
     /// It has run `connect_query`, if there is one.
     Queried,
     /// Its settings are known, or need not be.

@@ -73,6 +73,10 @@ const RESET_SETTINGS: &str = "SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DISC
 /// The beginning of the text that seeds random(); the seed and [`REMAINS`] follow.
 const SEEDS: &str = "SELECT pg_catalog.setseed(";
 
+/// The beginning of the text that removes what login event triggers have left; [`REMAINS`] follows. The model has no
+/// event triggers.
+const EMPTY: &str = "CLOSE ALL; DEALLOCATE ALL; DISCARD TEMP; ";
+
 /// The question for the process id, which distinguishes other poolers.
 pub(super) const WHOSE_SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
@@ -116,6 +120,7 @@ pub(super) fn question(text: &str) -> Option<Statement> {
         {
             Some(Statement::Remains { seeds: true })
         }
+        _ if text.starts_with(EMPTY) => Some(Statement::Remains { seeds: false }),
         REMAINS | REMAINS_FLUSHED => Some(Statement::Remains { seeds: false }),
         MADE => Some(Statement::Made),
         CHANNELS => Some(Statement::Channels),

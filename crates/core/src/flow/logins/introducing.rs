@@ -2,6 +2,8 @@
 //!
 //! The first question is for its nature ([`crate::upstream::nature`]). Another pooler would pass internal
 //! requests to one of its servers, and a console would not understand them. So neither gets any other internal request.
+//!
+//! What `connect_query` makes stays: the clients of the server share it, as in PgBouncer.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
@@ -21,6 +23,15 @@ use crate::upstream::nature::{CONNECTIONS_ALLOWED, Nature, QUESTION, could_be_po
 use crate::upstream::phase::{Introduction, ServerPhase};
 use pgweir_wire::TransactionStatus;
 
+/// The first version of PostgreSQL with login event triggers.
+const LOGIN_TRIGGERS_SINCE: u32 = 17;
+
+/// Removes what login event triggers have left in a new server's session, except settings, and asks whether the session
+/// has a schema for temporary objects. Each direct connection has such things for itself; here all clients of the
+/// server would share them.
+const EMPTY: &str = "CLOSE ALL; DEALLOCATE ALL; DISCARD TEMP; DISCARD SEQUENCES; \
+    SELECT pg_catalog.pg_advisory_unlock_all(); SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
+
 impl Pooler {
     /// Sends the next question to a new server, or frees it after the last one.
     pub(crate) fn introduce(&mut self, now: Time, id: ServerId) {
@@ -39,7 +50,6 @@ impl Pooler {
             }
             return self.close_server(now, id, reason.text());
         }
-        let pool_id = server.pool;
         match server.introduction {
             Introduction::Begins => {
                 server.introduction = Introduction::NatureAsked;
@@ -47,7 +57,7 @@ impl Pooler {
                 let is_known_otherwise = self.natures.contains_key(&endpoint);
                 let mut side = self.at(id);
                 if side.must_ask_nature(is_known_otherwise) {
-                    return side.ask_simply(now, QUESTION);
+                    return side.ask_simply(now, QUESTION, ProbeRows::Value);
                 }
                 self.introduce(now, id)
             }
@@ -56,17 +66,21 @@ impl Pooler {
                 self.nature_known(now, id);
                 let mut side = self.at(id);
                 if side.must_ask_limit() {
-                    return side.ask_simply(now, CONNECTIONS_ALLOWED);
+                    return side.ask_simply(now, CONNECTIONS_ALLOWED, ProbeRows::Value);
                 }
                 self.introduce(now, id)
             }
             Introduction::LimitAsked => {
-                server.introduction = Introduction::Queried;
-                let query = self.pool(pool_id).settings().connect_query.clone();
-                match query.filter(|_| self.server_mut(id).nature != Nature::Console) {
-                    Some(query) => self.at(id).internal_query(now, ServerPhase::ConnectQuery, &query),
-                    None => self.introduce(now, id),
+                server.introduction = Introduction::Emptied;
+                let mut side = self.at(id);
+                match side.must_be_emptied() {
+                    true => side.ask_simply(now, EMPTY, ProbeRows::TemporarySchema),
+                    false => self.introduce(now, id),
                 }
+            }
+            Introduction::Emptied => {
+                server.introduction = Introduction::Queried;
+                self.run_connect_query(now, id)
             }
             Introduction::Queried => {
                 server.introduction = Introduction::Done;
@@ -77,6 +91,15 @@ impl Pooler {
                 }
             }
             Introduction::Done => self.introduced(now, id),
+        }
+    }
+
+    fn run_connect_query(&mut self, now: Time, id: ServerId) {
+        let pool_id = self.server_mut(id).pool;
+        let query = self.pool(pool_id).settings().connect_query.clone();
+        match query.filter(|_| self.server_mut(id).nature != Nature::Console) {
+            Some(query) => self.at(id).internal_query(now, ServerPhase::ConnectQuery, &query),
+            None => self.introduce(now, id),
         }
     }
 
@@ -175,15 +198,38 @@ impl ServerSide<'_> {
         self.server.nature.is_postgresql() && sizing.is_some_and(|sizing| !sizing.knows_allowed())
     }
 
+    /// Whether login event triggers may have left something in a new server's session that its clients would share.
+    fn must_be_emptied(&self) -> bool {
+        let has_triggers = |major| major >= LOGIN_TRIGGERS_SINCE;
+        self.shared.settings.keeps_sessions
+            && self.pool.shares_sessions()
+            && self.server.nature.is_postgresql()
+            && self.server.session.base().server_major().is_some_and(has_triggers)
+    }
+
+    /// A new server has answered [`EMPTY`]. If it has refused, it is not used.
+    pub(crate) fn emptied(&mut self, probe: &Probe) {
+        if let Some(failed) = probe.failed() {
+            let text = format!(
+                "{}: cannot remove what a login event trigger may have left: {failed}",
+                self.id
+            );
+            self.shared.log(LogLevel::Warning, text);
+            self.server.close_reason.get_or_insert(CloseReason::StateUnknown);
+        } else if probe.has_temporary_schema() {
+            self.server.session.gains_temporary_schema();
+        }
+    }
+
     /// Asks a new server a question, by a query that even a console answers.
-    fn ask_simply(&mut self, now: Time, question: &str) {
+    fn ask_simply(&mut self, now: Time, question: &str, rows: ProbeRows) {
         let server = &mut *self.server;
         server.phase = ServerPhase::ConnectQuery;
         server.since = now;
         server.conversation.query_begins(now);
         server.held.unnamed_becomes(Unnamed::Nothing);
         server.session.probe_begins(Probe::default());
-        self.asks(To::Job(Job::Probe(ProbeRows::Value)), |r| r.query(question.as_bytes()));
+        self.asks(To::Job(Job::Probe(rows)), |r| r.query(question.as_bytes()));
     }
 
     /// A server has answered [`CONNECTIONS_ALLOWED`]. If it is to be replaced, the others may be at another PostgreSQL.
