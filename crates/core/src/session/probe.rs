@@ -38,11 +38,12 @@ impl ServerSide<'_> {
     /// `locks`: whether to read pg_locks, which visits every backend; `None` asks for no pins. `hidden` are names of
     /// settings that `pg_settings` does not show; `None` asks for no settings.
     fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion, plans: Plans) {
-        let (pins, settings, set_config) = (
-            self.shared.internal.probe_pins.clone(),
-            self.settings_question(),
-            self.shared.internal.set_config_local.clone(),
-        );
+        let (pins, settings) = (self.shared.internal.probe_pins.clone(), self.settings_question());
+        // What the limits were is told only if settings are asked for.
+        let lift = match hidden {
+            Some(_) => self.shared.internal.lift.clone(),
+            None => self.shared.internal.set_config_local.clone(),
+        };
         if about.has_failed() || self.server.session.has_run_unknown_code() {
             self.forget_internal_statements();
         }
@@ -65,7 +66,7 @@ impl ServerSide<'_> {
         }
         for (name, value) in &lifted {
             let values = [Some(name.as_bytes()), Some(&**value)];
-            self.runs_for(Job::Probe(ProbeRows::LiftedLimit), &set_config, &values);
+            self.runs_for(Job::Probe(ProbeRows::LiftedLimit), &lift, &values);
         }
         if hidden.is_some() && locks.is_some() {
             // If a client has prepared a statement under this name, that one ends before the question for pins.

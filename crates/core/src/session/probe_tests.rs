@@ -151,6 +151,26 @@ fn the_answer_gives_client_and_server_their_settings() {
     }
 }
 
+/// Guards against a limit of the startup packet that is lost: the probe lifts it, and took the value that RESET had left
+/// for one that the session had set.
+#[test]
+fn a_lifted_limit_counts_only_if_the_session_has_set_it() {
+    for (is_made, value) in [(&b"t"[..], Some("5s")), (b"f", None)] {
+        let mut alone = suspected(Effects::CODE | Effects::SETTINGS);
+        alone.exchange().probe();
+        let lifted = [Some(&b"lock_timeout"[..]), Some(b"5s"), Some(is_made), Some(b"0")];
+        tells(&mut alone, ProbeRows::LiftedLimit, &lifted);
+        let unlifted = [Some(&b"statement_timeout"[..]), Some(b"0"), None, None];
+        tells(&mut alone, ProbeRows::LiftedLimit, &unlifted);
+        let shown = [Some(&b"lock_timeout"[..]), Some(b"0"), Some(b"f")];
+        tells(&mut alone, ProbeRows::Setting, &shown);
+        alone.reply().probed();
+        let shape = alone.server.session.shape();
+        assert_eq!(shape.get("lock_timeout").map(|s| s.value()), value);
+        assert!(shape.get("statement_timeout").is_none());
+    }
+}
+
 #[test]
 fn a_probe_that_fails_is_sent_again_and_pins_in_the_end() {
     let mut alone = suspected(Effects::LOCKS);

@@ -21,6 +21,14 @@ const KEPT_BYTES_MAX: usize = 1024 * 1024;
 /// A setting and its value; `None` is NULL.
 pub(crate) type Row = (Box<str>, Option<Box<str>>);
 
+/// A setting that the probe has set for itself.
+#[derive(Debug, pgweir_freeze::Freeze)]
+struct Lifted {
+    row: Row,
+    /// The session had set it. Otherwise it had the value that RESET returns to.
+    is_made: bool,
+}
+
 /// A probe that has not been answered yet.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Probe {
@@ -36,8 +44,8 @@ pub(crate) struct Probe {
     temporary: bool,
     /// The texts may have made statements by SQL-level PREPARE.
     prepares: bool,
-    /// Time limits that the probe lifts for itself, and client_encoding, with the session's values.
-    lifted: Vec<Row>,
+    /// Time limits that the probe has lifted for itself, and client_encoding, with the values that they had.
+    lifted: Vec<Lifted>,
     /// One value for each of [`PROBED`].
     pins: Option<[bool; PROBED.len()]>,
     /// The value of the latest row with a single column.
@@ -148,8 +156,13 @@ impl Probe {
                     _ => self.unreadable = true,
                 }
             }
-            (ProbeRows::LiftedLimit, &[Some(name), Some(before), _]) => match (text(name), text(before)) {
-                (Some(name), Some(before)) => self.lifted.push((name, Some(before))),
+            // Settings are not asked for, or it had the probe's value already.
+            (ProbeRows::LiftedLimit, &[Some(_), Some(_), _] | &[Some(_), Some(_), None, _]) => {}
+            (ProbeRows::LiftedLimit, &[Some(name), Some(before), is_made, _]) => match (text(name), text(before)) {
+                (Some(name), Some(before)) => self.lifted.push(Lifted {
+                    row: (name, Some(before)),
+                    is_made: is_made == Some(b"t"),
+                }),
                 _ => self.unreadable = true,
             },
             _ => self.fails("an unexpected row"),
@@ -201,12 +214,17 @@ impl Probe {
     }
 
     /// Every setting that the session has set. For the time limits that the probe has lifted, the view has shown the
-    /// probe's own values: they are replaced by the session's.
+    /// probe's own values: they are replaced by the session's. A limit that the session had reset is not among them.
     pub(crate) fn take_rows(&mut self) -> Vec<Row> {
         let lifted = std::mem::take(&mut self.lifted);
         let mut rows = std::mem::take(&mut self.rows);
-        rows.retain(|(name, _)| lifted.iter().all(|(of, _)| of != name));
-        rows.extend(lifted);
+        rows.retain(|(name, _)| lifted.iter().all(|lifted| lifted.row.0 != *name));
+        rows.extend(
+            lifted
+                .into_iter()
+                .filter(|lifted| lifted.is_made)
+                .map(|lifted| lifted.row),
+        );
         rows
     }
 

@@ -18,6 +18,9 @@ pub(crate) struct InternalStatements {
     pub(crate) set_back: Arc<Statement>,
     /// Like `set_config`, for the transaction only; returns the name and the earlier value.
     pub(crate) set_config_local: Arc<Statement>,
+    /// Sets a setting for the transaction, unless it has this value; returns the name, the earlier value, and whether the
+    /// session had set that one. The last is NULL if nothing was set. See [`LIFT`].
+    pub(crate) lift: Arc<Statement>,
     /// Begins a transaction that the session's defaults cannot delay.
     pub(crate) begin_plain: Arc<Statement>,
     /// Ends that transaction.
@@ -82,6 +85,15 @@ const PROBE_SETTINGS_14: &str = "SELECT s.name, s.setting, s.context OPERATOR(pg
     FROM pg_catalog.pg_settings s WHERE s.source OPERATOR(pg_catalog.=) 'session' \
     UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)";
 
+/// See [`InternalStatements::lift`]. The columns are computed from left to right, and the view is read where its column
+/// is: before the setting has another source. A session without limits does not pay for the view.
+const LIFT: &str = "SELECT $1, pg_catalog.current_setting($1), \
+    CASE WHEN pg_catalog.current_setting($1) OPERATOR(pg_catalog.<>) $2 THEN \
+        (SELECT s.source OPERATOR(pg_catalog.=) 'session' FROM pg_catalog.pg_settings s \
+            WHERE s.name OPERATOR(pg_catalog.=) $1) END, \
+    CASE WHEN pg_catalog.current_setting($1) OPERATOR(pg_catalog.<>) $2 THEN \
+        pg_catalog.set_config($1, $2, true) END";
+
 impl InternalStatements {
     pub(crate) fn new(names: &mut SecretNames) -> Self {
         let internal_names = InternalNames::new(names);
@@ -102,6 +114,7 @@ impl InternalStatements {
                 b"SELECT $1, pg_catalog.current_setting($1), pg_catalog.set_config($1, $2, true)",
                 &texts,
             ),
+            lift: internal(0, LIFT.as_bytes(), &texts),
             begin_plain: internal(
                 4,
                 b"BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",

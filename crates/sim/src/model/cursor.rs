@@ -84,6 +84,10 @@ impl Environment for Surroundings<'_> {
         self.settings.set(name, value, local).map(Value::Text)
     }
 
+    fn is_made(&self, name: &str) -> bool {
+        self.settings.is_made(name)
+    }
+
     fn process_id(&self) -> u32 {
         self.process_id
     }

@@ -27,6 +27,9 @@ impl Environment for NoEnvironment {
     fn set_config(&mut self, _: &str, _: Option<&str>, _: bool) -> Result<Value, ServerError> {
         unreachable!("not folded")
     }
+    fn is_made(&self, _: &str) -> bool {
+        unreachable!("not folded")
+    }
     fn process_id(&self) -> u32 {
         unreachable!("not folded")
     }

@@ -9,6 +9,10 @@ pub(super) enum Function {
     Repeat,
     CurrentSetting,
     SetConfig,
+    /// Two that only the pooler's question about limits uses, see `views.rs`: whether the session has set a setting, if
+    /// it has another value than this, and setting it for the transaction then.
+    OtherIsMade,
+    Lift,
     BackendPid,
     NullIf,
     Lock,
@@ -28,6 +32,8 @@ impl Function {
             "repeat" => Function::Repeat,
             "current_setting" => Function::CurrentSetting,
             "set_config" => Function::SetConfig,
+            "other_is_made" => Function::OtherIsMade,
+            "lift" => Function::Lift,
             "pg_backend_pid" => Function::BackendPid,
             "nullif" => Function::NullIf,
             "pg_advisory_lock" => Function::Lock,
@@ -48,6 +54,8 @@ impl Function {
             Function::Repeat => (&[Type::Text, Type::Int4], Type::Text, 2),
             Function::CurrentSetting => (&[Type::Text, Type::Bool], Type::Text, 1),
             Function::SetConfig => (&[Type::Text, Type::Text, Type::Bool], Type::Text, 3),
+            Function::OtherIsMade => (&[Type::Text, Type::Text], Type::Bool, 2),
+            Function::Lift => (&[Type::Text, Type::Text], Type::Text, 2),
             Function::BackendPid => (&[], Type::Int4, 0),
             Function::NullIf => (&[Type::Text, Type::Text], Type::Text, 2),
             Function::Lock | Function::XactLock => (&[Type::Int4], Type::Void, 1),
@@ -94,6 +102,15 @@ impl Function {
             }
             (Function::SetConfig, _) => {
                 return Err(ServerError::error("22004", "SET requires parameter name"));
+            }
+            (Function::OtherIsMade | Function::Lift, [Value::Text(name), value])
+                if environment.current_setting(name, false)? == *value =>
+            {
+                Value::Null
+            }
+            (Function::OtherIsMade, [Value::Text(name), _]) => Value::Bool(environment.is_made(name)),
+            (Function::Lift, [Value::Text(name), Value::Text(value)]) => {
+                environment.set_config(name, Some(value), true)?
             }
             (Function::NullIf, [value, nothing]) if value == nothing => Value::Null,
             (Function::NullIf, [value, _]) => value.clone(),
@@ -150,6 +167,8 @@ fn not_drawn() -> ServerError {
 pub(super) trait Environment {
     fn current_setting(&mut self, name: &str, missing_ok: bool) -> Result<Value, ServerError>;
     fn set_config(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<Value, ServerError>;
+    /// Whether the session has set it.
+    fn is_made(&self, name: &str) -> bool;
     fn process_id(&self) -> u32;
     /// Takes an advisory lock if it is free; returns whether it was.
     fn lock(&mut self, key: i64) -> bool;

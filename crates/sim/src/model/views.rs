@@ -30,6 +30,15 @@ const MADE: &str = "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) '
     WHERE s.source OPERATOR(pg_catalog.=) 'session' \
     UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)";
 
+/// Sets a setting for the transaction, unless it has this value; tells the earlier value, and whether the session had set
+/// it.
+const LIFT: &str = "SELECT $1, pg_catalog.current_setting($1), \
+    CASE WHEN pg_catalog.current_setting($1) OPERATOR(pg_catalog.<>) $2 THEN \
+        (SELECT s.source OPERATOR(pg_catalog.=) 'session' FROM pg_catalog.pg_settings s \
+            WHERE s.name OPERATOR(pg_catalog.=) $1) END, \
+    CASE WHEN pg_catalog.current_setting($1) OPERATOR(pg_catalog.<>) $2 THEN \
+        pg_catalog.set_config($1, $2, true) END";
+
 /// Whether the session has a schema for temporary objects, which DISCARD ALL does not remove.
 const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
@@ -87,6 +96,9 @@ const CONNECTIONS_ALLOWED: (&str, &str) = ("SELECT pg_catalog.current_setting('m
 pub(super) fn in_other_words(text: &str) -> &str {
     if text == WHOSE_SESSION {
         return "select pg_backend_pid()";
+    }
+    if text == LIFT {
+        return "select $1, current_setting($1), other_is_made($1, $2), lift($1, $2)";
     }
     if text.starts_with(CONNECTIONS_ALLOWED.0) {
         return CONNECTIONS_ALLOWED.1;

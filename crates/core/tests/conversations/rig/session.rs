@@ -76,7 +76,8 @@ impl Session<'_> {
                 let guarded = if self.guarded.contains(name) { b"t" } else { b"f" };
                 w.data_row(3, [Some(name.as_bytes()), Some(value.as_bytes()), Some(&guarded[..])]);
             }
-        } else if statement.contains("pgweir_") && !statement.ends_with("pgweir_3") {
+        } else if statement.contains("pgweir_") && !statement.ends_with("pgweir_3") && !statement.ends_with("pgweir_0")
+        {
             w.data_row(1, [Some(&b""[..])]);
         }
         w.command_complete("SELECT 1");

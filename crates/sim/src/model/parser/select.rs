@@ -144,6 +144,7 @@ fn name_of(item: &Expression, columns: &[&str]) -> String {
             Function::Repeat => "repeat",
             Function::CurrentSetting => "current_setting",
             Function::SetConfig => "set_config",
+            Function::OtherIsMade | Function::Lift => "case",
             Function::BackendPid => "pg_backend_pid",
             Function::NullIf => "nullif",
             Function::Lock => "pg_advisory_lock",

@@ -199,6 +199,14 @@ impl Settings {
         all.filter(shows).map(in_units).collect()
     }
 
+    /// Whether the session has set this one.
+    pub(super) fn is_made(&self, name: &str) -> bool {
+        let place = self.place(name).ok();
+        place
+            .and_then(|place| self.values.0.pair(&place))
+            .is_some_and(|pair| pair.current_made)
+    }
+
     /// DISCARD ALL, and the start of a session.
     pub(super) fn reset_all(&mut self) {
         self.values = Snapshot(self.resets.clone());
