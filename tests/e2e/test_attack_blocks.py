@@ -1,4 +1,7 @@
-"""Attacks by transaction blocks: limits that a block resets."""
+"""Attacks by transaction blocks: limits that a block resets, and BEGIN and COMMIT that PostgreSQL refuses.
+
+The pooler answers a bare BEGIN itself. What it answers with success, PostgreSQL must answer with success, too: otherwise
+the statements that follow run in a block that nobody has begun."""
 
 from __future__ import annotations
 
@@ -74,3 +77,36 @@ def test_a_runaway_statement_ends_behind_reset(pg, make_pooler):
     with pooler.connect(options={"statement_timeout": "300ms"}) as c:
         c.query("begin; reset all; commit")
         assert wire.error_codes(c.query("select pg_sleep(5)")) == ["57014"]
+
+
+def refused() -> dict[str, list[tuple[bytes, ...]]]:
+    """BEGIN or COMMIT that PostgreSQL refuses, for every reason that the pooler could overlook."""
+
+    def segment(text: bytes) -> tuple[bytes, ...]:
+        return wire.parse("", text), wire.bind(), wire.execute(), wire.sync()
+
+    return {
+        "BEGIN beyond UTF-8": [(wire.query(b"begin /* \xe4 */"),)],
+        "COMMIT beyond UTF-8": [(wire.query("begin"),), (wire.query(b"commit -- \xff"),)],
+        "parsed beyond UTF-8": [segment(text=b"begin -- \xff")],
+        "a letter of UTF-8": [(wire.query("begin -- \u00e4"),)],
+        "a vertical tab": [(wire.query("begin\x0b"),)],
+    }
+
+
+@pytest.mark.parametrize("what", refused())
+def test_what_postgresql_refuses_begins_no_block(pg, make_pooler, what):
+    """Behind a BEGIN that PostgreSQL refuses, each statement is a transaction of its own."""
+    pooler = make_pooler(pg, settings={"default_pool_size": 1})
+
+    def plays(connect) -> list:
+        pg.psql("drop table if exists block_rows; create table block_rows (a int)")
+        seen = []
+        with connect() as c:
+            for messages in refused()[what]:
+                c.send(*messages)
+                seen.append([wire.text(m) for m in c.read_ready()])
+            seen += [wire.tags(c.query(text)) for text in ("insert into block_rows values (1)", "rollback")]
+            return [*seen, c.value("select count(*) from block_rows")]
+
+    assert plays(pooler.connect) == plays(direct(pg))

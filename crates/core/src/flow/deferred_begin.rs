@@ -80,7 +80,7 @@ impl ClientSide<'_> {
         }
         let [text @ .., 0] = message.body() else { return None };
         let verdict = pgweir_sql::classify(text);
-        if let Statement::Other = verdict {
+        if verdict == Statement::Other || !is_plain(text) {
             return None;
         }
         let reply = self.run_deferred(&verdict, By::Query)?;
@@ -164,6 +164,12 @@ impl ClientSide<'_> {
     }
 }
 
+/// Whether every server reads a text alike. Bytes beyond ASCII are refused if they are no characters in client_encoding,
+/// also in a comment. A vertical tab is white space only since PostgreSQL 16.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|b| b.is_ascii() && !matches!(b, b'\0' | b'\x0b'))
+}
+
 /// Reads `[Parse] Bind [Describe] Execute Sync` of the unnamed portal, all of it present.
 fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
     let mut rest = Messages::new(bytes);
@@ -185,11 +191,17 @@ fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
     if values.i16() != Ok(0) {
         return None;
     }
-    let verdict = match (parse, names.statement) {
-        (Some(parse), b"") => pgweir_sql::classify(parse.query),
-        (None, name) => client.statements.meaning_of(name)?.verdict.clone(),
+    let (verdict, text) = match (parse, names.statement) {
+        (Some(parse), b"") => (pgweir_sql::classify(parse.query), parse.query),
+        (None, name) => {
+            let meaning = client.statements.meaning_of(name)?;
+            (meaning.verdict.clone(), &*meaning.query)
+        }
         _ => return None,
     };
+    if verdict == Statement::Other || !is_plain(text) {
+        return None;
+    }
     (tag, body) = rest.next()?;
     let described = tag == b'D';
     if described {

@@ -336,6 +336,39 @@ fn a_cancelled_request_that_replaces_the_unnamed_statement_fails_no_block() {
     }
 }
 
+/// Guards against BEGIN and COMMIT that PostgreSQL refuses, and the pooler answered with success.
+#[test]
+fn a_text_that_is_not_plain_takes_a_server() {
+    for text in [
+        b"begin /* \xe4 */".as_slice(),
+        b"begin\x0b",
+        b"start transaction -- \xc3\xa4",
+    ] {
+        for is_parsed in [false, true] {
+            let mut rig = Rig::new("");
+            let client = rig.client();
+            rig.says(client, |w| match is_parsed {
+                false => w.query(text),
+                true => {
+                    w.parse(b"", text, &[0, 0]);
+                    w.bind_text(b"", &[]);
+                    w.execute();
+                    w.sync();
+                }
+            });
+            assert_eq!(rig.told(client), [""; 0], "{}", String::from_utf8_lossy(text));
+            assert!(rig.server_of(client).is_some());
+        }
+    }
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.told(client);
+    rig.says(client, |w| w.query(b"commit -- \xff"));
+    assert_eq!(rig.told(client), [""; 0]);
+    assert!(rig.server_of(client).is_some());
+}
+
 /// How a client sends the beginning of a transaction block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Sends {
