@@ -79,19 +79,35 @@ def test_a_runaway_statement_ends_behind_reset(pg, make_pooler):
         assert wire.error_codes(c.query("select pg_sleep(5)")) == ["57014"]
 
 
+# Whole conversations: messages and the number of ReadyForQuery that they bring.
+PLAIN = b"\0\0" + b"\0\0" * 3
+BINDS = {
+    "formats without values": b"\0\0" + b"\0\2" + b"\0\0" * 2 + b"\0\0" + b"\0\0",
+    "more behind it": PLAIN + b"xx",
+}
+EXECUTES = {"no row count": b"\0", "more behind it": b"\0" + b"\0" * 4 + b"zz"}
+
+
 def refused() -> dict[str, list[tuple[bytes, ...]]]:
     """BEGIN or COMMIT that PostgreSQL refuses, for every reason that the pooler could overlook."""
 
-    def segment(text: bytes) -> tuple[bytes, ...]:
-        return wire.parse("", text), wire.bind(), wire.execute(), wire.sync()
+    def segment(text: bytes = b"begin", bind: bytes = PLAIN, execute: bytes = b"\0" * 5) -> tuple[bytes, ...]:
+        return wire.parse("", text), wire.message("B", bind), wire.message("E", execute), wire.sync()
 
-    return {
+    cases = {
         "BEGIN beyond UTF-8": [(wire.query(b"begin /* \xe4 */"),)],
         "COMMIT beyond UTF-8": [(wire.query("begin"),), (wire.query(b"commit -- \xff"),)],
         "parsed beyond UTF-8": [segment(text=b"begin -- \xff")],
         "a letter of UTF-8": [(wire.query("begin -- \u00e4"),)],
         "a vertical tab": [(wire.query("begin\x0b"),)],
+        "a parameter": [
+            (wire.parse("named", "begin", [23]), wire.sync()),
+            (wire.bind("", "named"), wire.execute(), wire.sync()),
+        ],
     }
+    cases |= {f"Bind: {what}": [segment(bind=body)] for what, body in BINDS.items()}
+    cases |= {f"Execute: {what}": [segment(execute=body)] for what, body in EXECUTES.items()}
+    return cases
 
 
 @pytest.mark.parametrize("what", refused())
@@ -110,3 +126,15 @@ def test_what_postgresql_refuses_begins_no_block(pg, make_pooler, what):
             return [*seen, c.value("select count(*) from block_rows")]
 
     assert plays(pooler.connect) == plays(direct(pg))
+
+
+def test_a_sync_with_a_body_ends_no_block(pg, make_pooler):
+    """PostgreSQL refuses it, and begins nothing."""
+    pooler = make_pooler(pg, settings={"default_pool_size": 1})
+
+    def plays(connect) -> list[str]:
+        with connect() as c:
+            c.send(wire.parse("", "begin"), wire.bind(), wire.execute(), wire.message("S", b"zz"), wire.sync())
+            return wire.error_codes(c.read_ready())
+
+    assert plays(pooler.connect) == plays(direct(pg)) == ["08P01"]

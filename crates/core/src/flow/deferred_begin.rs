@@ -23,7 +23,7 @@ use crate::upstream::nature::Nature;
 use pgweir_sql::Statement;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
-use pgweir_wire::{FrontendTag, HEADER_BYTES, Reader, TransactionStatus};
+use pgweir_wire::{FrontendTag, HEADER_BYTES, ReadError, Reader, TransactionStatus};
 
 /// A portal that does not exist: Describe of it fails, and so does the transaction.
 const NO_PORTAL: &[u8] = b"the transaction has failed";
@@ -170,7 +170,8 @@ fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|b| b.is_ascii() && !matches!(b, b'\0' | b'\x0b'))
 }
 
-/// Reads `[Parse] Bind [Describe] Execute Sync` of the unnamed portal, all of it present.
+/// Reads `[Parse] Bind [Describe] Execute Sync` of the unnamed portal, all of it present. `None`: it is something else, or
+/// a message is not formed exactly as it must be. A server refuses such messages.
 fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
     let mut rest = Messages::new(bytes);
     let (mut tag, mut body) = rest.next()?;
@@ -185,16 +186,16 @@ fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
     let names = BindNames::read(body)
         .ok()
         .filter(|n| tag == b'B' && n.portal.is_empty())?;
-    let mut values = Reader::new(&body[names.wire_bytes()..]);
-    let formats = values.i16().ok()?;
-    values.bytes(usize::try_from(formats).ok()? * 2).ok()?;
-    if values.i16() != Ok(0) {
+    if !binds_nothing(&body[names.wire_bytes()..]) {
         return None;
     }
     let (verdict, text) = match (parse, names.statement) {
         (Some(parse), b"") => (pgweir_sql::classify(parse.query), parse.query),
         (None, name) => {
             let meaning = client.statements.meaning_of(name)?;
+            if *meaning.types != [0, 0] {
+                return None;
+            }
             (meaning.verdict.clone(), &*meaning.query)
         }
         _ => return None,
@@ -213,8 +214,10 @@ fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
         })?;
         (tag, body) = rest.next()?;
     }
-    let mut execute = Reader::new(body);
-    if tag != b'E' || !execute.cstr().is_ok_and(<[u8]>::is_empty) || rest.next()?.0 != b'S' {
+    // The unnamed portal, and any number of rows.
+    let executes = tag == b'E' && body.len() == 1 + 4 && body[0] == 0;
+    let (tag, body) = rest.next()?;
+    if !executes || tag != b'S' || !body.is_empty() {
         return None;
     }
     Some(Segment {
@@ -223,6 +226,27 @@ fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
         described,
         bytes: rest.read_bytes(),
     })
+}
+
+/// Whether a Bind ends well with this, behind its names, and has no values. It may name one format for all values, and
+/// any formats of columns.
+fn binds_nothing(body: &[u8]) -> bool {
+    let read = || {
+        let mut rest = Reader::new(body);
+        let formats = format_codes(&mut rest)?;
+        let values = rest.i16()?;
+        format_codes(&mut rest)?;
+        rest.end()?;
+        Ok::<_, ReadError>(formats <= 1 && values == 0)
+    };
+    read() == Ok(true)
+}
+
+/// Reads format codes, and returns how many there are.
+fn format_codes(rest: &mut Reader<'_>) -> Result<usize, ReadError> {
+    let count = usize::from(rest.i16()? as u16);
+    rest.bytes(count * 2)?;
+    Ok(count)
 }
 
 impl Exchange<'_> {

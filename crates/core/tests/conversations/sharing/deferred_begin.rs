@@ -369,6 +369,65 @@ fn a_text_that_is_not_plain_takes_a_server() {
     assert!(rig.server_of(client).is_some());
 }
 
+/// Guards against a BEGIN in malformed messages, which PostgreSQL refuses, and the pooler answered with success.
+#[test]
+fn a_message_that_is_not_well_formed_takes_a_server() {
+    const BIND: &[u8] = b"\0\0\0\0\0\0\0\0";
+    const EXECUTE: &[u8] = b"\0\0\0\0\0";
+    let well_formed: [(&[u8], &[u8], &[u8]); 4] = [
+        (BIND, EXECUTE, b""),
+        (b"\0\0\0\x01\0\x01\0\0\0\0", EXECUTE, b""),
+        (b"\0\0\0\0\0\0\0\x02\0\x01\0\x01", EXECUTE, b""),
+        (BIND, b"\0\0\0\0\x01", b""),
+    ];
+    let malformed: [(&[u8], &[u8], &[u8]); 7] = [
+        (b"\0\0\0\x02\0\0\0\0\0\0\0\0", EXECUTE, b""),
+        (b"\0\0\0\0\0\0\0\0xx", EXECUTE, b""),
+        (b"\0\0\0\0\0\0\0\x02\0\0", EXECUTE, b""),
+        (b"\0\0\0\0\0\0", EXECUTE, b""),
+        (BIND, b"\0", b""),
+        (BIND, b"\0\0\0\0\0zz", b""),
+        (BIND, EXECUTE, b"zz"),
+    ];
+    let cases = well_formed.map(|case| (case, true)).into_iter();
+    for ((bind, execute, sync), needs_none) in cases.chain(malformed.map(|case| (case, false))) {
+        let mut rig = Rig::new("");
+        let client = rig.client();
+        rig.says(client, |w| {
+            w.parse(b"", b"begin", &[0, 0]);
+            w.message(b'B', |body| body.extend(bind));
+            w.message(b'E', |body| body.extend(execute));
+            w.message(b'S', |body| body.extend(sync));
+        });
+        assert_eq!(
+            rig.server_of(client).is_none(),
+            needs_none,
+            "{bind:?} {execute:?} {sync:?}"
+        );
+    }
+}
+
+/// Guards against a BEGIN that was bound without the value of its declared parameter.
+#[test]
+fn a_begin_with_a_parameter_takes_a_server() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"begins", b"begin", &[0, 1, 0, 0, 0, 23]);
+        w.sync();
+    });
+    let server = rig.server_of(client).expect("it is prepared");
+    rig.serves(server, "");
+    rig.told(client);
+    rig.says(client, |w| {
+        w.bind_text(b"begins", &[]);
+        w.execute();
+        w.sync();
+    });
+    assert_eq!(rig.told(client), [""; 0]);
+    assert!(rig.server_of(client).is_some());
+}
+
 /// How a client sends the beginning of a transaction block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Sends {
