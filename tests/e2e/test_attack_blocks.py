@@ -138,3 +138,42 @@ def test_a_sync_with_a_body_ends_no_block(pg, make_pooler):
             return wire.error_codes(c.read_ready())
 
     assert plays(pooler.connect) == plays(direct(pg)) == ["08P01"]
+
+
+# What makes transactions deferrable by default.
+DEFERS = {
+    "three statements": [
+        "set default_transaction_isolation = serializable",
+        "set default_transaction_read_only = on",
+        "set default_transaction_deferrable = on",
+    ],
+    "SESSION CHARACTERISTICS": [
+        "set session characteristics as transaction isolation level serializable, read only, deferrable"
+    ],
+    "DO": [
+        "do $$begin set default_transaction_isolation = serializable; "
+        "set default_transaction_read_only = on; set default_transaction_deferrable = on; end$$"
+    ],
+    "set_config()": [
+        "select set_config('default_transaction_isolation', 'serializable', false), "
+        "set_config('default_transaction_read_only', 'on', false), "
+        "set_config('default_transaction_deferrable', 'on', false)"
+    ],
+}
+
+
+@pytest.mark.parametrize("how", DEFERS)
+def test_a_probe_does_not_wait_for_serializable_transactions(pg, make_pooler, how):
+    """A deferrable transaction waits for every serializable one of the cluster. On a direct connection that is its
+    client alone; a probe under the same default would keep a server from all others."""
+    pg.psql("drop table if exists deferring; create table deferring (a int)")
+    pooler = make_pooler(pg, settings={"default_pool_size": 1})
+    with direct(pg)() as writer, pooler.connect() as attacker, pooler.connect() as victim:
+        victim.query("set work_mem = '6MB'")
+        writer.query("begin isolation level serializable")
+        writer.query("insert into deferring values (1)")
+        for text in DEFERS[how]:
+            assert not wire.error_codes(attacker.query(text))
+        assert victim.value("select 1") == "1"
+        assert attacker.value("show work_mem") == "4MB"
+        writer.query("rollback")

@@ -47,6 +47,15 @@ pub(crate) enum Plans {
     Stay,
 }
 
+/// DISCARD PLANS takes a snapshot, which may wait where transactions are deferrable by default. The statements of one Query
+/// are one transaction.
+const DISCARD_AT_ONCE: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; DISCARD PLANS";
+
+/// The text that discards plans.
+fn discard_plans(deferrable: bool) -> &'static str {
+    if deferrable { DISCARD_AT_ONCE } else { "DISCARD PLANS" }
+}
+
 impl Exchange<'_> {
     /// What a probe after transactions with these effects may do with the plans on the client's server. If they stay,
     /// they are discarded when the client gives the server back.
@@ -102,14 +111,16 @@ impl ServerSide<'_> {
     /// gets the server.
     #[cold]
     pub(crate) fn discard_plans(&mut self, now: Time) {
-        self.internal_query(now, ServerPhase::Resetting, "DISCARD PLANS");
+        let deferrable = self.server.session.shape().is_deferrable();
+        self.internal_query(now, ServerPhase::Resetting, discard_plans(deferrable));
         self.plans_are_discarded();
     }
 
     /// The client's transaction has ended, and a probe asks for the settings that it has set. The client may go on at
     /// once behind the probe, on the same server, and must not get what another client's call has left. DISCARD PLANS
-    /// comes before the probe's segment and is not a part of it, because that segment may fail.
-    pub(crate) fn discard_plans_before_probe(&mut self) {
+    /// comes before the probe's segment and is not a part of it, because that segment may fail. `deferrable`: the
+    /// session's defaults may delay it.
+    pub(crate) fn discard_plans_before_probe(&mut self, deferrable: bool) {
         let session = &self.server.session;
         if session.cleanup() < Cleanup::Plans || self.server.link.is_none() || !self.functions_may_keep_plans() {
             return;
@@ -123,7 +134,7 @@ impl ServerSide<'_> {
             return;
         }
         self.server.session.plans_are_discarded();
-        self.query_for_nothing(b"DISCARD PLANS");
+        self.query_for_nothing(discard_plans(deferrable).as_bytes());
         self.plans_are_discarded();
     }
 

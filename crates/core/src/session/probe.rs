@@ -56,10 +56,10 @@ impl ServerSide<'_> {
         }
         lifted.extend(self.time_limits(&about).into_iter().map(|name| (name, b"0"[..].into())));
         let followed = self.names_by_sql();
+        let deferrable = self.may_be_delayed(&about);
         self.server.session.probe_begins(Probe::about(about, hidden.is_some()));
-        let deferrable = self.server.session.shape().is_deferrable();
         if plans == Plans::MayGo {
-            self.discard_plans_before_probe();
+            self.discard_plans_before_probe(deferrable);
         }
         if deferrable {
             self.begin_internal(PROBE);
@@ -94,6 +94,12 @@ impl ServerSide<'_> {
         if deferrable {
             self.rollback_internal();
         }
+    }
+
+    /// Whether the session's defaults may delay the probe: they are known to, or the texts may have set them.
+    fn may_be_delayed(&self, about: &Suspicion) -> bool {
+        let shape = self.server.session.shape();
+        shape.is_deferrable() || about.may_defer() && shape.may_be_read_only()
     }
 
     /// client_encoding as the database has it, where values would be converted otherwise: see `state/beyond_ascii`.

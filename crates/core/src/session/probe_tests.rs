@@ -89,6 +89,37 @@ fn a_limit_on_transactions_is_lifted_behind_the_text_that_sets_it() {
     }
 }
 
+/// Guards against a probe that waits for other sessions' transactions, behind the very text that makes its snapshot wait.
+#[test]
+fn a_text_that_may_defer_transactions_is_probed_in_a_transaction_that_does_not_wait() {
+    let internal = Alone::new().shared.internal;
+    let (begins, asks) = (name_of(&internal.begin_plain), name_of(&internal.probe_settings));
+    for (text, read_only, is_delayed) in [
+        (&b"set DEFAULT_transaction_deferrable = on"[..], "on", true),
+        (b"set session characteristics as transaction read only", "on", true),
+        (b"set U&\"\\0064efault_transaction_deferrable\" = on", "on", true),
+        (b"set default_transaction_deferrable = on", "off", false),
+        (b"set work_mem = '1MB'", "on", false),
+    ] {
+        let mut alone = Alone::linked();
+        let shape = alone.with("default_transaction_read_only", read_only);
+        alone.server.session.has_settings(shape);
+        alone.exchange().suspect(Effects::SETTINGS, text, Vec::new());
+        assert!(alone.exchange().probe());
+        let bound = bound(&mut alone);
+        assert_eq!(bound.contains(&begins), is_delayed, "{}", String::from_utf8_lossy(text));
+        assert!(bound.contains(&asks));
+    }
+    let mut alone = Alone::linked();
+    let shape = alone.with("default_transaction_read_only", "on");
+    alone.server.session.has_settings(shape);
+    alone
+        .exchange()
+        .suspect(Effects::CODE | Effects::SETTINGS, b"do 'x'", Vec::new());
+    assert!(alone.exchange().probe());
+    assert!(bound(&mut alone).contains(&begins));
+}
+
 #[test]
 fn a_cancel_on_its_way_would_hit_the_probe() {
     let mut alone = suspected(Effects::LOCKS);

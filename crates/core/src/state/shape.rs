@@ -281,6 +281,15 @@ impl Shape {
             .is_some_and(|s| !matches!(&*s.value, "off" | "false" | "0" | "no"))
     }
 
+    /// Whether transactions may be read-only by default: only then a snapshot waits. PostgreSQL reports that since 14,
+    /// before a probe follows.
+    pub(crate) fn may_be_read_only(&self) -> bool {
+        match self.get("default_transaction_read_only") {
+            Some(setting) => setting.value() != "off",
+            None => self.server_major().is_some_and(|major| major < 14),
+        }
+    }
+
     /// Whether this setting would be more than the pooler keeps of the settings that a server reports.
     pub(super) fn reports_too_much(&self, name: &str, value: &str) -> bool {
         let others = self.settings.iter().filter(|s| s.reported && *s.name != *name);

@@ -69,6 +69,8 @@ pub(crate) struct Suspicion {
     sets_role: Option<bool>,
     /// One of the texts may have limited the time of transactions.
     limits_transactions: bool,
+    /// One of the texts may have made transactions deferrable by default.
+    defers: bool,
     /// The number of probes about these texts that have failed.
     probes_failed: u8,
     /// The next probe waits for a new text, because several probes have failed. The suspicion is kept, because the
@@ -81,6 +83,11 @@ pub(crate) const HIDDEN_SETTINGS_MAX: usize = 256;
 
 /// The setting that SET ROLE sets.
 pub(crate) const ROLE: &str = "role";
+
+/// In the name of the setting that makes transactions deferrable by default, and in the statement that sets it by another
+/// name.
+const DEFERRABLE: &[u8] = b"deferrable";
+const CHARACTERISTICS: &[u8] = b"characteristics";
 
 impl Suspicion {
     /// The suspicion that this text begins; `before` are the session's settings before it.
@@ -129,9 +136,15 @@ impl Suspicion {
         self.limits_transactions
     }
 
+    /// Whether the texts may have made transactions deferrable by default.
+    pub(crate) fn may_defer(&self) -> bool {
+        self.defers || self.may_have(Effects::CODE | Effects::UNTOLD)
+    }
+
     /// One of the texts is this one.
     pub(super) fn add_limits_of(&mut self, text: &[u8]) {
         self.limits_transactions |= pgweir_sql::contains(text, TRANSACTION_LIMIT.as_bytes());
+        self.defers |= pgweir_sql::may_spell(text, DEFERRABLE) || pgweir_sql::contains(text, CHARACTERISTICS);
     }
 
     /// Whether the last text that names the role sets it.
@@ -208,6 +221,7 @@ impl Suspicion {
         self.texts += newer.texts;
         self.sets_role = later_role(self.sets_role, newer.sets_role);
         self.limits_transactions |= newer.limits_transactions;
+        self.defers |= newer.defers;
         let known = self.hidden.len();
         let new = newer.hidden.into_iter().filter(|n| !self.hidden[..known].contains(n));
         self.hidden.extend(new.collect::<Vec<_>>());

@@ -86,6 +86,12 @@ const SEEDS: &str = "SELECT pg_catalog.setseed(";
 /// event triggers.
 const EMPTY: &str = "CLOSE ALL; DEALLOCATE ALL; DISCARD TEMP; ";
 
+/// DISCARD PLANS in a transaction that is not delayed; here none is.
+const DISCARD_AT_ONCE: (&str, &str) = (
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; DISCARD PLANS",
+    "discard plans",
+);
+
 /// The question for the process id, which distinguishes other poolers.
 pub(super) const WHOSE_SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
@@ -96,6 +102,9 @@ const CONNECTIONS_ALLOWED: (&str, &str) = ("SELECT pg_catalog.current_setting('m
 pub(super) fn in_other_words(text: &str) -> &str {
     if text == WHOSE_SESSION {
         return "select pg_backend_pid()";
+    }
+    if text == DISCARD_AT_ONCE.0 {
+        return DISCARD_AT_ONCE.1;
     }
     if text == LIFT {
         return "select $1, current_setting($1), other_is_made($1, $2), lift($1, $2)";
