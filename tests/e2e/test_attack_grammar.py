@@ -234,3 +234,21 @@ def test_a_prepare_in_a_block_behind_another_path_keeps_its_server(pg, make_pool
             client.query(text)
         assert [pin["reason"] for pin in pooler.console("show pins")] != []
         assert wire.error_codes(client.query("execute s('one')")) == ["22P02"]
+
+
+def test_a_parse_after_revoke_is_refused(pg, make_pooler):
+    """PostgreSQL checks the right to use a schema when it analyses a statement, so no earlier copy may answer."""
+    pg.psql("drop schema if exists ag_closed cascade; create schema ag_closed; create table ag_closed.t as select 7 as n;"
+            " do $$begin create role ag_group; exception when duplicate_object then null; end$$;"
+            " do $$begin create role ag_member login; exception when duplicate_object then null; end$$;"
+            " grant usage on schema ag_closed to ag_group; grant select on ag_closed.t to public; grant ag_group to ag_member")
+    pooler = make_pooler(pg, settings={"default_pool_size": 1}, userlist={"postgres": "", "ag_member": ""})
+    use = wire.parse("s", "select n from ag_closed.t") + wire.bind(statement="s") + wire.execute() + wire.sync()
+    with pooler.connect(user="ag_member") as before:
+        before.send(use)
+        assert wire.rows_of(before.read_ready()) == [("7",)]
+        with pooler.connect(user="postgres") as admin:
+            assert not wire.first_error(admin.query("revoke ag_group from ag_member"))
+        with pooler.connect(user="ag_member") as after:
+            after.send(use)
+            assert wire.error_codes(after.read_ready()) == ["42501"]

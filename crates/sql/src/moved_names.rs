@@ -2,7 +2,8 @@
 //!
 //! PostgreSQL looks up what the names in a prepared statement mean when it analyses the statement. It does so again if
 //! an object that the statement uses is changed or dropped, but not if a new object hides that one: a table that comes
-//! earlier in the search_path, or a function whose arguments fit better.
+//! earlier in the search_path, or a function whose arguments fit better. Nor does it if the number that a constant such
+//! as `'i'::regclass` or `'r'::regrole` stands for belongs to another object, or to none.
 
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
@@ -12,13 +13,9 @@ const BEHIND_CREATE: [&str; 6] = ["or", "replace", "local", "global", "unlogged"
 
 /// Objects whose CREATE introduces no name that other statements use. Statements that were prepared beside temporary
 /// objects are prepared again in any case.
-const CREATES_NONE: [&str; 16] = [
+const CREATES_NONE: [&str; 12] = [
     "temp",
     "temporary",
-    "index",
-    "role",
-    "user",
-    "group",
     "database",
     "tablespace",
     "statistics",
@@ -32,16 +29,11 @@ const CREATES_NONE: [&str; 16] = [
 ];
 
 /// Objects whose DROP changes no name's meaning, or makes PostgreSQL analyse the statements that use them again.
-const DROPS_NONE: [&str; 22] = [
+const DROPS_NONE: [&str; 17] = [
     "table",
     "view",
     "materialized",
     "sequence",
-    "index",
-    "role",
-    "user",
-    "group",
-    "owned",
     "database",
     "tablespace",
     "statistics",
@@ -57,8 +49,8 @@ const DROPS_NONE: [&str; 22] = [
     "event",
 ];
 
-/// Words of an ALTER that gives an object another name or schema, or changes many objects.
-const MOVES: [&str; 4] = ["rename", "schema", "extension", "family"];
+/// Words of an ALTER that gives an object another name or schema, changes many objects, or changes who may use a schema.
+const MOVES: [&str; 7] = ["rename", "schema", "extension", "family", "role", "user", "group"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
@@ -82,7 +74,8 @@ fn moves(lexer: Lexer<'_>) -> bool {
     let mut last = Token::Number;
     for token in lexer {
         let is = |list: &[&str]| list.iter().any(|word| token.is(word));
-        if token == Token::Unterminated || token.is("import") || last.is("commit") && token.is("prepared") {
+        // PostgreSQL checks the right to use a schema when it analyses a statement, and not again.
+        if token == Token::Unterminated || is(&["import", "revoke"]) || last.is("commit") && token.is("prepared") {
             return true;
         }
         let begins = match () {
@@ -126,6 +119,16 @@ mod tests {
             "alter extension e update",
             "drop function f(int)",
             "drop cast (a as b)",
+            "create unique index on t (a)",
+            "create index concurrently i on t (a)",
+            "drop index i",
+            "create role r",
+            "alter role r noinherit",
+            "alter group g drop user u",
+            "drop role r",
+            "drop owned by r",
+            "revoke g from r",
+            "REVOKE usage ON SCHEMA s FROM r",
             "import foreign schema s from server x into y",
             "commit prepared 'x'",
             "/* a */ COMMIT -- b\n PREPARED 'it''s';",
@@ -141,16 +144,11 @@ mod tests {
         for text in [
             "create temp table t (a int)",
             "create local temporary view v as select 1",
-            "create unique index on t (a)",
-            "create index concurrently i on t (a)",
-            "create role r",
             "create trigger t after insert on x execute function f()",
             "alter table t add column b int",
             "alter table t drop column b",
             "alter table t alter a set default 1",
-            "alter role r createdb",
             "drop table if exists t",
-            "drop index i",
             "truncate t",
             "analyze t",
             "grant select on t to r",
