@@ -39,22 +39,21 @@ impl ServerSide<'_> {
     /// settings that `pg_settings` does not show; `None` asks for no settings.
     fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion, plans: Plans) {
         let (pins, settings) = (self.shared.internal.probe_pins.clone(), self.settings_question());
-        // What the limits were is told only if settings are asked for.
-        let lift = match hidden {
-            Some(_) => self.shared.internal.lift.clone(),
-            None => self.shared.internal.set_config_local.clone(),
-        };
+        let (lift, set_config) = (
+            self.shared.internal.lift.clone(),
+            self.shared.internal.set_config_local.clone(),
+        );
         if about.has_failed() || self.server.session.has_run_unknown_code() {
             self.forget_internal_statements();
         }
         if hidden.is_some() && self.server.link.is_some() && self.server.session.cleanup() >= Cleanup::Plans {
             self.settings_are_asked_for();
         }
-        let mut lifted: Vec<(&str, Box<[u8]>)> = Vec::new();
+        let limits = self.time_limits(&about).into_iter();
+        let mut lifted: Vec<(&str, Box<[u8]>)> = limits.map(|name| (name, b"0"[..].into())).collect();
         if hidden.is_some() {
             lifted.extend(self.encoding_of_database());
         }
-        lifted.extend(self.time_limits(&about).into_iter().map(|name| (name, b"0"[..].into())));
         let followed = self.names_by_sql();
         let deferrable = self.may_be_delayed(&about);
         self.server.session.probe_begins(Probe::about(about, hidden.is_some()));
@@ -66,7 +65,9 @@ impl ServerSide<'_> {
         }
         for (name, value) in &lifted {
             let values = [Some(name.as_bytes()), Some(&**value)];
-            self.runs_for(Job::Probe(ProbeRows::LiftedLimit), &lift, &values);
+            let lifts = hidden.is_some() && self.asks_whether_made(name);
+            let statement = if lifts { &lift } else { &set_config };
+            self.runs_for(Job::Probe(ProbeRows::LiftedLimit), statement, &values);
         }
         if hidden.is_some() && locks.is_some() {
             // If a client has prepared a statement under this name, that one ends before the question for pins.
@@ -100,6 +101,16 @@ impl ServerSide<'_> {
     fn may_be_delayed(&self, about: &Suspicion) -> bool {
         let shape = self.server.session.shape();
         shape.is_deferrable() || about.may_defer() && shape.may_be_read_only()
+    }
+
+    /// Whether the server is asked, before the probe sets this for itself, whether the session has set it. A limit that a
+    /// text may just have put on transactions is lifted at once, because it would end the connection.
+    fn asks_whether_made(&self, name: &str) -> bool {
+        match name {
+            CLIENT_ENCODING => false,
+            TRANSACTION_LIMIT => self.server.session.shape().get(name).is_some(),
+            _ => true,
+        }
     }
 
     /// client_encoding as the database has it, where values would be converted otherwise: see `state/beyond_ascii`.

@@ -77,7 +77,7 @@ fn time_limits_are_lifted_before_the_questions() {
 #[test]
 fn a_limit_on_transactions_is_lifted_behind_the_text_that_sets_it() {
     let internal = Alone::new().shared.internal;
-    let (lifts, asks) = (name_of(&internal.lift), name_of(&internal.probe_settings));
+    let (lifts, asks) = (name_of(&internal.set_config_local), name_of(&internal.probe_settings));
     for (text, asked) in [
         (&b"SET Transaction_Timeout = '5ms'"[..], vec![&lifts, &asks]),
         (b"set statement_timeout = 5", vec![&asks]),

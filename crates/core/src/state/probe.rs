@@ -156,16 +156,25 @@ impl Probe {
                     _ => self.unreadable = true,
                 }
             }
-            // Settings are not asked for, or it had the probe's value already.
-            (ProbeRows::LiftedLimit, &[Some(_), Some(_), _] | &[Some(_), Some(_), None, _]) => {}
-            (ProbeRows::LiftedLimit, &[Some(name), Some(before), is_made, _]) => match (text(name), text(before)) {
-                (Some(name), Some(before)) => self.lifted.push(Lifted {
-                    row: (name, Some(before)),
-                    is_made: is_made == Some(b"t"),
-                }),
-                _ => self.unreadable = true,
-            },
+            // It had the probe's value already.
+            (ProbeRows::LiftedLimit, &[Some(_), Some(_), None, _]) => {}
+            (ProbeRows::LiftedLimit, &[Some(name), Some(before), is_made, _]) => {
+                self.lifts(text(name), text(before), is_made == Some(b"t"));
+            }
+            // The server was not asked whether the session has set it.
+            (ProbeRows::LiftedLimit, &[Some(name), Some(before), _]) => self.lifts(text(name), text(before), true),
             _ => self.fails("an unexpected row"),
+        }
+    }
+
+    /// A setting that the probe has set for itself had this value before.
+    fn lifts(&mut self, name: Option<Box<str>>, before: Option<Box<str>>, is_made: bool) {
+        match (name, before) {
+            (Some(name), Some(before)) => self.lifted.push(Lifted {
+                row: (name, Some(before)),
+                is_made,
+            }),
+            _ => self.unreadable = true,
         }
     }
 

@@ -85,11 +85,12 @@ const PROBE_SETTINGS_14: &str = "SELECT s.name, s.setting, s.context OPERATOR(pg
     FROM pg_catalog.pg_settings s WHERE s.source OPERATOR(pg_catalog.=) 'session' \
     UNION ALL SELECT n, pg_catalog.current_setting(n, true), false FROM pg_catalog.unnest($1) AS u(n)";
 
-/// See [`InternalStatements::lift`]. The columns are computed from left to right, and the view is read where its column
-/// is: before the setting has another source. A session without limits does not pay for the view.
+/// See [`InternalStatements::lift`]. The columns are computed from left to right, and the settings are read where their
+/// column is: before the setting has another source. A session without limits does not pay for that. The function is the one
+/// of the view pg_settings, which somebody may have locked.
 const LIFT: &str = "SELECT $1, pg_catalog.current_setting($1), \
     CASE WHEN pg_catalog.current_setting($1) OPERATOR(pg_catalog.<>) $2 THEN \
-        (SELECT s.source OPERATOR(pg_catalog.=) 'session' FROM pg_catalog.pg_settings s \
+        (SELECT s.source OPERATOR(pg_catalog.=) 'session' FROM pg_catalog.pg_show_all_settings() s \
             WHERE s.name OPERATOR(pg_catalog.=) $1) END, \
     CASE WHEN pg_catalog.current_setting($1) OPERATOR(pg_catalog.<>) $2 THEN \
         pg_catalog.set_config($1, $2, true) END";

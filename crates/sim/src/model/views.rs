@@ -34,7 +34,7 @@ const MADE: &str = "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) '
 /// it.
 const LIFT: &str = "SELECT $1, pg_catalog.current_setting($1), \
     CASE WHEN pg_catalog.current_setting($1) OPERATOR(pg_catalog.<>) $2 THEN \
-        (SELECT s.source OPERATOR(pg_catalog.=) 'session' FROM pg_catalog.pg_settings s \
+        (SELECT s.source OPERATOR(pg_catalog.=) 'session' FROM pg_catalog.pg_show_all_settings() s \
             WHERE s.name OPERATOR(pg_catalog.=) $1) END, \
     CASE WHEN pg_catalog.current_setting($1) OPERATOR(pg_catalog.<>) $2 THEN \
         pg_catalog.set_config($1, $2, true) END";

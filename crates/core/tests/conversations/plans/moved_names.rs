@@ -81,7 +81,7 @@ fn a_parse_behind_ddl_goes_to_the_server() {
 #[test]
 fn what_changes_no_names_leaves_copies_as_they_are() {
     for text in [
-        "create index on orders (a)",
+        "create statistics s on a, b from orders",
         "alter table orders add column b int",
         "drop table if exists elsewhere",
         "analyze orders",
