@@ -147,3 +147,22 @@ fn a_prepared_statement_allocates_nothing() {
     });
     assert_eq!(transaction.allocations(&mut rig, client, server), 0);
 }
+
+#[test]
+fn the_unnamed_statement_allocates_nothing_once_its_text_is_known() {
+    let (mut rig, client, server) = client_and_server();
+    let parses = |w: &mut Writer<'_>| {
+        w.parse(b"", b"select abalance from pgbench_accounts where aid = $1", &[0, 0]);
+        w.bind_text(b"", &[Some(&b"1"[..])]);
+        w.describe(b'P', b"");
+        w.execute();
+        w.sync();
+    };
+    let transaction = Transaction::of(parses, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.empty(b'n');
+        rows(w);
+    });
+    assert_eq!(transaction.allocations(&mut rig, client, server), 0);
+}

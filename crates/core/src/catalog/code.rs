@@ -219,3 +219,7 @@ mod tests;
 #[cfg(test)]
 #[path = "object_tests.rs"]
 mod object_tests;
+
+#[cfg(test)]
+#[path = "reading_tests.rs"]
+mod reading_tests;

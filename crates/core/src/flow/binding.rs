@@ -40,6 +40,14 @@ pub(crate) fn write_bind(
     });
 }
 
+/// What was known before a statement with a name is prepared for its Bind.
+struct Before {
+    /// The client has not been told the statement's rows.
+    untold: bool,
+    /// The transaction block has failed, and the statement may end it.
+    ends_failed: bool,
+}
+
 impl Exchange<'_> {
     pub(crate) fn bind(&mut self, message: &Message<'_>) -> Step {
         let names = match BindNames::read(message.body()) {
@@ -73,6 +81,17 @@ impl Exchange<'_> {
         if names.statement.is_empty() {
             return self.bind_unnamed(message, statement.as_ref(), ends_failed);
         }
+        self.bind_named(message, &names, statement, Before { untold, ends_failed })
+    }
+
+    /// Bind of a statement with a name; `None`: it is not known.
+    fn bind_named(
+        &mut self,
+        message: &Message<'_>,
+        names: &BindNames<'_>,
+        mut statement: Option<Arc<Statement>>,
+        before: Before,
+    ) -> Step {
         let describes_next = message.describes_next(names.portal);
         let described = describes_next == Some(true);
         match self.prepare_named(names.statement, Expect::Bind, described) {
@@ -91,10 +110,10 @@ impl Exchange<'_> {
             return step;
         }
         self.to().may_change_settings(Some(&statement));
-        if ends_failed {
+        if before.ends_failed {
             self.server.conversation.block_may_end();
         }
-        if untold && describes_next != Some(false) && keeps_rows(&statement) {
+        if before.untold && describes_next != Some(false) && keeps_rows(&statement) {
             self.client.statements.portal_is_untold(Bound {
                 portal: names.portal.into(),
                 name: names.statement.into(),
@@ -102,7 +121,7 @@ impl Exchange<'_> {
             });
         }
         let entry = Entry::forward(Expect::Bind).using(statement.id);
-        self.forward_bind(message, &names, &statement, entry)
+        self.forward_bind(message, names, &statement, entry)
     }
 
     /// Bind of the unnamed statement; `None`: it is not known.

@@ -4,6 +4,7 @@
 pub(crate) mod by_sql;
 pub(crate) mod client_named;
 pub(crate) mod lending;
+mod parsed_under;
 pub(crate) mod prepare_again;
 pub(crate) mod replanning;
 pub(crate) mod told_types;

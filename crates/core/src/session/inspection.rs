@@ -174,7 +174,28 @@ impl Exchange<'_> {
         };
         mentioned.effects |= self.effects_of_unknown(effects, verdict);
         let effects = SearchPath::adds_to(effects, text, None);
-        let mut effects = self.to().before_text(effects | mentioned.effects, None);
+        let effects = self.to().before_text(effects | mentioned.effects, None);
+        let effects = self.adds_untold(effects, text, verdict, &mut mentioned);
+        let effects = if self.follows_names_in(verdict, text) {
+            effects.without(Effects::PREPARE)
+        } else {
+            effects
+        };
+        if !effects.is_empty() {
+            self.suspect_text(effects, text, mentioned.hidden);
+        }
+        self.query_may_publish(Some(text));
+        None
+    }
+
+    /// Adds that a Query gives settings values that the pooler does not learn.
+    fn adds_untold(
+        &mut self,
+        mut effects: Effects,
+        text: &[u8],
+        verdict: &pgweir_sql::Statement,
+        mentioned: &mut Mentioned,
+    ) -> Effects {
         let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
         if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
             // The text contains a PREPARE among other statements. The pooler does not follow the values that an EXECUTE
@@ -189,16 +210,7 @@ impl Exchange<'_> {
             }
             mentioned.hidden.extend(passed.names);
         }
-        let effects = if self.follows_names_in(verdict, text) {
-            effects.without(Effects::PREPARE)
-        } else {
-            effects
-        };
-        if !effects.is_empty() {
-            self.suspect_text(effects, text, mentioned.hidden);
-        }
-        self.query_may_publish(Some(text));
-        None
+        effects
     }
 
     /// Handles a Parse at the beginning of a segment, on a server that may remember other clients' values of sequences.
