@@ -6,11 +6,12 @@
 
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::request::Request;
+use crate::base::surroundings::Surroundings;
 use crate::base::time::Time;
 use crate::console::orders::Ending;
 use crate::login::process_ids::ProcessIds;
 use crate::operator::admin::before::Before;
-use crate::pooler::{Pooler, Surroundings};
+use crate::pooler::Pooler;
 use crate::shared::Shared;
 use pgweir_config::Config;
 use pgweir_freeze::{Damaged, Freeze, Reader, Writer};
@@ -153,7 +154,7 @@ impl Pooler {
             timers: parts.timers,
             deferred: parts.deferred,
             boarding: parts.boarding,
-            freed: None,
+            consequences: VecDeque::new(),
             client_count: parts.client_count,
         };
         if pooler.is_whole() {
@@ -193,6 +194,7 @@ impl Pooler {
         }
         let config = self.shared.config.clone();
         self.use_config(now, config, predecessor.before);
+        self.settle(now);
     }
 
     fn connect_again_or_lose(&mut self, now: Time, id: ServerId) {

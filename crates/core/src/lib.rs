@@ -42,6 +42,7 @@ mod upstream;
 mod weaknesses;
 
 pub use base::dns::{DnsFacts, DnsHost, DnsZone};
+pub use base::surroundings::Surroundings;
 #[cfg(feature = "weaknesses")]
 pub use base::weakness::InternalWork;
 pub use base::weakness::Weakness;
@@ -51,7 +52,7 @@ pub use ids::{ClientId, ConnectionId, ServerId};
 pub use notify::channels;
 pub use operator::stats;
 pub use outbox::{Outbox, Part, Source};
-pub use pooler::{Pooler, Surroundings};
+pub use pooler::Pooler;
 pub use request::{
     Accepted, Address, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request, TlsChange, TriedTls,
 };

@@ -2,6 +2,7 @@
 //!
 //! This file holds the state and the contract; what happens on each input is in the files named after it.
 
+use crate::base::consequence::Consequence;
 use crate::base::dns::DnsFacts;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
@@ -11,7 +12,8 @@ use crate::base::request::{
 };
 use crate::base::secret_names::SecretNames;
 use crate::base::slab::Slab;
-use crate::base::time::{Time, WallClock};
+use crate::base::surroundings::Surroundings;
+use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
 use crate::base::verification::Verified;
 use crate::client::{Client, ClientPhase};
@@ -32,29 +34,6 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-
-/// Facts about the process that a pooler needs.
-#[derive(Debug, Clone)]
-pub struct Surroundings {
-    /// Seed of every random number the pooler draws: cancel keys, salts, jitter. Must come from the operating system.
-    pub seed: [u8; 32],
-    /// The wall-clock time at [`Time`] zero.
-    pub wall: WallClock,
-    /// The user id of this process: a peer with the same id on a Unix-domain socket is an administrator as user
-    /// `pgbouncer`.
-    pub own_uid: u32,
-    /// File descriptors the process may open; only SHOW and warnings use it.
-    pub open_files_max: u64,
-}
-
-/// SCRAM keys kept so that logging in to a server does not cost thousands of hashes each time.
-const SCRAM_KEYS_KEPT_MAX: usize = 1024;
-
-/// The keys kept for servers, and one for each user of `auth_file`. So a client that names all these users causes each
-/// key to be derived only once.
-pub(crate) fn scram_keys_kept_max(config: &Config) -> usize {
-    SCRAM_KEYS_KEPT_MAX + config.auth_users.len()
-}
 
 /// One worker's clients, servers and pools.
 pub struct Pooler {
@@ -85,8 +64,8 @@ pub struct Pooler {
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
     /// Pools in which clients have begun to wait with flights: see [`Pooler::handle_turn_end`].
     pub(crate) boarding: Vec<PoolId>,
-    /// While a free server is being given away: the servers that become free by that.
-    pub(crate) freed: Option<Vec<ServerId>>,
+    /// What the input that is being handled means for other connections. Empty between two inputs.
+    pub(crate) consequences: VecDeque<Consequence>,
     /// Clients that are logged in or logging in, without those of the console.
     pub(crate) client_count: u32,
 }
@@ -106,7 +85,7 @@ impl Pooler {
         let internal = InternalStatements::new(&mut names);
         let listeners = crate::notify::hub::Listeners::new(&mut names, key());
         let process_ids = crate::login::process_ids::ProcessIds::new(random.next_u64());
-        let scram_keys = ScramKeyCache::new(scram_keys_kept_max(&config));
+        let scram_keys = ScramKeyCache::new(crate::login::lookups::scram_keys_kept_max(&config));
         let shared = Shared::new(config, names, internal);
         let mut pooler = Pooler {
             shared,
@@ -132,7 +111,7 @@ impl Pooler {
             timers: crate::base::timers::Timers::new(now),
             deferred: VecDeque::new(),
             boarding: Vec::new(),
-            freed: None,
+            consequences: VecDeque::new(),
             client_count: 0,
         };
         pooler.make_pools_to_keep_warm(now);
@@ -214,6 +193,7 @@ impl Pooler {
         let shape = self.shared.shapes.empty();
         let id = ClientId(self.clients.insert_with(|_| Client::new(now, accepted, shape)));
         self.arrived(now, id);
+        self.settle(now);
         id
     }
 
@@ -228,10 +208,7 @@ impl Pooler {
         c.needs_bytes = 0;
         match &c.phase {
             ClientPhase::Session => self.session_bytes(now, client, input),
-            ClientPhase::Startup => self.startup_bytes(now, client, input),
-            ClientPhase::Cancelling => input.len(),
-            ClientPhase::Login(_) => self.login_bytes(now, client, input),
-            ClientPhase::Console(_) => self.console_bytes(now, client, input),
+            _ => self.bytes_of_no_session(now, client, input),
         }
     }
 
@@ -245,11 +222,13 @@ impl Pooler {
     /// The handshake that [`Request::SecureClient`] asked for has failed. A request closes the connection.
     pub fn handle_client_not_secured(&mut self, now: Time, client: ClientId, why: &str) {
         self.client_not_secured(now, client, why);
+        self.settle(now);
     }
 
     /// The client closed its connection, or the connection broke. Its id is no longer valid.
     pub fn handle_client_closed(&mut self, now: Time, client: ClientId) {
         self.client_vanished(now, client);
+        self.settle(now);
     }
 
     /// Whether the flights of other clients stand behind that of the linked client. While they do, the driver reads a
@@ -265,11 +244,13 @@ impl Pooler {
     /// must read its reply within some time. For the others back-pressure is enough.
     pub fn handle_client_behind(&mut self, now: Time, client: ClientId, bytes: usize) {
         self.client_is_behind(now, client, bytes);
+        self.settle(now);
     }
 
     /// The socket that [`Request::Connect`] asked for is open.
     pub fn handle_server_connected(&mut self, now: Time, server: ServerId, connected: Connected) {
         self.server_connected(now, server, connected);
+        self.settle(now);
     }
 
     /// The socket that [`Request::Connect`] asked for could not be opened. The id is no longer valid. `why` is "connect
@@ -277,16 +258,19 @@ impl Pooler {
     pub fn handle_server_connect_failed(&mut self, now: Time, server: ServerId, why: &str) {
         let failure = LoginFailure::temporary(why);
         self.server_lost(now, server, why, Some(failure));
+        self.settle(now);
     }
 
     /// The handshake that [`Request::SecureServer`] asked for is finished.
     pub fn handle_server_secured(&mut self, now: Time, server: ServerId, facts: TlsFacts) {
         self.server_secured(now, server, facts);
+        self.settle(now);
     }
 
     /// The handshake that [`Request::SecureServer`] asked for has failed. A request closes the connection.
     pub fn handle_server_not_secured(&mut self, now: Time, server: ServerId, why: &str) {
         self.server_not_secured(now, server, why);
+        self.settle(now);
     }
 
     /// Bytes from a server; as [`Pooler::handle_client_bytes`].
@@ -294,11 +278,13 @@ impl Pooler {
     pub fn handle_server_bytes(&mut self, now: Time, server: ServerId, input: &[u8]) -> usize {
         match self.servers.get(server.0).map(|s| &s.phase) {
             None => input.len(),
-            Some(ServerPhase::Securing) => self.ssl_answer(now, server, input),
-            Some(ServerPhase::Connecting | ServerPhase::Login(_)) => self.server_login_bytes(now, server, input),
+            Some(ServerPhase::Securing | ServerPhase::Connecting | ServerPhase::Login(_)) => {
+                self.bytes_of_new_server(now, server, input)
+            }
             Some(_) if self.shared.sizings.some() => {
                 let consumed = self.reply_bytes(now, server, input);
                 self.note_rest(now, server);
+                self.settle(now);
                 consumed
             }
             Some(_) => self.reply_bytes(now, server, input),
@@ -308,21 +294,25 @@ impl Pooler {
     /// The server closed its connection, or the connection broke. Its id is no longer valid.
     pub fn handle_server_closed(&mut self, now: Time, server: ServerId) {
         self.server_closed(now, server);
+        self.settle(now);
     }
 
     /// A [`Request::Cancel`] for this server has ended.
     pub fn handle_cancel_finished(&mut self, now: Time, server: ServerId, end: CancelEnd) {
         self.cancel_finished(now, server, end);
+        self.settle(now);
     }
 
     /// A [`Request::PassOn`] has succeeded or failed.
     pub fn handle_passed_on(&mut self, now: Time, peer: u32, by: ClientId) {
         self.passed_on(now, peer, by);
+        self.settle(now);
     }
 
     /// A host name was resolved again, and no longer has the addresses in `gone`.
     pub fn handle_names(&mut self, now: Time, names: DnsFacts, name: &str, gone: &[std::net::IpAddr]) {
         self.names_known(now, names, name, gone);
+        self.settle(now);
     }
 
     /// The answer to a [`Request::Verify`].
@@ -331,6 +321,7 @@ impl Pooler {
             ConnectionId::Client(client) => self.verified(now, client, answer),
             ConnectionId::Server(server) => self.server_keys_derived(now, server, answer),
         }
+        self.settle(now);
     }
 
     /// The time asked for by [`Pooler::poll_timeout`] has come (calling it early does no harm).
@@ -339,7 +330,9 @@ impl Pooler {
             self.tick_sizings(now);
         }
         self.look_at_held_cancels(now);
+        self.settle(now);
         self.run_timers(now);
+        self.settle(now);
     }
 
     /// Whether [`Pooler::handle_turn_end`] has something to do.
@@ -353,22 +346,28 @@ impl Pooler {
     /// connections, for when no connection is being handled.
     pub fn handle_turn_end(&mut self, now: Time) {
         self.board_all(now);
+        self.settle(now);
         self.follow_orders(now);
+        self.settle(now);
     }
 
     /// A signal.
     pub fn handle_command(&mut self, now: Time, command: Command) {
         self.run_command(now, command);
+        self.settle(now);
     }
 
     /// The answer to a [`Request::Reload`].
     pub fn handle_reload(&mut self, now: Time, by: Option<ClientId>, outcome: ReloadOutcome) {
         self.reloaded(now, by, outcome);
+        self.settle(now);
     }
 
     /// The answer to a [`Request::TryTls`]: why the files cannot be used, or that they can.
     pub fn handle_tls_tried(&mut self, now: Time, change: TlsChange, outcome: Result<(), Problem>) -> TriedTls {
-        self.tls_tried(now, change, outcome)
+        let tried = self.tls_tried(now, change, outcome);
+        self.settle(now);
+        tried
     }
 
     pub(crate) fn pool(&self, id: PoolId) -> &Pool {

@@ -4,6 +4,7 @@
 pub(crate) mod access;
 pub(crate) mod admits;
 pub(crate) mod close_reason;
+pub(crate) mod consequence;
 pub(crate) mod deeds;
 pub mod dns;
 pub mod errors;
@@ -19,6 +20,7 @@ pub mod settings;
 pub(crate) mod slab;
 pub(crate) mod state_stats;
 pub mod stats;
+pub mod surroundings;
 pub mod time;
 pub mod timers;
 pub mod tls;

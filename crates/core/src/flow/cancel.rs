@@ -222,7 +222,7 @@ impl Pooler {
         };
         match server.phase {
             ServerPhase::CancelPending(AfterCancel::CleanUp) => self.clean_up(now, server_id),
-            ServerPhase::CancelPending(AfterCancel::Free) => self.server_is_free(now, server_id),
+            ServerPhase::CancelPending(AfterCancel::Free) => self.server_is_free(server_id),
             ServerPhase::Draining => self.drained(now, server_id),
             // Internal requests had to wait for the cancel.
             ServerPhase::Linked => {

@@ -1,6 +1,7 @@
 //! Errors that the pooler sends to clients, and the end of a client's connection.
 
 use crate::base::close_reason::CloseReason;
+use crate::base::consequence::Consequence;
 use crate::base::errors::{Fate, Trouble};
 use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
@@ -92,7 +93,7 @@ impl Pooler {
             self.peers.forget(id);
         }
         self.admin.client_gone(id);
-        self.forget_held_cancels(now, id);
+        self.forget_held_cancels(id);
         if client.counted {
             self.client_count -= 1;
         }
@@ -108,9 +109,14 @@ impl Pooler {
             if server.session.cleanup() == Cleanup::Close {
                 server.close_reason.get_or_insert(CloseReason::TracesLeft);
             }
-            self.abandon(now, server_id, client.passing);
+            server.link = None;
+            let passing = client.passing;
+            self.consequences.push_back(Consequence::ClientLeft {
+                server: server_id,
+                passing,
+            });
         }
-        self.shutdown_progress(now);
+        self.shutdown_progress();
     }
 
     /// `vanished`: the pooler did not close the connection.

@@ -6,6 +6,7 @@
 //! CancelRequest stays open meanwhile: a driver that waits for its end sends nothing that the cancel could hit by
 //! mistake. `cancel_wait_timeout` ends the wait; it counts from RESUME if a SUSPEND was in force.
 
+use crate::base::consequence::Consequence;
 use crate::base::ids::ClientId;
 use crate::base::reasons::Waiting;
 use crate::base::request::Request;
@@ -91,6 +92,7 @@ impl Pooler {
             Found::Request => self.carry_out_held_cancel(now, by, client),
             Found::Nothing | Found::Waits | Found::AtServer => self.held_cancels.look_again(by, now + LOOK_AGAIN),
         }
+        self.settle(now);
     }
 
     /// RESUME or SHUTDOWN has ended a SUSPEND.
@@ -117,6 +119,7 @@ impl Pooler {
                 Found::Waits => self.held_cancels.look_again(by, now + LOOK_AGAIN),
                 Found::Request | Found::AtServer => self.carry_out_held_cancel(now, by, client),
             }
+            self.settle(now);
         }
     }
 
@@ -132,10 +135,10 @@ impl Pooler {
     }
 
     /// A client has gone, or a connection that asked for a cancel.
-    pub(super) fn forget_held_cancels(&mut self, now: Time, id: ClientId) {
+    pub(super) fn forget_held_cancels(&mut self, id: ClientId) {
         self.held_cancels.forget(id);
-        for by in self.held_cancels.take_for(id) {
-            self.close_client(now, by, CANCEL_DONE);
-        }
+        let asking = self.held_cancels.take_for(id);
+        self.consequences
+            .extend(asking.into_iter().map(Consequence::CancelIsOver));
     }
 }

@@ -46,7 +46,7 @@ impl Pooler {
         let (shape, lifted) = (server.session.shape(), [(IDLE_LIMIT, None, false)]);
         let shape = self.shared.shapes.change(shape, lifted);
         server.session.has_settings(shape);
-        self.server_is_free(now, id);
+        self.server_is_free(id);
     }
 
     /// Sends the client PostgreSQL's error and closes it.

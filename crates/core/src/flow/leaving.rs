@@ -200,7 +200,7 @@ impl Pooler {
         }
         match self.at(id).shows_traces() {
             Some(reason) => self.close_server(now, id, reason),
-            None => self.server_is_free(now, id),
+            None => self.server_is_free(id),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Getting a server for a client, and linking the two.
 
+use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::STATEMENT_BYTES_MAX;
@@ -315,7 +316,10 @@ impl Pooler {
             .get(id.0)
             .is_some_and(|c| matches!(&c.phase, ClientPhase::Login(l) if l.awaits_auth_query()))
         {
-            return self.lookup_failed(now, id, &failure.message);
+            let why = failure.message.as_str().into();
+            return self
+                .consequences
+                .push_back(Consequence::LookupFailed { client: id, why });
         }
         self.log_pooler_error(id, &failure.message);
         let row = Trouble::ServerUnavailable.row();
@@ -350,7 +354,9 @@ impl Pooler {
             Linked::Ready => Acquired::Server(server_id),
             Linked::Differs => self.restore(now, id, server_id),
             Linked::Login => {
-                self.login_has_server(now, id, server_id);
+                let (client, server) = (id, server_id);
+                self.consequences
+                    .push_back(Consequence::LoginHasServer { client, server });
                 Acquired::Wait
             }
         }

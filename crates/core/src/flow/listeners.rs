@@ -3,10 +3,11 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::time::Time;
-use crate::listening::{Deed, Listening, UNUSED_TIME_MAX, backlog_bytes_max};
+use crate::listening::{Listening, UNUSED_TIME_MAX, backlog_bytes_max};
 use crate::notify::hub::ListenerId;
 use crate::pooler::Pooler;
 use crate::pools::pool;
+use std::collections::VecDeque;
 
 impl Pooler {
     /// So many bytes wait for a client to read them that the driver asks whether to keep them.
@@ -26,7 +27,7 @@ impl Pooler {
         }
     }
 
-    /// Takes a step of LISTEN and NOTIFY, and carries out what it needs.
+    /// Takes a step of LISTEN and NOTIFY, and opens the listeners that it needs.
     pub(crate) fn listen<R>(&mut self, now: Time, step: impl FnOnce(&mut Listening<'_>) -> R) -> R {
         let mut listening = Listening {
             now,
@@ -35,25 +36,14 @@ impl Pooler {
             pools: &mut self.pools,
             listeners: &mut self.listeners,
             shared: &mut self.shared,
-            deeds: Vec::new(),
+            missing: Vec::new(),
+            consequences: VecDeque::new(),
         };
         let result = step(&mut listening);
-        for deed in std::mem::take(&mut listening.deeds) {
-            match deed {
-                Deed::Open(at) => self.open_listener(now, at),
-                Deed::Close(server_id, reason) => self.close_server(now, server_id, reason),
-                Deed::Fail {
-                    client,
-                    trouble,
-                    message,
-                    detail,
-                    hint,
-                } if self.clients.get(client.0).is_some() => {
-                    self.fail_client(now, client, trouble, message, &detail, hint);
-                }
-                Deed::Fail { .. } => {}
-                Deed::ReleaseIfClean(server_id) => self.release_if_clean(now, server_id),
-            }
+        let missing = std::mem::take(&mut listening.missing);
+        self.consequences.append(&mut listening.consequences);
+        for at in missing {
+            self.open_listener(now, at);
         }
         result
     }

@@ -1,6 +1,7 @@
 //! The loss of a server connection: its consequences for the pool, the client and others.
 
 use crate::base::close_reason::CloseReason;
+use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
@@ -100,14 +101,8 @@ impl Pooler {
             self.client_lost_its_server(now, client, &server, reason);
         }
         self.close_cancelling(now, server.cancels.take_asking());
-        self.pause_progress(now);
-        if !self.admin.is_ending() {
-            match self.pool(server.pool).share() {
-                Some(share) => self.host_has_place(now, share.sizing()),
-                None => self.wake_idle(now, server.pool),
-            }
-            self.open_where_waited_longest(now, server.pool);
-        }
+        self.pause_progress();
+        self.consequences.push_back(Consequence::ServerOut(server.pool));
     }
 
     /// Removes the server from its pool's counts.

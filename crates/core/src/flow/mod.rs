@@ -6,6 +6,7 @@ pub(crate) mod cancel;
 pub(crate) mod catalog_reading;
 pub(crate) mod client_messages;
 pub(crate) mod completions;
+mod consequences;
 pub(crate) mod database_ddl;
 pub(crate) mod deferred_begin;
 pub(crate) mod definers;

@@ -1,6 +1,7 @@
 //! Giving servers back, and handing them to the next clients.
 
 use crate::base::close_reason::CloseReason;
+use crate::base::consequence::Consequence;
 use crate::base::ids::ServerId;
 use crate::base::pin_reason::Cleanup;
 use crate::base::pool_id::{PoolId, PoolKind};
@@ -120,32 +121,21 @@ impl Pooler {
             let seed = self.random.next_u32();
             self.at(server_id).reset(now, seed);
         } else {
-            self.server_is_free(now, server_id);
+            self.server_is_free(server_id);
         }
     }
 
-    /// A clean server without a client: it goes to the first waiting client or to the idle list, or is closed.
-    ///
-    /// The client may be refused at once, and the server is free again before this function has returned. Then it is
-    /// given to the next client afterwards, not by a nested call: thousands of clients may wait.
-    pub(crate) fn server_is_free(&mut self, now: Time, server_id: ServerId) {
-        if let Some(freed) = &mut self.freed {
-            return freed.push(server_id);
-        }
-        self.freed = Some(Vec::new());
-        let mut next = Some(server_id);
-        while let Some(server_id) = next {
-            if self.servers.get(server_id.0).is_some() {
-                self.give_away(now, server_id);
-            }
-            next = self.freed.as_mut().and_then(Vec::pop);
-        }
-        self.freed = None;
+    /// A server is clean and has no client.
+    pub(crate) fn server_is_free(&mut self, server_id: ServerId) {
+        self.consequences.push_back(Consequence::ServerIsFree(server_id));
     }
 
-    fn give_away(&mut self, now: Time, server_id: ServerId) {
+    /// A clean server without a client goes to the first waiting client or to the idle list, or is closed.
+    pub(crate) fn give_away(&mut self, now: Time, server_id: ServerId) {
         self.work_ends(now, server_id);
-        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
         if !server.is_clean() {
             debug_assert!(false, "a server that is not clean is free");
             return self.close_server(now, server_id, "it is not clean");
@@ -191,7 +181,7 @@ impl Pooler {
             server.phase = ServerPhase::Idle;
             server.since = now;
             self.put_back(pool_id, server_id);
-            self.pause_progress(now);
+            self.pause_progress();
             if shares {
                 self.wake_idle(now, pool_id);
             }

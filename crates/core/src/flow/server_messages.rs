@@ -7,6 +7,7 @@
 //! A [`Reply`](crate::reply::Reply) handles the messages one after the other until one concerns other connections. The
 //! pooler handles that one here.
 
+use crate::base::consequence::Consequence;
 use crate::base::deeds::{Deed, Question};
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
@@ -105,6 +106,7 @@ impl Pooler {
     fn means(&mut self, now: Time, id: ServerId, met: Met, walk: &mut Walk<'_>) -> Passed {
         if !met.deeds.is_empty() {
             self.carry_out(now, id, met.deeds);
+            self.settle(now);
         }
         let passed = match met.passed {
             Passed::Asks(question) => self.after_question(now, id, question, &met.piece, walk),
@@ -116,6 +118,7 @@ impl Pooler {
             Passed::ForwardAndTurn => self.turn(now, id),
             _ => {}
         }
+        self.settle(now);
         passed
     }
 
@@ -145,6 +148,7 @@ impl Pooler {
     ) -> Passed {
         let bytes = &walk.input[piece.at..piece.end];
         let passed = self.answer(now, id, question, bytes);
+        self.settle(now);
         let Some(mut reply) = self.replying(now, id) else {
             return Passed::Closed;
         };
@@ -171,6 +175,8 @@ impl Pooler {
             }
             Question::Restored => {
                 self.restored(now, id);
+                // Another client may have the server now.
+                self.settle(now);
                 let server = self.servers.get(id.0);
                 if server.is_some_and(|s| s.link.is_none() && s.is_clean()) {
                     return Passed::SkipAndRelease;
@@ -287,7 +293,7 @@ impl Pooler {
             ServerPhase::Testing if !server.is_clean() => {
                 self.close_server(now, id, "test query left a transaction open");
             }
-            ServerPhase::Testing => self.server_is_free(now, id),
+            ServerPhase::Testing => self.server_is_free(id),
             ServerPhase::Reading => self.catalog_read(now, id),
             ServerPhase::ConnectQuery => self.introduce(now, id),
             ServerPhase::Linked => {
@@ -311,9 +317,8 @@ impl Pooler {
             let message = "unexpected message during COPY from stdin";
             self.fail_client(now, client, Trouble::ProtocolViolation, message, detail, "");
         }
-        if self.servers.get(id.0).is_some() {
-            self.close_server(now, id, "request inside COPY data");
-        }
+        let reason = "request inside COPY data";
+        self.consequences.push_back(Consequence::CloseServer(id, reason));
     }
 
     /// The server has sent bytes that no PostgreSQL sends: nothing on this connection can be trusted any more.

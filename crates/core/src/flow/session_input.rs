@@ -27,6 +27,7 @@ impl Pooler {
                 Passing::None => {}
                 Passing::Forward(_) | Passing::Skip(_) => {
                     at += self.pass_on(now, id, at, &input[at..]);
+                    self.settle(now);
                     continue;
                 }
             }
@@ -40,6 +41,7 @@ impl Pooler {
                 let mut exchange = self.between(now, id, server_id);
                 if link.is_none() && exchange.link() != Linked::Ready {
                     self.restore(now, id, server_id);
+                    self.settle(now);
                     continue;
                 }
                 if exchange.pool.share().is_some() {
@@ -60,7 +62,9 @@ impl Pooler {
                     Stopped::Rare => {}
                 }
             }
-            match self.next_with_care(now, id, input, at) {
+            let next = self.next_with_care(now, id, input, at);
+            self.settle(now);
+            match next {
                 Ok(next) => at = next,
                 Err(consumed) => return consumed,
             }

@@ -5,7 +5,7 @@ use crate::base::message::{INSPECT_BYTES_MAX, Message, STATEMENT_BYTES_MAX, Step
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
 use crate::client::Client;
-use crate::listening::{Deed, Listening};
+use crate::listening::Listening;
 use crate::notify::moving::Moving;
 use crate::upstream::phase::Intake;
 use pgweir_sql::Condensed;
@@ -181,7 +181,7 @@ impl Listening<'_> {
         for listener in slow {
             // A listener that keeps clients waiting too long.
             if let Some(server_id) = self.listeners.get(listener).and_then(|l| l.server()) {
-                self.deeds.push(Deed::Close(server_id, "listener does not answer"));
+                self.close_listener(server_id, "listener does not answer");
             }
         }
     }

@@ -14,11 +14,12 @@
 //! can convert every text of the database: the database's own, mostly. Clients with any other encoding keep their
 //! servers while they listen, and such a payload ends the session of its receivers alone, as on a direct connection.
 
+use crate::base::consequence::{ClientFailure, Consequence};
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolId};
 use crate::base::request::LogLevel;
-use crate::listening::{Deed, Listening};
+use crate::listening::Listening;
 use crate::notify::channels::{ChannelName, Channels, Notification, Told};
 use crate::notify::hub::ListenerId;
 use crate::notify::listener::Asked;
@@ -58,14 +59,14 @@ impl Listening<'_> {
         let (up, server) = (listener.is_up(), listener.server());
         let usable = self.channels_mut(id)?.may_use(at) && up;
         if server.is_none() {
-            self.deeds.push(Deed::Open(at));
+            self.missing.push(at);
         }
         usable.then_some(at)
     }
 
     pub(crate) fn listener_logged_in(&mut self, server_id: ServerId) {
         let Some(at) = self.listeners.of_server(server_id) else {
-            return self.deeds.push(Deed::Close(server_id, "nobody listens any more"));
+            return self.close_listener(server_id, "nobody listens any more");
         };
         let now = self.now;
         let server = self.server_mut(server_id);
@@ -106,7 +107,7 @@ impl Listening<'_> {
         let (asked, refused) = listener.answers();
         match asked {
             Some(Asked::Settings | Asked::Everything) if refused => {
-                self.deeds.push(Deed::Close(server_id, "a listener cannot listen"));
+                self.close_listener(server_id, "a listener cannot listen");
             }
             Some(Asked::Everything) => {
                 if listener.is_up_now() {
@@ -215,13 +216,14 @@ impl Listening<'_> {
         for id in self.listeners.clients_unconnected(&key.database, &key.user) {
             if self.channels_mut(id).is_some_and(|c| c.relies_on_listener()) {
                 let message = "the connection that listens for this session cannot be restored";
-                self.deeds.push(Deed::Fail {
-                    client: id,
-                    trouble: Trouble::ServerUnavailable,
-                    message,
-                    detail: failure.message.clone(),
-                    hint: "",
-                });
+                self.consequences
+                    .push_back(Consequence::FailClient(Box::new(ClientFailure {
+                        client: id,
+                        trouble: Trouble::ServerUnavailable,
+                        message,
+                        detail: failure.message.clone(),
+                        hint: "",
+                    })));
             }
         }
     }

@@ -7,7 +7,7 @@ mod handover;
 mod listener;
 mod notifications;
 
-use crate::base::errors::Trouble;
+use crate::base::consequence::Consequence;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::slab::Slab;
 use crate::base::time::Time;
@@ -19,6 +19,7 @@ use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::shared::Shared;
+use std::collections::VecDeque;
 
 pub(crate) use listener::UNUSED_TIME_MAX;
 pub(crate) use notifications::backlog_bytes_max;
@@ -31,27 +32,10 @@ pub(crate) struct Listening<'a> {
     pub(crate) pools: &'a mut [Option<Pool>],
     pub(crate) listeners: &'a mut Listeners,
     pub(crate) shared: &'a mut Shared,
-    /// What the pooler must do afterwards, in order.
-    pub(crate) deeds: Vec<Deed>,
-}
-
-/// What LISTEN and NOTIFY need of the pooler.
-#[derive(Debug)]
-pub(crate) enum Deed {
-    /// A listener has no server: one is opened.
-    Open(ListenerId),
-    /// The server of a listener is closed for this reason.
-    Close(ServerId, &'static str),
-    /// A client gets an error and is closed.
-    Fail {
-        client: ClientId,
-        trouble: Trouble,
-        message: &'static str,
-        detail: String,
-        hint: &'static str,
-    },
-    /// A client may no longer need its server.
-    ReleaseIfClean(ServerId),
+    /// Listeners without a server: one is opened for each.
+    pub(crate) missing: Vec<ListenerId>,
+    /// What follows for clients and servers.
+    pub(crate) consequences: VecDeque<Consequence>,
 }
 
 impl Listening<'_> {
@@ -105,8 +89,13 @@ impl Listening<'_> {
         }
     }
 
+    fn close_listener(&mut self, server_id: ServerId, reason: &'static str) {
+        self.consequences.push_back(Consequence::CloseServer(server_id, reason));
+    }
+
     /// The server of a client may be free now.
     fn release_if_clean(&mut self, id: ClientId) {
-        self.deeds.extend(self.link_of(id).map(Deed::ReleaseIfClean));
+        self.consequences
+            .extend(self.link_of(id).map(Consequence::ServerMayBeFree));
     }
 }

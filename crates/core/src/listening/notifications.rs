@@ -1,10 +1,11 @@
 //! Delivering notifications to clients at the moments at which PostgreSQL would.
 
+use crate::base::consequence::{ClientFailure, Consequence};
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::settings::Settings;
-use crate::listening::{Deed, Listening};
+use crate::listening::Listening;
 use crate::notify::channels::{Notification, PROCESS_ID, Told, UNHEARD_BYTES_MAX};
 use crate::server::Server;
 use pgweir_wire::{HEADER_BYTES, TransactionStatus, Writer};
@@ -198,13 +199,14 @@ impl Listening<'_> {
         let detail = format!("expected at most {bytes_max} bytes of notifications to wait for a client");
         let hint = "Read from the connection while it is idle, and keep transactions of a connection that listens short. \
                     The limit is the setting max_notification_backlog.";
-        self.deeds.push(Deed::Fail {
-            client: id,
-            trouble: Trouble::NotificationsUnread,
-            message: "too many notifications wait for the client",
-            detail,
-            hint,
-        });
+        self.consequences
+            .push_back(Consequence::FailClient(Box::new(ClientFailure {
+                client: id,
+                trouble: Trouble::NotificationsUnread,
+                message: "too many notifications wait for the client",
+                detail,
+                hint,
+            })));
     }
 
     /// A client leaves: nothing listens for it any more.

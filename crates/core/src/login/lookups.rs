@@ -123,6 +123,15 @@ pub(crate) fn mock_key(config: &Config, random: MockKey) -> MockKey {
     MockKey::from_verifiers(secrets.iter().map(|secret| secret.as_bytes())).unwrap_or(random)
 }
 
+/// SCRAM keys kept so that logging in to a server does not cost thousands of hashes each time.
+const SCRAM_KEYS_KEPT_MAX: usize = 1024;
+
+/// The keys kept for servers, and one for each user of `auth_file`. So a client that names all these users causes each
+/// key to be derived only once.
+pub(crate) fn scram_keys_kept_max(config: &Config) -> usize {
+    SCRAM_KEYS_KEPT_MAX + config.auth_users.len()
+}
+
 impl Lookups {
     /// Whether a database is known to be absent.
     pub(crate) fn is_absent(&mut self, now: Time, database: &str) -> bool {

@@ -46,7 +46,7 @@ impl Pooler {
                 self.exit_now(now);
             }
             Command::Pause if ending => say(self, "got SIGUSR1 while shutting down, ignoring"),
-            Command::Pause if self.pause(now, None).is_ok() => say(self, "got SIGUSR1, pausing all activity"),
+            Command::Pause if self.pause(None).is_ok() => say(self, "got SIGUSR1, pausing all activity"),
             Command::Pause => say(self, "got SIGUSR1, but already paused"),
             Command::Resume if ending => say(self, "got SIGUSR2 while shutting down, ignoring"),
             Command::Resume if self.resume(now, None).is_ok() => say(self, "got SIGUSR2, continuing from PAUSE"),

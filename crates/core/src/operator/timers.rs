@@ -42,9 +42,11 @@ impl Pooler {
             if self.shared.sizings.some() {
                 self.time_work(now, ServerId(slot));
             }
+            self.settle(now);
         }
         self.time_listeners(now);
         self.listen(now, |listening| listening.time_moves());
+        self.settle(now);
         self.time_definers(now);
         self.time_pools(now);
         self.time_deferred_begins(now);
@@ -121,6 +123,7 @@ impl Pooler {
             self.time_opening(now, pool_id);
             self.replace_outdated_servers(now, pool_id);
             self.time_unused_pool(now, pool_id);
+            self.settle(now);
         }
     }
 
@@ -144,6 +147,7 @@ impl Pooler {
             for server in idle {
                 self.close_server(now, server, "pool idle timeout");
             }
+            self.settle(now);
         }
         if self.pool(pool_id).servers() == 0 {
             self.drop_pool(now, pool_id);
@@ -222,6 +226,7 @@ impl Pooler {
             self.deferred.pop_front();
             if alive && self.clients.get(id.0).is_some_and(|c| c.waiting == Waiting::No) {
                 self.deferral_expired(now, id);
+                self.settle(now);
             }
         }
     }
@@ -237,6 +242,7 @@ impl Pooler {
             let pool = client.pool.map(|p| self.pool(p));
             let due = due::of_client(now, client, pool, &self.shared.settings);
             self.end_client_in_time(now, ClientId(slot), due);
+            self.settle(now);
         }
     }
 

@@ -21,16 +21,15 @@ use pgweir_config::{CONSOLE_DATABASE, Config};
 
 impl Pooler {
     /// The client is authenticated. From here on, errors may name databases.
-    pub(crate) fn admit(&mut self, now: Time, id: ClientId, learned: Learned) {
+    pub(crate) fn admit(&mut self, now: Time, id: ClientId, learned: Learned) -> Next {
         let Some(login) = self.clients.get_mut(id.0).and_then(Client::login_mut) else {
-            return;
+            return Next::Nothing;
         };
         if login.database() == CONSOLE_DATABASE {
-            let next = match admission::console_access(&self.shared.config, login.user()) {
+            return match admission::console_access(&self.shared.config, login.user()) {
                 Some(access) => Next::OpenConsole(access),
                 None => Next::Reject(Rejection::not_on_console()),
             };
-            return self.login_goes_on(now, id, next);
         }
         let destination = login.destination();
         match self.place_at(now, id, destination) {
@@ -42,8 +41,9 @@ impl Pooler {
                     learn_credential(&self.shared.config, pool, login, learned);
                 }
                 self.begin_welcome(now, id, pool_id);
+                Next::Nothing
             }
-            Err(why) => self.login_goes_on(now, id, Next::Reject(why)),
+            Err(why) => Next::Reject(why),
         }
     }
 

@@ -74,6 +74,7 @@ impl Pooler {
             at += bytes;
             let Some(step) = step else { return at };
             self.login_goes_on(now, id, step);
+            self.settle(now);
         }
         if self.clients.get(id.0).is_none() {
             return input.len();
@@ -86,16 +87,23 @@ impl Pooler {
     }
 
     /// Does what a login needs next.
-    pub(super) fn login_goes_on(&mut self, now: Time, id: ClientId, next: Next) {
-        match next {
-            Next::Nothing => {}
-            Next::Reject(why) => self.fail_client(now, id, why.trouble, &why.message, &why.detail, why.hint),
-            Next::Close(reason) => self.close_client(now, id, reason),
-            Next::Cancel(key) => self.cancel_request(now, id, &key),
-            Next::OpenConsole(access) => self.open_console(now, id, access),
-            Next::Authenticate(method) => self.begin_exchange(now, id, method),
-            Next::GetServer => drop(self.acquire(now, id)),
-            Next::Admit(learned) => self.admit(now, id, learned),
+    pub(super) fn login_goes_on(&mut self, now: Time, id: ClientId, mut next: Next) {
+        loop {
+            next = match next {
+                Next::Authenticate(method) => self.begin_exchange(now, id, method),
+                Next::Admit(learned) => self.admit(now, id, learned),
+                Next::Nothing => return,
+                Next::Reject(why) => {
+                    return self.fail_client(now, id, why.trouble, &why.message, &why.detail, why.hint);
+                }
+                Next::Close(reason) => return self.close_client(now, id, reason),
+                Next::Cancel(key) => return self.cancel_request(now, id, &key),
+                Next::OpenConsole(access) => return self.open_console(now, id, access),
+                Next::GetServer => {
+                    self.acquire(now, id);
+                    return;
+                }
+            }
         }
     }
 
@@ -109,7 +117,7 @@ impl Pooler {
     }
 
     /// Begins the client's authentication by this method.
-    fn begin_exchange(&mut self, now: Time, id: ClientId, method: ClientAuthMethod) {
+    fn begin_exchange(&mut self, now: Time, id: ClientId, method: ClientAuthMethod) -> Next {
         let mut nonces = ClientAuthNonces {
             md5_salt: [0; 4],
             scram: [0; 18],
@@ -117,10 +125,10 @@ impl Pooler {
         self.random.fill_bytes(&mut nonces.md5_salt);
         self.random.fill_bytes(&mut nonces.scram);
         let source = self.source_of_secret(now, id, method);
-        if let Some(mut arrival) = self.arrival(id) {
-            let next = arrival.begin_exchange(method, nonces, source);
-            self.login_goes_on(now, id, next);
-        }
+        let arrival = self.arrival(id);
+        arrival.map_or(Next::Nothing, |mut arrival| {
+            arrival.begin_exchange(method, nonces, source)
+        })
     }
 
     /// Where a user's secret comes from. While auth_query runs, the client belongs to its pool.

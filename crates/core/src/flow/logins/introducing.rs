@@ -35,72 +35,86 @@ const EMPTY: &str = "CLOSE ALL; DEALLOCATE ALL; DISCARD TEMP; DISCARD SEQUENCES;
 impl Pooler {
     /// Sends the next question to a new server, or frees it after the last one.
     pub(crate) fn introduce(&mut self, now: Time, id: ServerId) {
+        while !self.asks_next(now, id) {}
+    }
+
+    /// Takes the next step in the introduction of a new server. `false`: there was nothing to ask, and the step after it
+    /// follows.
+    fn asks_next(&mut self, now: Time, id: ServerId) -> bool {
+        if self.is_unfit(now, id) {
+            return true;
+        }
         let server = self.server_mut(id);
-        if server.conversation.status() != TransactionStatus::Idle {
-            const LEFT_OPEN: &str = "connect query left a transaction open";
-            self.shared.requests.push_back(Request::Close(id.into()));
-            return self.server_ended(now, id, LEFT_OPEN);
-        }
-        if let Some(reason) = server.close_reason {
-            if matches!(reason, CloseReason::NatureUnknown | CloseReason::StateUnknown) {
-                // The next server may fail in the same way. So this counts as a failed attempt, which is not repeated
-                // at once.
-                self.shared.requests.push_back(Request::Close(id.into()));
-                return self.server_ended(now, id, reason.text());
-            }
-            return self.close_server(now, id, reason.text());
-        }
         match server.introduction {
             Introduction::Begins => {
                 server.introduction = Introduction::NatureAsked;
                 let endpoint = server.endpoint.clone();
                 let is_known_otherwise = self.natures.contains_key(&endpoint);
                 let mut side = self.at(id);
-                if side.must_ask_nature(is_known_otherwise) {
-                    return side.ask_simply(now, QUESTION, ProbeRows::Value);
-                }
-                self.introduce(now, id)
+                let must = side.must_ask_nature(is_known_otherwise);
+                side.asks_if(must, now, QUESTION, ProbeRows::Value)
             }
             Introduction::NatureAsked => {
                 server.introduction = Introduction::LimitAsked;
                 self.nature_known(now, id);
                 let mut side = self.at(id);
-                if side.must_ask_limit() {
-                    return side.ask_simply(now, CONNECTIONS_ALLOWED, ProbeRows::Value);
-                }
-                self.introduce(now, id)
+                let must = side.must_ask_limit();
+                side.asks_if(must, now, CONNECTIONS_ALLOWED, ProbeRows::Value)
             }
             Introduction::LimitAsked => {
                 server.introduction = Introduction::Emptied;
                 let mut side = self.at(id);
-                match side.must_be_emptied() {
-                    true => side.ask_simply(now, EMPTY, ProbeRows::TemporarySchema),
-                    false => self.introduce(now, id),
-                }
+                let must = side.must_be_emptied();
+                side.asks_if(must, now, EMPTY, ProbeRows::TemporarySchema)
             }
             Introduction::Emptied => {
                 server.introduction = Introduction::Queried;
-                self.run_connect_query(now, id)
+                self.runs_connect_query(now, id)
             }
             Introduction::Queried => {
                 server.introduction = Introduction::Done;
                 let mut side = self.at(id);
-                match side.must_ask_new_server() {
-                    true => side.ask_new_server(),
-                    false => self.introduce(now, id),
+                let asks = side.must_ask_new_server();
+                if asks {
+                    side.ask_new_server();
                 }
+                asks
             }
-            Introduction::Done => self.introduced(now, id),
+            Introduction::Done => {
+                self.introduced(now, id);
+                true
+            }
         }
     }
 
-    fn run_connect_query(&mut self, now: Time, id: ServerId) {
+    /// Closes a new server that cannot be used.
+    fn is_unfit(&mut self, now: Time, id: ServerId) -> bool {
+        let server = self.server_mut(id);
+        let left_open = server.conversation.status() != TransactionStatus::Idle;
+        let reason = match server.close_reason {
+            _ if left_open => "connect query left a transaction open",
+            // The next server may fail in the same way, too.
+            Some(reason @ (CloseReason::NatureUnknown | CloseReason::StateUnknown)) => reason.text(),
+            Some(reason) => {
+                self.close_server(now, id, reason.text());
+                return true;
+            }
+            None => return false,
+        };
+        // This counts as a failed attempt, which is not repeated at once.
+        self.shared.requests.push_back(Request::Close(id.into()));
+        self.server_ended(now, id, reason);
+        true
+    }
+
+    fn runs_connect_query(&mut self, now: Time, id: ServerId) -> bool {
         let pool_id = self.server_mut(id).pool;
         let query = self.pool(pool_id).settings().connect_query.clone();
-        match query.filter(|_| self.server_mut(id).nature != Nature::Console) {
-            Some(query) => self.at(id).internal_query(now, ServerPhase::ConnectQuery, &query),
-            None => self.introduce(now, id),
+        let query = query.filter(|_| self.server_mut(id).nature != Nature::Console);
+        if let Some(query) = &query {
+            self.at(id).internal_query(now, ServerPhase::ConnectQuery, query);
         }
+        query.is_some()
     }
 
     /// The examination of a new server is finished.
@@ -131,7 +145,7 @@ impl Pooler {
             return self.listen(now, |listening| listening.listener_logged_in(id));
         }
         self.catalogs().look_after(now, pool_id);
-        self.server_is_free(now, id);
+        self.server_is_free(id);
     }
 
     /// The nature of a new server is known: it counts for the pool.
@@ -219,6 +233,14 @@ impl ServerSide<'_> {
         } else if probe.has_temporary_schema() {
             self.server.session.gains_temporary_schema();
         }
+    }
+
+    /// Asks a new server a question if it must be asked. Returns whether it was.
+    fn asks_if(&mut self, must: bool, now: Time, question: &str, rows: ProbeRows) -> bool {
+        if must {
+            self.ask_simply(now, question, rows);
+        }
+        must
     }
 
     /// Asks a new server a question, by a query that even a console answers.

@@ -1,6 +1,7 @@
 //! The end of a login: facts that are needed from a server first, and the messages that welcome the client.
 
 use crate::base::close_reason::CloseReason;
+use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
@@ -80,8 +81,11 @@ impl Pooler {
 
     /// A login has been linked to a server.
     pub(crate) fn login_has_server(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        let tried = self.between(now, id, server_id).login_begins();
-        self.login_tried(now, id, server_id, tried);
+        let client = self.clients.get(id.0);
+        if client.is_some_and(|client| client.link == Some(server_id)) {
+            let tried = self.between(now, id, server_id).login_begins();
+            self.login_tried(now, id, server_id, tried);
+        }
     }
 
     /// A server has answered the settings of a trial.
@@ -109,7 +113,7 @@ impl Pooler {
         }
         match then {
             Then::IsWelcome => self.welcome_late(id),
-            Then::NeedsServer => drop(self.acquire(now, id)),
+            Then::NeedsServer => self.consequences.push_back(Consequence::LoginNeedsServer(id)),
             Then::IsRefused(refused) => {
                 let message = match refused.message() {
                     "" => "the server refuses a startup parameter, and gives no reason",

@@ -1,6 +1,7 @@
 //! RECONNECT, KILL, KILL_CLIENT.
 
 use crate::base::close_reason::CloseReason;
+use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
@@ -78,12 +79,21 @@ impl Pooler {
         }
         for slot in self.servers.slots() {
             let pool = self.servers.get(slot).map(|server| server.pool);
-            if let Some(pool) = pool.filter(|&pool| of.includes(&self.pools, pool)) {
-                self.close_server(now, ServerId(slot), message);
-                // This does not count as a failure of the server.
-                self.pool_mut(pool).forget_failures();
+            if pool.is_some_and(|pool| of.includes(&self.pools, pool)) {
+                self.consequences
+                    .push_back(Consequence::KillServer(ServerId(slot), message));
             }
         }
+    }
+
+    /// Closes a server whose client has been closed.
+    pub(crate) fn kill_server(&mut self, now: Time, id: ServerId, reason: &str) {
+        let Some(pool) = self.servers.get(id.0).map(|server| server.pool) else {
+            return;
+        };
+        self.close_server(now, id, reason);
+        // This does not count as a failure of the server.
+        self.pool_mut(pool).forget_failures();
     }
 
     /// The next servers may have another database, or functions may have been changed without the pooler.
@@ -105,12 +115,15 @@ impl Pooler {
             server.close_reason.get_or_insert(CloseReason::Killed);
         }
         self.fail_client(now, id, Trouble::Killed, FORCED, "", "");
-        if let Some(server) = link {
-            match self.flights_of(server).is_some_and(|flights| flights.has_riders()) {
-                true => self.at(server).send_cancel(),
-                false => self.close_server(now, server, FORCED),
-            }
-        }
+        self.consequences.extend(link.map(Consequence::ClientKilled));
         Ok(())
+    }
+
+    /// The client of a server was closed by KILL_CLIENT.
+    pub(crate) fn end_killed(&mut self, now: Time, server: ServerId) {
+        match self.flights_of(server).is_some_and(|flights| flights.has_riders()) {
+            true => self.at(server).send_cancel(),
+            false => self.close_server(now, server, FORCED),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! PAUSE, RESUME, SUSPEND, and the console clients that wait for them.
 
+use crate::base::consequence::Consequence;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::request::Request;
 use crate::base::time::Time;
@@ -16,9 +17,9 @@ use crate::server::Server;
 const PAUSE_MODE: &str = "pause mode";
 
 impl Pooler {
-    pub(crate) fn pause(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn pause(&mut self, database: Option<&str>) -> Result<(), Refusal> {
         self.admin.pause(&mut self.databases, database)?;
-        self.pause_progress(now);
+        self.pause_progress();
         Ok(())
     }
 
@@ -60,17 +61,17 @@ impl Pooler {
     /// A server has become free or was closed, or a command was given. The caller may be at work on any connection, so
     /// what follows is done at the end of the turn.
     #[inline]
-    pub(crate) fn pause_progress(&mut self, now: Time) {
+    pub(crate) fn pause_progress(&mut self) {
         if !self.has_no_orders() {
-            self.look_at_orders(now);
+            self.look_at_orders();
         }
     }
 
     /// An order may wait for what has happened.
-    pub(super) fn look_at_orders(&mut self, now: Time) {
+    pub(super) fn look_at_orders(&mut self) {
         self.admin.is_due = true;
         if self.is_weak(Weakness::EndsAtOnce) {
-            self.follow_orders(now);
+            self.consequences.push_back(Consequence::LookAtOrders);
         }
     }
 

@@ -9,8 +9,9 @@ use crate::base::settings::{PoolMode, PoolSettings, Settings};
 use crate::base::time::Time;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
+use crate::login::lookups::scram_keys_kept_max;
 use crate::operator::admin::before::{Before, StoredLogin, user_weights};
-use crate::pooler::{Pooler, scram_keys_kept_max};
+use crate::pooler::Pooler;
 use crate::pools::choice::Choice;
 use crate::pools::pool;
 use crate::shared::Shared;
@@ -54,8 +55,15 @@ impl Pooler {
             self.shared.log(LogLevel::Log, text);
         }
         let other_weights = before.user_weights != user_weights(&self.shared.config);
+        let mut useless = Vec::new();
         for (pool_id, login) in before.logins {
-            self.refresh_pool(now, pool_id, &login, other_weights);
+            if !self.refresh_pool(now, pool_id, &login, other_weights) {
+                useless.push(pool_id);
+            }
+        }
+        self.settle(now);
+        for pool_id in useless {
+            self.drop_pool(now, pool_id);
         }
         if followed_less {
             self.replace_servers(now, CloseReason::PoolingChanged, Choice::Within(None));
@@ -72,15 +80,15 @@ impl Pooler {
 
     /// What a new configuration changes for one pool. `before` is what the old one said of its servers' logins. A
     /// credential that a client's login has revealed is kept, unless the new files say something else. `other_weights`:
-    /// the weights of users have changed.
-    fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &StoredLogin, other_weights: bool) {
+    /// the weights of users have changed. Returns whether the pool is still of use.
+    fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &StoredLogin, other_weights: bool) -> bool {
         let key = self.pool(pool_id).key().clone();
         let Some(entry) = self.shared.config.database(&key.database) else {
             let message = "database removed";
             let text = format!("dropping database '{}' as it does not exist anymore", key.database);
             self.log(LogLevel::Warning, text);
             self.drop_connections(now, Trouble::Killed, message, Choice::One(pool_id));
-            return self.drop_pool(now, pool_id);
+            return false;
         };
         let elsewhere = match entry.user.as_deref() {
             Some(forced) => *forced != *key.user,
@@ -93,7 +101,7 @@ impl Pooler {
             // Its clients now belong to the pool of another user.
             let message = CloseReason::DatabaseChanged.text();
             self.drop_connections(now, Trouble::Killed, message, Choice::One(pool_id));
-            return self.drop_pool(now, pool_id);
+            return false;
         }
         let mut settings = PoolSettings::new(&self.shared.config, &entry, &key.user);
         settings.suit(key.kind);
@@ -122,6 +130,7 @@ impl Pooler {
         if other_servers || secret_changed {
             self.pool_mut(pool_id).forget_failures();
         }
+        true
     }
 }
 

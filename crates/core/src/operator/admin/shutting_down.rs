@@ -1,5 +1,6 @@
 //! SHUTDOWN, in its three ways.
 
+use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Waiting;
@@ -39,7 +40,7 @@ impl Pooler {
                 self.refuse_for_shutdown(now, ClientId(slot));
             }
         }
-        self.shutdown_progress(now);
+        self.shutdown_progress();
     }
 
     /// Clients that have not sent their startup packet: no shutdown waits for them.
@@ -55,9 +56,9 @@ impl Pooler {
 
     /// A client has been closed. If SHUTDOWN waits for that, the process ends with this turn. (For the end of a server it
     /// waits like PAUSE: [`Pooler::pause_progress`].)
-    pub(crate) fn shutdown_progress(&mut self, now: Time) {
+    pub(crate) fn shutdown_progress(&mut self) {
         if self.admin.ending != Ending::No {
-            self.look_at_orders(now);
+            self.look_at_orders();
         }
     }
 
@@ -92,6 +93,11 @@ impl Pooler {
                 None => {}
             }
         }
+        self.consequences.push_back(Consequence::EndProcess);
+    }
+
+    /// The clients have left.
+    pub(crate) fn end_process(&mut self, now: Time) {
         for slot in self.servers.slots() {
             self.close_server(now, ServerId(slot), SHUTTING_DOWN);
         }

@@ -130,6 +130,7 @@ impl Pooler {
                 }
             };
             tables_bytes += self.console_asks(now, id, asked);
+            self.settle(now);
         }
         at
     }
@@ -177,7 +178,7 @@ impl Pooler {
             Done::Waits(waits) => {
                 talk.console.begin_to_wait(waits);
                 self.admin.waiters.push(id);
-                self.pause_progress(now);
+                self.pause_progress();
             }
         }
     }

@@ -79,7 +79,7 @@ impl Pooler {
         let owned = || database.map(str::to_string);
         match (command, database) {
             (Command::Pause(_), _) => {
-                self.pause(now, database)?;
+                self.pause(database)?;
                 return Ok(Done::Waits(Waits::Paused(owned())));
             }
             (Command::WaitClose(_), _) => return Ok(Done::Waits(Waits::Closed(owned()))),
