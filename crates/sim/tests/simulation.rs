@@ -3,7 +3,7 @@
 use pgweir_sim::simulation::canary::Canary;
 use pgweir_sim::simulation::takeover::TakeOvers;
 use pgweir_sim::simulation::topology::Topology;
-use pgweir_sim::simulation::{run, run_with, shutdown};
+use pgweir_sim::simulation::{run, run_with};
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::sync::Mutex;
@@ -84,7 +84,6 @@ fn caught_by(canary: Canary, earlier: Option<u64>) -> Option<u64> {
         (!canary.is_of_flights() || Topology::new(*seed).crowds())
             && (!canary.is_of_encodings() || Topology::new(*seed).beyond_ascii)
             && (!canary.is_of_replicas() || Topology::new(*seed).replica_lag > 0)
-            && (!canary.is_of_shutdown() || shutdown::has_shutdown(*seed))
     };
     let first = (0..).filter(can_show).take(CANARY_SEEDS_MAX);
     let earlier = earlier.filter(|earlier| first.clone().any(|seed| seed == *earlier));

@@ -35,9 +35,6 @@ pub(crate) enum Consequence {
     LoginNeedsServer(ClientId),
     /// auth_query cannot look up the user of a client that is logging in, for this reason.
     LookupFailed { client: ClientId, why: Box<str> },
-    /// An order of an administrator may wait for what has happened. Only the simulation looks at orders before the end of
-    /// the turn: see [`Weakness::EndsAtOnce`](crate::base::weakness::Weakness::EndsAtOnce).
-    LookAtOrders,
     /// All servers are closed, and the process ends.
     EndProcess,
 }

@@ -79,8 +79,6 @@ pub enum Weakness {
     CommitsForTheGone,
     /// The plans of functions stay when the settings change under which their constants were read.
     KeepsPlans,
-    /// PAUSE and SHUTDOWN are followed at once, while a connection is being handled.
-    EndsAtOnce,
     /// If an EXECUTE runs a statement that is an EXECUTE itself, only what the text of the second one shows counts.
     TrustsNested,
 }
@@ -97,7 +95,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 37] = [
+    pub const ALL: [Weakness; 36] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -133,7 +131,6 @@ impl Weakness {
         Weakness::KeepsPlans,
         Weakness::CommitsForTheGone,
         Weakness::TrustsLateCancels,
-        Weakness::EndsAtOnce,
         Weakness::TrustsNested,
     ];
 }

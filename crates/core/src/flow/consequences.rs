@@ -36,7 +36,6 @@ impl Pooler {
                 Consequence::LoginHasServer { client, server } => self.login_has_server(now, client, server),
                 Consequence::LoginNeedsServer(client) => self.login_needs_server(now, client),
                 Consequence::LookupFailed { client, why } => self.lookup_failed(now, client, &why),
-                Consequence::LookAtOrders => self.follow_orders(now),
                 Consequence::EndProcess => self.end_process(now),
             }
         }

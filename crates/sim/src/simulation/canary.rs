@@ -73,11 +73,6 @@ impl Canary {
         )
     }
 
-    /// Whether only a shutdown can show it.
-    pub fn is_of_shutdown(self) -> bool {
-        matches!(self, Canary::Weak(Weakness::EndsAtOnce))
-    }
-
     /// Whether only replicas that lag can show it.
     pub fn is_of_replicas(self) -> bool {
         matches!(self, Canary::Weak(Weakness::TrustsReplicas))

@@ -1,10 +1,8 @@
 //! PAUSE, RESUME, SUSPEND, and the console clients that wait for them.
 
-use crate::base::consequence::Consequence;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::request::Request;
 use crate::base::time::Time;
-use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
@@ -63,15 +61,7 @@ impl Pooler {
     #[inline]
     pub(crate) fn pause_progress(&mut self) {
         if !self.has_no_orders() {
-            self.look_at_orders();
-        }
-    }
-
-    /// An order may wait for what has happened.
-    pub(super) fn look_at_orders(&mut self) {
-        self.admin.is_due = true;
-        if self.is_weak(Weakness::EndsAtOnce) {
-            self.consequences.push_back(Consequence::LookAtOrders);
+            self.admin.is_due = true;
         }
     }
 

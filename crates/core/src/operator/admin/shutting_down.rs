@@ -58,7 +58,7 @@ impl Pooler {
     /// waits like PAUSE: [`Pooler::pause_progress`].)
     pub(crate) fn shutdown_progress(&mut self) {
         if self.admin.ending != Ending::No {
-            self.look_at_orders();
+            self.admin.is_due = true;
         }
     }
 
