@@ -25,6 +25,17 @@ const SETTINGS: [(&str, &str); 6] = [
     ("max_parallel_workers_per_gather", "0"),
 ];
 
+/// Gives the settings of the planner PostgreSQL's own defaults, where they have others: with those of a client, or of its
+/// role, the two statements could take minutes. The list is longer than what one version has.
+const PLANNER_DEFAULTS: &str = "SELECT pg_catalog.count(pg_catalog.set_config(s.name, s.boot_val, true)) \
+    FROM pg_catalog.pg_show_all_settings() s WHERE s.setting OPERATOR(pg_catalog.<>) s.boot_val \
+    AND (pg_catalog.left(s.name, 7) OPERATOR(pg_catalog.=) 'enable_' OR s.name OPERATOR(pg_catalog.=) ANY (ARRAY[\
+        'client_min_messages', 'constraint_exclusion', 'cpu_index_tuple_cost', 'cpu_operator_cost', 'cpu_tuple_cost', \
+        'cursor_tuple_fraction', 'debug_parallel_query', 'debug_print_parse', 'debug_print_plan', \
+        'debug_print_rewritten', 'effective_cache_size', 'force_parallel_mode', 'from_collapse_limit', 'geqo', \
+        'geqo_effort', 'geqo_threshold', 'hash_mem_multiplier', 'plan_cache_mode', 'random_page_cost', \
+        'recursive_worktable_factor', 'seq_page_cost', 'work_mem']::pg_catalog.text[]))";
+
 impl ServerSide<'_> {
     /// A statement calls a routine that the catalog does not know: it may have been created without the pooler.
     #[cold]
@@ -67,9 +78,11 @@ impl ServerSide<'_> {
         if deferrable {
             self.begin_internal(Job::ReadCatalog);
         }
-        for (name, value) in SETTINGS {
+        let lifted = self.transaction_limit_lifted();
+        for (name, value) in lifted.into_iter().chain(SETTINGS) {
             self.runs_for(Job::ReadCatalog, &set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
         }
+        self.runs_once_for(Job::ReadCatalog, PLANNER_DEFAULTS.as_bytes());
         // The position comes first: what a standby replays later may be missing in the rows.
         self.runs_for(Job::ReadPosition, &position, &[]);
         self.runs_for(Job::ReadObjects, &objects, &[]);

@@ -23,6 +23,17 @@ impl ServerSide<'_> {
         });
     }
 
+    /// Runs a text without parameters for a job, under the name for statements that are used once.
+    pub(crate) fn runs_once_for(&mut self, job: Job, text: &[u8]) {
+        let scratch = self.shared.internal.scratch.clone();
+        self.prepare_scratch(text, &[0, 0]);
+        self.server.conversation.queue_mut().preparing_is_for(job);
+        self.asks(To::Job(job), |r| {
+            r.bind(b"", scratch.server_name(), &[]);
+            r.execute(b"");
+        });
+    }
+
     /// Begins a transaction for a job's statements. The client's defaults cannot delay it.
     pub(crate) fn begin_internal(&mut self, job: Job) {
         let begin = self.shared.internal.begin_plain.clone();

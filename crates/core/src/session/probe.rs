@@ -19,7 +19,7 @@ use crate::session::suspicion::Asks;
 use crate::state::beyond_ascii::bytes_of;
 use crate::state::idle_limit::TRANSACTION_LIMIT;
 use crate::state::probe::Probe;
-use crate::state::suspicion::{HIDDEN_SETTINGS_MAX, ROLE, Suspicion};
+use crate::state::suspicion::{ROLE, Suspicion};
 use crate::statements::parse_settings::CLIENT_ENCODING;
 use crate::statements::prepared::Statement;
 use crate::upstream::job::{Job, ProbeRows};
@@ -154,6 +154,13 @@ impl ServerSide<'_> {
         limits.map(|(name, _)| *name).collect()
     }
 
+    /// The limit on transactions, lifted, if the server has this setting.
+    pub(super) fn transaction_limit_lifted(&self) -> Option<(&'static str, &'static str)> {
+        let [(name, since), ..] = LIMITS;
+        let major = self.server.session.shape().server_major();
+        major.is_some_and(|major| major >= since).then_some((name, "0"))
+    }
+
     /// Asks a new server for the settings that its role's defaults or connect_query have set and ParameterStatus does
     /// not report. The view does not show custom ones: those that connect_query names are asked for by name.
     pub(crate) fn ask_new_server(&mut self) {
@@ -162,8 +169,7 @@ impl ServerSide<'_> {
             let hidden = pgweir_sql::hidden_settings(query.as_bytes()).into_iter();
             let is_asked =
                 |name: &str| name != ROLE && name.as_bytes() != pgweir_sql::SEED && pgweir_sql::is_askable(name);
-            let asked = hidden.filter(|name| is_asked(name));
-            names.extend(asked.take(HIDDEN_SETTINGS_MAX));
+            names.extend(hidden.filter(|name| is_asked(name)));
         }
         for name in names.iter().filter(|name| name.contains('.')) {
             self.server.session.note_custom_setting(name);

@@ -21,7 +21,7 @@ pub(crate) const SETTINGS_MAX: usize = 256;
 pub(crate) const REPORTED_MAX: usize = 128;
 
 /// The most bytes of their names and values together.
-pub(crate) const REPORTED_BYTES_MAX: usize = 256 * 1024;
+pub(crate) const REPORTED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The setting that a server refuses once it has used temporary tables.
 pub(crate) const TEMP_BUFFERS: &str = "temp_buffers";

@@ -8,13 +8,13 @@ use pgweir_config::TargetSessionAttrs;
 use pgweir_wire::{BackendTag, CancelKey, ErrorFields, HEADER_BYTES, Header, TransactionStatus, backend};
 
 /// The longest message that a server may send during the login, bytes.
-pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 64 * 1024;
+pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 1024 * 1024;
 
 /// The most messages that a server may send during the login. PostgreSQL sends some twenty, and notices.
 const LOGIN_MESSAGES_MAX: u32 = 1024;
 
 /// The most bytes of these messages. PostgreSQL sends less than a kilobyte, and notices.
-const LOGIN_BYTES_MAX: u32 = 1024 * 1024;
+const LOGIN_BYTES_MAX: u32 = 2 * 1024 * 1024;
 
 /// SQLSTATE of a login that the pooler gave up: invalid_authorization_specification.
 const NOT_AUTHORIZED: &str = "28000";

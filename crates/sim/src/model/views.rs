@@ -98,6 +98,10 @@ pub(super) const WHOSE_SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 /// The beginning of the question for the number of connections that the server allows, and a text with a small answer.
 const CONNECTIONS_ALLOWED: (&str, &str) = ("SELECT pg_catalog.current_setting('max_connections')", "select 9");
 
+/// The beginning of the text that gives the planner's settings their defaults, and a text that returns the same row. The
+/// model has no planner.
+const PLANNER_DEFAULTS: (&str, &str) = ("SELECT pg_catalog.count(pg_catalog.set_config(s.name, ", "select 0");
+
 /// A text, or one that the model can read and that returns the same rows.
 pub(super) fn in_other_words(text: &str) -> &str {
     if text == WHOSE_SESSION {
@@ -105,6 +109,9 @@ pub(super) fn in_other_words(text: &str) -> &str {
     }
     if text == DISCARD_AT_ONCE.0 {
         return DISCARD_AT_ONCE.1;
+    }
+    if text.starts_with(PLANNER_DEFAULTS.0) {
+        return PLANNER_DEFAULTS.1;
     }
     if text == LIFT {
         return "select $1, current_setting($1), other_is_made($1, $2), lift($1, $2)";

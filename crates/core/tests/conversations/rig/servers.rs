@@ -144,6 +144,7 @@ impl Rig {
         }
         self.tells_rows(id, |statement| match statement {
             "pgweir_3" => vec![row(&["a_setting", "before", "after"])],
+            "pgweir_b" => vec![row(&["0"])],
             "pgweir_9" => objects.iter().map(|r| row(r)).collect(),
             "pgweir_a" => sources.iter().map(|r| [row(r), vec![None]].concat()).collect(),
             other => panic!("{other} is no part of it"),

@@ -62,3 +62,25 @@ fn what_connect_query_has_set_is_made_again_behind_the_reset_of_a_session() {
     rig.says(other, |w| w.query(b"select 1"));
     assert_eq!(made(&rig.hears(server)), ["app.pool = 1", "work_mem = 3072"]);
 }
+
+/// Guards against settings of connect_query that are forgotten because it has many.
+#[test]
+fn a_new_server_is_asked_for_every_setting_of_connect_query() {
+    let names: Vec<String> = (0..300).map(|i| format!("app.n{i}")).collect();
+    let query: String = names.iter().map(|name| format!("set {name} = 1; ")).collect();
+    let entry = format!("db = host=127.0.0.1 user=u connect_query='{query}'");
+    let mut rig = Rig::with(&entry, "default_pool_size = 1");
+    rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.connects.pop_front().expect("a server is wanted");
+    rig.server_logs_in(server);
+    rig.told(server);
+    rig.says(server, |w| {
+        names.iter().for_each(|_| w.command_complete("SET"));
+        w.ready_for_query(Idle);
+    });
+    let asked = rig.raw(server);
+    let asked = String::from_utf8_lossy(&asked);
+    for name in names {
+        assert!(asked.contains(&format!("\"{name}\"")), "{name}");
+    }
+}
