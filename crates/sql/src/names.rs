@@ -43,7 +43,7 @@ const ANY_NAME: Effects = Effects::SETTINGS
 ///
 /// `pg_advisory_xact_lock()` and the other `_xact_` functions contain none of them: their locks end with the
 /// transaction.
-pub(crate) const NAMES: [(&str, Effects); 38] = [
+pub(crate) const NAMES: [(&str, Effects); 34] = [
     ("set_config", Effects::SETTINGS),
     // Function of pg_trgm; it sets pg_trgm.similarity_threshold.
     ("set_limit", Effects::SETTINGS),
@@ -53,12 +53,8 @@ pub(crate) const NAMES: [(&str, Effects); 38] = [
     // pg_my_temp_schema() and pg_is_other_temp_schema().
     ("temp_schema", Effects::TEMPORARY_SCHEMA),
     ("temp_buffers", Effects::TEMPORARY_SCHEMA),
-    // The frequent call current_schemas(false) does not show that schema.
-    ("current_schemas(t", Effects::TEMPORARY_SCHEMA),
-    ("current_schemas('", Effects::TEMPORARY_SCHEMA),
-    ("current_schemas($", Effects::TEMPORARY_SCHEMA),
-    ("current_schemas( ", Effects::TEMPORARY_SCHEMA),
-    ("current_schemas (", Effects::TEMPORARY_SCHEMA),
+    // Unless its argument is `false`: see SCHEMAS_FALSE.
+    (SCHEMAS, Effects::TEMPORARY_SCHEMA),
     ("advisory_lock", Effects::LOCKS),
     ("advisory_unlock", Effects::LOCKS.union(Effects::ENDS)),
     ("setseed", Effects::SEED),
@@ -90,6 +86,12 @@ pub(crate) const NAMES: [(&str, Effects); 38] = [
     (ONE_ARGUMENT[8], NOTATION),
 ];
 
+/// A function whose argument says whether the schema for temporary objects is shown. The argument may be written in any way.
+const SCHEMAS: &str = "current_schemas";
+
+/// The frequent call that does not show it.
+const SCHEMAS_FALSE: [(&str, Effects); 1] = [("current_schemas(false)", Effects::NONE)];
+
 /// `u&"`: its letters may be escapes, so it may stand for any name.
 const ANY: [(&str, Effects); 1] = [("u&\"", ANY_NAME)];
 
@@ -115,7 +117,7 @@ static AUTOMATON: LazyLock<DFA> = LazyLock::new(|| {
 });
 
 fn patterns() -> impl Iterator<Item = &'static (&'static str, Effects)> {
-    NAMES.iter().chain(&TEMP).chain(&ANY)
+    NAMES.iter().chain(&TEMP).chain(&ANY).chain(&SCHEMAS_FALSE)
 }
 
 /// The search for names in a text that may come in pieces.
@@ -123,6 +125,8 @@ fn patterns() -> impl Iterator<Item = &'static (&'static str, Effects)> {
 pub(crate) struct Search {
     state: aho_corasick::automaton::StateID,
     found: Effects,
+    /// The calls of [`SCHEMAS`] that may show the schema.
+    schemas: u32,
 }
 
 impl Search {
@@ -132,6 +136,7 @@ impl Search {
                 .start_state(Anchored::No)
                 .expect("unanchored searches are built"),
             found: Effects::NONE,
+            schemas: 0,
         }
     }
 
@@ -143,7 +148,14 @@ impl Search {
             if automaton.is_special(self.state) && automaton.is_match(self.state) {
                 for index in 0..automaton.match_len(self.state) {
                     let number = automaton.match_pattern(self.state, index).as_usize();
-                    self.found |= patterns().nth(number).map_or(Effects::NONE, |(_, effects)| *effects);
+                    let Some((name, effects)) = patterns().nth(number) else {
+                        continue;
+                    };
+                    match *name {
+                        SCHEMAS => self.schemas = self.schemas.saturating_add(1),
+                        _ if *name == SCHEMAS_FALSE[0].0 => self.schemas = self.schemas.saturating_sub(1),
+                        _ => self.found |= *effects,
+                    }
                 }
             }
         }
@@ -151,7 +163,10 @@ impl Search {
 
     /// The effects of the names found so far; includes [`TEMP_WORD`], [`SETTINGS_VIEW`] and [`PG_TEMP`].
     pub(crate) fn found(&self) -> Effects {
-        self.found
+        match self.schemas {
+            0 => self.found,
+            _ => self.found | Effects::TEMPORARY_SCHEMA,
+        }
     }
 }
 
@@ -190,6 +205,11 @@ mod tests {
             ("pg_my_temp_schema()", Effects::TEMPORARY_SCHEMA),
             ("CURRENT_SCHEMAS(TRUE)", Effects::TEMPORARY_SCHEMA),
             ("current_schemas(false), current_schema()", Effects::NONE),
+            ("current_schemas(not false)", Effects::TEMPORARY_SCHEMA),
+            ("current_schemas/**/(true)", Effects::TEMPORARY_SCHEMA),
+            ("\"current_schemas\"(false)", Effects::TEMPORARY_SCHEMA),
+            ("current_schemas(b), current_schemas(false)", Effects::TEMPORARY_SCHEMA),
+            ("current_schemas(false), current_schemas(false)", Effects::NONE),
             ("attempt, x.temp", Effects::NONE),
             ("into/**/temporary", TEMP_WORD),
             ("u&\"x", ANY_NAME),
