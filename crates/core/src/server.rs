@@ -54,6 +54,8 @@ pub(crate) struct Server {
     pub(crate) reading: Option<Box<Reading>>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
     pub(crate) close_reason: Option<CloseReason>,
+    /// Its pool has other servers now, after a RELOAD or a change of nature: what it answers teaches the pool nothing.
+    pub(crate) is_former: bool,
     /// The segment in which it has refused to write, because its transaction is read-only.
     pub(crate) refused_write: Option<u64>,
     /// Close it at this age.
@@ -85,6 +87,7 @@ impl Server {
             held: Held::new(),
             reading: None,
             close_reason: None,
+            is_former: false,
             refused_write: None,
             expires,
             has_served: false,

@@ -51,6 +51,11 @@ pub(crate) enum CloseReason {
 }
 
 impl CloseReason {
+    /// Whether the servers that replace it may be others: they may have other settings, and accept other values.
+    pub(crate) const fn means_other_servers(self) -> bool {
+        matches!(self, CloseReason::DatabaseChanged | CloseReason::NatureChanged)
+    }
+
     /// The text for the log.
     pub(crate) const fn text(self) -> &'static str {
         match self {

@@ -67,14 +67,6 @@ impl Pooler {
         }
     }
 
-    /// A client that is logging in waits for a server, unless it has left or has one.
-    fn login_needs_server(&mut self, now: Time, id: ClientId) {
-        let client = self.clients.get(id.0);
-        if client.is_some_and(|client| client.is_login() && client.link.is_none()) {
-            self.acquire(now, id);
-        }
-    }
-
     /// Bytes of a client that has not logged in, or is on the console.
     #[inline(never)]
     pub(crate) fn bytes_of_no_session(&mut self, now: Time, client: ClientId, input: &[u8]) -> usize {

@@ -31,6 +31,7 @@ mod server_keys;
 mod session_state;
 mod sharing;
 mod sizing;
+mod startup_values;
 mod taking_over;
 mod tls;
 mod traces;

@@ -24,7 +24,7 @@ impl World {
     /// The world of a topology; with a canary its driver has a defect.
     pub fn new(topology: Topology, canary: Option<Canary>, take_overs: TakeOvers, print: bool) -> Self {
         let mut random = Random::new(topology.seed ^ 0x7e1e_0000);
-        let config = config_of(&topology);
+        let config = config_of(&topology, 0);
         let surroundings = surroundings(&mut random);
         let successors = Successors {
             config: config.clone(),
@@ -67,6 +67,7 @@ impl World {
             cancels: BTreeMap::new(),
             doing_requests: false,
             turn_ends: false,
+            reloads: 0,
             ending: Ending::No,
             successors,
             canary,
@@ -80,6 +81,7 @@ impl World {
         world.add_clients();
         world.add_faults();
         world.add_host_faults();
+        world.add_reloads();
         world
     }
 
@@ -89,6 +91,14 @@ impl World {
             self.clients.push(client);
             let at = self.random.below(self.topology.calm_at_us / 2);
             self.schedule(at, Event::ClientActs(number));
+        }
+    }
+
+    fn add_reloads(&mut self) {
+        let mut random = Random::new(self.topology.seed ^ 0x4e10_5700);
+        for _ in 0..self.topology.reloads {
+            let at = random.below(self.topology.calm_at_us);
+            self.schedule(at, Event::Fault(Fault::Reload));
         }
     }
 
@@ -113,8 +123,8 @@ impl World {
     }
 }
 
-fn config_of(topology: &Topology) -> Arc<Config> {
-    let (ini, users) = (topology.ini(), topology.users_file());
+pub(super) fn config_of(topology: &Topology, reloads: u64) -> Arc<Config> {
+    let (ini, users) = (topology.ini(reloads), topology.users_file());
     let files = |name: &str| -> std::io::Result<Vec<u8>> {
         match name {
             "sim.ini" => Ok(ini.clone().into_bytes()),

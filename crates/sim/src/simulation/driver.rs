@@ -313,11 +313,8 @@ impl World {
             },
             Request::StopListening if self.ending == Ending::Ordered => {}
             Request::Exit if self.ending == Ending::Ordered => self.ending = Ending::Over,
-            Request::Reload { .. }
-            | Request::Configure(_)
-            | Request::TryTls(_)
-            | Request::StopListening
-            | Request::Exit => {
+            Request::Configure(config) => self.successors.config = config,
+            Request::Reload { .. } | Request::TryTls(_) | Request::StopListening | Request::Exit => {
                 self.fail("a request nobody gave reason for".into());
             }
         }

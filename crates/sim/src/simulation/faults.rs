@@ -1,8 +1,10 @@
 //! The faults.
 
+use super::beginning::config_of;
 use super::hosts::Away;
 use super::network::Peer;
 use super::world::{Event, World};
+use pgweir_core::ReloadOutcome;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
@@ -29,6 +31,8 @@ pub(super) enum Fault {
     HostReturns(usize),
     /// A standby becomes the primary, if there is none.
     Promotion,
+    /// A RELOAD gives all databases other servers.
+    Reload,
     /// The pooler gets SIGTERM or SIGINT.
     Shutdown {
         /// It is SIGTERM.
@@ -53,6 +57,7 @@ impl World {
             Fault::HostFails { host, away, away_us } => self.host_fails(host, away, away_us),
             Fault::HostReturns(host) => self.host_returns(host),
             Fault::Promotion => self.hosts.promote(),
+            Fault::Reload => self.reload(),
             Fault::Shutdown { waits_for_clients } => self.shut_down(waits_for_clients),
             Fault::BreakUnheard => {
                 let servers = self.connections.values().filter(|c| !c.inbox.is_empty());
@@ -78,6 +83,15 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The port or the connect_query of all databases changes.
+    fn reload(&mut self) {
+        self.reloads += 1;
+        let config = config_of(&self.topology, self.reloads);
+        let outcome = ReloadOutcome::New(config, Vec::new());
+        self.pooler.handle_reload(self.now(), None, outcome);
+        self.settle();
     }
 
     /// Breaks a server's connection at once: its latest bytes may be lost.

@@ -168,6 +168,8 @@ pub struct World {
     pub(super) doing_requests: bool,
     /// The end of the driver's turn is among the events.
     pub(super) turn_ends: bool,
+    /// RELOADs so far.
+    pub(super) reloads: u64,
     pub(super) ending: Ending,
     pub(super) successors: Successors,
     pub(super) canary: Option<Canary>,

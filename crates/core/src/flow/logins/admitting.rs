@@ -40,7 +40,7 @@ impl Pooler {
                 if let Some(login) = self.clients.get(id.0).and_then(Client::login) {
                     learn_credential(&self.shared.config, pool, login, learned);
                 }
-                self.begin_welcome(now, id, pool_id);
+                self.begin_welcome(now, id);
                 Next::Nothing
             }
             Err(why) => Next::Reject(why),

@@ -180,7 +180,8 @@ impl Pooler {
         let pool = self.pool_mut(pool_id);
         pool.changes_nature(nature);
         self.replace_servers(now, CloseReason::NatureChanged, Choice::One(pool_id));
-        self.server_mut(new).close_reason = None;
+        let server = self.server_mut(new);
+        (server.close_reason, server.is_former) = (None, false);
         self.catalogs().look_after(now, pool_id);
     }
 }

@@ -8,7 +8,7 @@ use crate::base::pool_id::PoolId;
 use crate::base::reasons::Waiting;
 use crate::base::request::Request;
 use crate::base::time::Time;
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::exchange::Exchange;
 use crate::flow::logins::admitting;
 use crate::login::login_step::ServerUse;
@@ -16,6 +16,7 @@ use crate::login::lookups;
 use crate::login::trial::{Trial, Verdict, first_shape};
 use crate::login::welcome::{Welcome, cut_name};
 use crate::pooler::Pooler;
+use crate::pools::pool::Pool;
 use crate::state::difference::Change;
 use crate::state::restoration::RefusedSettings;
 use crate::upstream::nature::{Nature, is_kept_by_poolers};
@@ -52,19 +53,33 @@ enum Then {
 
 impl Pooler {
     /// Welcomes the client if the server's settings are known; otherwise gets a server for it.
-    pub(crate) fn begin_welcome(&mut self, now: Time, id: ClientId, pool_id: PoolId) {
-        let pool = self.pools[pool_id as usize].as_ref().expect("the caller looked it up");
-        let Some(client) = self.clients.get_mut(id.0) else {
+    pub(crate) fn begin_welcome(&mut self, now: Time, id: ClientId) {
+        match self.needs_server_for_welcome(id) {
+            true => drop(self.acquire(now, id)),
+            false => self.welcome(id),
+        }
+    }
+
+    /// A client that is logging in needs a server, or another one, unless it has left or has one. If all that it asks
+    /// for has become known meanwhile, it is welcomed.
+    pub(crate) fn login_needs_server(&mut self, now: Time, id: ClientId) {
+        let client = self.clients.get(id.0);
+        if !client.is_some_and(|client| client.is_login() && client.link.is_none()) {
             return;
+        }
+        match self.needs_server_for_welcome(id) {
+            true => drop(self.acquire(now, id)),
+            false => self.welcome_late(id),
+        }
+    }
+
+    /// Whether a server must answer before this client can be welcomed.
+    fn needs_server_for_welcome(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return false;
         };
-        let Some(login) = client.login_mut() else { return };
-        let Some(trial) = Trial::needed(pool, &login.wishes.settings) else {
-            return self.welcome(id);
-        };
-        let minds_traces = trial.minds_traces();
-        login.begin_trial(trial);
-        client.session.minds_traces_if(minds_traces);
-        self.acquire(now, id);
+        let pool = client.pool.and_then(|id| self.pools[id as usize].as_ref());
+        pool.is_some_and(|pool| begins_trial(client, pool))
     }
 
     /// The pool's first server has logged in: clients that waited only for its settings are welcomed.
@@ -72,7 +87,7 @@ impl Pooler {
         let waiting: Vec<ClientId> = self.pool(pool_id).waiting().iter().map(|(id, _)| id).collect();
         for id in waiting {
             let trial = self.clients.get(id.0).and_then(|client| client.login()?.trial());
-            if trial.is_some_and(|trial| trial.values.is_empty()) {
+            if trial.is_some_and(|trial| trial.values.is_empty()) && !self.needs_server_for_welcome(id) {
                 self.stop_waiting(id);
                 self.welcome_late(id);
             }
@@ -136,16 +151,21 @@ impl Pooler {
         self.shared.requests.push_back(Request::Resume(id.into()));
     }
 
-    /// Sends the messages that end a successful login.
+    /// Sends the messages that end a successful login. If the pool has forgotten the settings of its servers, the client
+    /// waits for the next server instead.
     fn welcome(&mut self, id: ClientId) {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let ClientPhase::Login(mut login) = std::mem::replace(&mut client.phase, ClientPhase::Session) else {
+        let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
         let pool = client.pool.and_then(|id| self.pools[id as usize].as_mut());
         let pool = pool.expect("a client that is let in has a pool");
+        let Some(welcome) = pool.welcome().cloned() else {
+            return self.consequences.push_back(Consequence::LoginNeedsServer(id));
+        };
+        let ClientPhase::Login(mut login) = std::mem::replace(&mut client.phase, ClientPhase::Session) else {
+            return;
+        };
         pool.stats_mut().client_login_count += 1;
-        let welcome = pool.welcome().cloned().expect("the caller checked");
         let shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
         client.session.starts_with(shape.clone());
         let status = client.session.idle_status();
@@ -168,15 +188,34 @@ impl Pooler {
     }
 }
 
+/// Begins the trial of what the pool does not know, if a server must answer before this client can be welcomed. What
+/// the pool knew when an earlier trial began may have been forgotten since, or more may be known.
+fn begins_trial(client: &mut Client, pool: &Pool) -> bool {
+    let Some(login) = client.login_mut() else { return false };
+    let Some(trial) = Trial::needed(pool, &login.wishes.settings) else {
+        return false;
+    };
+    let minds_traces = trial.minds_traces();
+    login.begin_trial(trial);
+    client.session.minds_traces_if(minds_traces);
+    true
+}
+
 impl Exchange<'_> {
     /// Its login has been linked to a server.
     fn login_begins(&mut self) -> Tried {
         self.server.conversation.query_begins(self.now);
         let is_replication = self.pool.key().kind.is_replication();
+        let tries = self.client.login().is_some_and(|login| login.trial().is_some());
+        if tries && !begins_trial(self.client, self.pool) {
+            return Tried::Over(Leaving::IsReleased, Then::IsWelcome);
+        }
+        self.client.session.traces_are_considered();
         let Some(login) = self.client.login_mut() else {
             return Tried::Asked;
         };
         match login.server_use() {
+            _ if is_replication && self.pool.welcome().is_none() => Tried::Over(Leaving::IsReleased, Then::NeedsServer),
             // From here on the server is the client's.
             _ if is_replication => Tried::Over(Leaving::Stays, Then::IsWelcome),
             ServerUse::AskSecret { user, database } => {
@@ -242,7 +281,8 @@ impl Exchange<'_> {
                 Tried::Over(Leaving::IsClosed, Then::NeedsServer)
             }
             Verdict::Over => {
-                if refused.is_none() {
+                let counts = !self.server.is_former;
+                if counts && refused.is_none() {
                     trial.teach(self.pool, self.server.session.shape());
                 }
                 self.client.waiting = Waiting::No;
@@ -251,6 +291,8 @@ impl Exchange<'_> {
                     _ => Leaving::IsReleased,
                 };
                 let then = match refused {
+                    // The servers that replace it may answer otherwise.
+                    _ if !counts => Then::NeedsServer,
                     None => Then::IsWelcome,
                     // The server has not rejected the values: a time limit that is a default of the user has ended the
                     // wait for a lock.

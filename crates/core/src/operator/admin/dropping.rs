@@ -30,6 +30,7 @@ impl Pooler {
             if server.is_idle() {
                 self.close_server(now, ServerId(slot), reason.text());
             } else if let Some(server) = self.servers.get_mut(slot) {
+                server.is_former |= reason.means_other_servers();
                 server.close_reason.get_or_insert(reason);
             }
         }

@@ -131,7 +131,7 @@ impl Rig {
     }
 
     /// Whether a server has been sent a message that the test has not looked at.
-    fn is_asked(&self, id: ServerId, what: &str) -> bool {
+    pub fn is_asked(&self, id: ServerId, what: &str) -> bool {
         messages(self.written.get(&id.into()).map_or(&[], Vec::as_slice))
             .iter()
             .any(|(tag, body)| line(true, *tag, body) == what)

@@ -5,4 +5,4 @@ mod cancel_requests;
 mod connect_query;
 mod left_behind;
 mod refused_settings;
-mod restorations;
+pub mod restorations;

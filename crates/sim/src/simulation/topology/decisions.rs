@@ -93,6 +93,7 @@ impl Topology {
         topology.choose_encodings(Random::new(seed ^ 0xe4c0_0000));
         topology.choose_hosts(Random::new(seed ^ 0x4057_a000));
         topology.choose_replicas(Random::new(seed ^ 0x4e91_0000));
+        topology.choose_reloads(Random::new(seed ^ 0x4e10_ad00));
         // Where clients share a server at one time, a late cancel may hit any of them.
         topology.late_cancels = topology.pipeline_depth == "1" && Random::new(seed ^ 0x1a7e_0000).percent(20);
         topology
@@ -253,6 +254,7 @@ impl Topology {
             hosts_differ: false,
             replica_lag: 0,
             host_faults: 0,
+            reloads: 0,
             load_balance_hosts: "round-robin",
             calm_at_us: r.between(500_000, 5_000_000),
             refusal_percent: percent(&mut r, 10),

@@ -4,24 +4,23 @@ use super::super::hosts::address_of;
 use super::{Mode, Topology};
 
 impl Topology {
-    /// The configuration file.
-    pub fn ini(&self) -> String {
+    /// The configuration file after so many RELOADs.
+    pub fn ini(&self, reloads: u64) -> String {
+        let (port, query_number) = (5432 + reloads.div_ceil(2), reloads / 2);
         let mut text = String::from("[databases]\n");
         for n in 0..self.databases {
             let hosts: Vec<String> = (0..self.hosts).map(address_of).collect();
-            text.push_str(&format!("db{n} = host={} port=5432", hosts.join(",")));
+            text.push_str(&format!("db{n} = host={} port={port}", hosts.join(",")));
             if self.hosts > 1 {
                 text.push_str(&format!(" load_balance_hosts={}", self.load_balance_hosts));
             }
             if self.hosts_differ {
                 text.push_str(" target_session_attrs=read-write");
             }
-            if !self.connect_settings.is_empty() {
-                let query: Vec<String> = self
-                    .connect_settings
-                    .iter()
-                    .map(|s| self.connect_statement(s))
-                    .collect();
+            let statements = self.connect_settings.iter().map(|s| self.connect_statement(s));
+            let number = (query_number > 0).then(|| format!("select {query_number}"));
+            let query: Vec<String> = statements.chain(number).collect();
+            if !query.is_empty() {
                 text.push_str(&format!(" connect_query='{}'", query.join("; ").replace('\'', "''")));
             }
             text.push('\n');

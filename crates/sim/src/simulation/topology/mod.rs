@@ -4,6 +4,7 @@ mod decisions;
 mod files;
 
 use crate::model::{RoleDefault, Version};
+use crate::random::Random;
 use std::fmt;
 
 /// Pooling modes.
@@ -123,6 +124,8 @@ pub struct Topology {
     pub replica_lag: u64,
     /// Faults of hosts.
     pub host_faults: u64,
+    /// How often a RELOAD changes the port or the connect_query of all databases. Nothing else changes by that.
+    pub reloads: u64,
     /// load_balance_hosts.
     pub load_balance_hosts: &'static str,
     /// Faults stop at this time, microseconds.
@@ -205,6 +208,16 @@ impl Topology {
     /// servers may leave no other choice.
     pub fn listeners_may_die(&self) -> bool {
         self.servers_may_die() || self.max_db_connections > 0 || self.max_user_connections > 0
+    }
+
+    /// Clients log in with values that no server knows while RELOADs replace all servers.
+    fn choose_reloads(&mut self, mut r: Random) {
+        if self.reader_percent > 0 || r.percent(90) {
+            return;
+        }
+        self.reloads = r.between(2, 10);
+        self.startup_settings = true;
+        self.sessions += r.below(4);
     }
 
     /// The most servers of all pools together.
