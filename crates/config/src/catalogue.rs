@@ -112,9 +112,9 @@ catalogue! {
     }
     /// The query that finds the secret of a user who is not in auth_file.
     auth_query: String {
-        default: Some("SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"),
+        default: Some(crate::auth_query::DEFAULT),
         unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
-        help: "The query gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may read. A SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else, is better. The query is used only where `auth_user` is set. It runs at each login of a user who is not in `auth_file`, as in PgBouncer: its answers are not kept for other logins, so that a changed or locked password counts at once.",
+        help: "The query gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may read. A SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else, is better. Without `auth_dbname` the query runs in the database that the client asks for, and that database's owner chooses its search_path. So write a schema in front of each table, function, type and operator, as the default does (`OPERATOR(pg_catalog.=)`), in a schema that belongs to nobody else; `pgweir check` and the log warn about a query that does not. The query is used only where `auth_user` is set. It runs at each login of a user who is not in `auth_file`, as in PgBouncer: its answers are not kept for other logins, so that a changed or locked password counts at once.",
     }
     /// How clients prove who they are.
     auth_type: AuthType {

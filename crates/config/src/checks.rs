@@ -27,6 +27,7 @@ pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &m
     checks.support();
     checks.listening();
     checks.users_and_secrets();
+    checks.lookups();
     checks.access();
     checks.sizes_of_databases();
     checks.sizes();
@@ -199,13 +200,6 @@ impl<'a> Checks<'a> {
                 "auth_type",
                 format!("no user can log in: auth_type = {word} needs auth_file or auth_user"),
                 "set auth_file to a file of lines \"user\" \"password\"",
-            );
-        }
-        if self.config.is_named("auth_query") && !looked_up {
-            self.warn_setting(
-                "auth_query",
-                "auth_query is not used",
-                "it needs auth_user, the role that runs it",
             );
         }
         if auth_type == AuthType::ScramSha256 {

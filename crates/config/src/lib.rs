@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod auth_file;
+mod auth_query;
 mod catalogue;
 mod checks;
 mod choices;

@@ -197,6 +197,32 @@ fn nobody_who_could_log_in() {
     assert_one(&warnings(&sound("auth_query = select 1")), &["auth_query is not used"]);
 }
 
+/// The owner of a database chooses its search_path, and so what names without a schema mean there.
+#[test]
+fn auth_query_in_databases_of_others() {
+    let unsafe_query = "auth_query = select usename, passwd from pg_shadow where usename=$1";
+    let says = "the owner of a database can make auth_query run code as auth_user";
+    let of_file = sound(&format!("auth_user = x\n{unsafe_query}"));
+    assert_one(&warnings(&of_file), &["pgbouncer.ini:6: warning: ", says]);
+    for harmless in [
+        "auth_user = x".to_string(),
+        "auth_user = x\nauth_query = select * from pgbouncer.user_lookup($1)".to_string(),
+        format!("auth_user = x\nauth_dbname = app\n{unsafe_query}"),
+    ] {
+        assert_eq!(warnings(&sound(&harmless)), [] as [&str; 0], "{harmless}");
+    }
+    let line = |more: &str| format!("[databases]\na = host=h {more}\n[pgbouncer]\nauth_file=users.txt\n");
+    let one = line("auth_user=x auth_query='select * from f($1)'");
+    assert_one(
+        &warnings(&one),
+        &["pgbouncer.ini:2: warning: the owner of a database can make database \"a\"'s auth_query run code"],
+    );
+    assert_eq!(
+        warnings(&line("auth_user=x auth_dbname=a auth_query='select * from f($1)'")),
+        [] as [&str; 0]
+    );
+}
+
 #[test]
 fn hashes_that_scram_cannot_use() {
     let loaded = load_files(&[

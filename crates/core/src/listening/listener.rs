@@ -40,7 +40,7 @@ pub(crate) const UNUSED_TIME_MAX: Duration = Duration::from_secs(30);
 /// Time limits of the user or the database must not end a connection that only listens. The WHERE clause selects those
 /// settings that this version of PostgreSQL has.
 const FOR_GOOD: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
-    WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
+    WHERE name OPERATOR(pg_catalog.=) ANY ('{idle_session_timeout,statement_timeout,lock_timeout}'::pg_catalog.text[])";
 
 impl Listening<'_> {
     /// The listener for a client, if that listener is logged in; otherwise it is being opened.

@@ -54,7 +54,7 @@ pub(super) const CHANNELS_LISTED: usize = 65;
 
 /// Lifts the limits that could end a listener. None of them exists in the model, so it is answered like SET.
 const NO_LIMITS: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
-    WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
+    WHERE name OPERATOR(pg_catalog.=) ANY ('{idle_session_timeout,statement_timeout,lock_timeout}'::pg_catalog.text[])";
 
 /// Columns of [`CHANNELS`].
 pub(super) const CHANNELS_COLUMNS: [&str; 1] = ["c"];
