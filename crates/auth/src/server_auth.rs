@@ -105,6 +105,11 @@ impl ServerAuth {
         }
     }
 
+    /// The secret that it logs in with.
+    pub fn credential(&self) -> &Credential {
+        &self.credential
+    }
+
     /// Uses SCRAM-SHA-256-PLUS where the server offers it: the connection is secured by TLS, and `end_point` is the
     /// `tls-server-end-point` (RFC 5929) of the certificate that the server has shown.
     pub fn bind_to(mut self, end_point: Arc<[u8]>) -> Self {

@@ -20,6 +20,7 @@ use crate::upstream::conversation::Conversation;
 use crate::upstream::flights::Flights;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::{Begin, Intake, Introduction, ServerPhase};
+use pgweir_auth::Credential;
 use pgweir_sql::Effects;
 use pgweir_wire::HEADER_BYTES;
 use std::sync::Arc;
@@ -93,6 +94,14 @@ impl Server {
             has_served: false,
             introduction: Introduction::Begins,
             nature: Nature::PostgreSql,
+        }
+    }
+
+    /// The credential of the login that is under way.
+    pub(crate) fn credential_given(&self) -> Option<&Credential> {
+        match &self.phase {
+            ServerPhase::Login(login) => Some(login.credential()),
+            _ => None,
         }
     }
 

@@ -57,6 +57,13 @@ impl LoginFailure {
         }
     }
 
+    /// Whether the server refuses the credential, as far as its SQLSTATE shows, or cannot be answered with it.
+    pub(crate) fn is_about_credential(&self) -> bool {
+        self.sqlstate
+            .as_ref()
+            .is_some_and(|sqlstate| sqlstate.starts_with("28"))
+    }
+
     /// The failure as later clients are told, in PgBouncer's words.
     pub(crate) fn cached(&self) -> LoginFailure {
         const BEGINNING: &str = "server login has been failing, cached error: ";

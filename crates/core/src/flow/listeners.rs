@@ -62,8 +62,8 @@ impl Pooler {
         // The credential for the servers of its clients.
         let of_clients = pool::live(&self.pools)
             .find(|(_, p)| p.key().kind == PoolKind::Clients && p.key().database == database && p.key().user == user);
-        if let Some(credential) = of_clients.map(|(_, p)| p.credential().clone()) {
-            self.pool_mut(pool_id).logs_in_with(credential);
+        if let Some((credential, as_of)) = of_clients.map(|(_, p)| (p.credential().clone(), p.credential_as_of())) {
+            self.pool_mut(pool_id).logs_in_with(credential, as_of);
         }
         if !self.may_open(now, pool_id, false) {
             return;

@@ -123,10 +123,14 @@ impl Pooler {
         if server.is_idle() {
             pool.forget_idle(id);
         }
+        let given = server.credential_given();
         if connecting {
             let lost = || LoginFailure::temporary("server closed the connection during login");
             let failure = failure.unwrap_or_else(lost);
-            self.opening_failed(now, pool_id, &server.endpoint, failure);
+            match server.is_former || !self.pool_mut(pool_id).counts_as_failure(given, &failure) {
+                true => self.pool_mut(pool_id).attempt_is_void(&server.endpoint),
+                false => self.opening_failed(now, pool_id, &server.endpoint, failure),
+            }
         } else if let Some(failure) = failure {
             self.opening_failed(now, pool_id, &server.endpoint, failure);
         } else if server.is_examined() {

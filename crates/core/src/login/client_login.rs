@@ -12,6 +12,7 @@
 //! A [`Login`] knows no connection, no pool and no limit. It returns a [`LoginStep`], which says what must be done
 //! next. The caller does that and returns with the outcome.
 
+use crate::base::time::Time;
 use crate::login::backend_start;
 use crate::login::login_step::{Destination, LoginStep, SecretSource, ServerUse};
 use crate::login::method::Judge;
@@ -62,6 +63,8 @@ pub(crate) struct Login {
     stage: Stage,
     /// The secret from auth_query, which may also serve to log in to servers.
     found: Option<Secret>,
+    /// When what it proves was known to be right: when its secret was looked up, or its password checked.
+    known_as_of: Time,
     /// Who checks passwords of methods `ldap` and `pam`.
     pub(crate) judge: Option<Judge>,
     /// AuthenticationSASLFinal, to be sent before AuthenticationOk.
@@ -85,6 +88,7 @@ impl Login {
             version,
             stage: Stage::New,
             found: None,
+            known_as_of: Time(0),
             judge: None,
             closing: None,
         }
@@ -139,6 +143,16 @@ impl Login {
     /// Returns the message that must be sent before AuthenticationOk.
     pub(crate) fn take_closing(&mut self) -> Option<Vec<u8>> {
         self.closing.take()
+    }
+
+    /// When what the client proves was known to be right.
+    pub(crate) fn known_as_of(&self) -> Time {
+        self.known_as_of
+    }
+
+    /// Its secret is looked up now, or the judge's answer has come.
+    pub(crate) fn is_known_as_of(&mut self, now: Time) {
+        self.known_as_of = now;
     }
 
     /// The secret from auth_query.

@@ -138,6 +138,13 @@ impl Hosts {
         self.pass_over(place);
     }
 
+    /// A connection attempt has ended, and shows nothing about those that follow.
+    pub(crate) fn attempt_is_void(&mut self, place: usize) {
+        if let Some(host) = self.hosts.get_mut(place) {
+            host.is_tried = false;
+        }
+    }
+
     /// The host is of the wrong kind. If it may not serve, a call of [`Hosts::failed`] follows.
     pub(crate) fn is_unwanted(&mut self, place: usize) {
         if let Some(host) = self.hosts.get_mut(place) {

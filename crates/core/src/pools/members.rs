@@ -1,7 +1,8 @@
 //! The parts of a pool, for other layers: its connections, its queue, and its counts.
 
 use crate::base::ids::ServerId;
-use crate::base::pool_id::PoolKey;
+use crate::base::pool_id::{LoginFailure, PoolKey};
+use crate::base::request::Endpoint;
 use crate::base::settings::PoolSettings;
 use crate::base::stats::Stats;
 use crate::base::time::Time;
@@ -10,8 +11,10 @@ use crate::pools::hosts::Hosts;
 use crate::pools::idle_list::IdleList;
 use crate::pools::overload::Pressure;
 use crate::pools::pool::Pool;
+use crate::pools::pool_login::PoolLogin;
 use crate::pools::sizing::Share;
 use crate::pools::wait_queue::WaitQueue;
+use pgweir_auth::Credential;
 use std::time::Duration;
 
 impl Pool {
@@ -50,13 +53,42 @@ impl Pool {
         self.auto = true;
     }
 
-    pub(crate) fn credential(&self) -> &pgweir_auth::Credential {
-        &self.credential
+    pub(crate) fn credential(&self) -> &Credential {
+        self.login.credential()
     }
 
-    /// From now on its servers are logged in to with this credential.
-    pub(crate) fn logs_in_with(&mut self, credential: pgweir_auth::Credential) {
-        self.credential = credential;
+    /// Since when the credential may be out of date.
+    pub(crate) fn credential_as_of(&self) -> Time {
+        self.login.as_of()
+    }
+
+    /// From now on its servers are logged in to with this credential, unless a newer one is known. `as_of`: it was right
+    /// at this time. If servers have refused the one before, the next attempt is made at once.
+    pub(crate) fn logs_in_with(&mut self, credential: Credential, as_of: Time) {
+        if self.login.learn(credential, as_of) && self.failure.as_ref().is_some_and(LoginFailure::is_about_credential) {
+            self.forget_failures();
+        }
+    }
+
+    /// The configuration says something else about its logins.
+    pub(crate) fn is_told_to_log_in_with(&mut self, credential: Credential, now: Time) {
+        self.login = PoolLogin::new(credential, now);
+    }
+
+    /// A server that was given this credential, if it was given one, could not be opened. Returns whether that says
+    /// something about the next attempt.
+    pub(crate) fn counts_as_failure(&mut self, given: Option<&Credential>, failure: &LoginFailure) -> bool {
+        match given.filter(|_| failure.is_about_credential()) {
+            Some(given) => self.login.is_refused(given),
+            None => true,
+        }
+    }
+
+    /// An attempt to open a server has ended, and shows nothing about the next one.
+    pub(crate) fn attempt_is_void(&mut self, endpoint: &Endpoint) {
+        if let Some(host) = self.host_of(endpoint) {
+            self.hosts.attempt_is_void(host);
+        }
     }
 
     #[inline]

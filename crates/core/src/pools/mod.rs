@@ -13,6 +13,7 @@ pub(crate) mod opening;
 pub(crate) mod overload;
 pub(crate) mod peers;
 pub(crate) mod pool;
+pub(crate) mod pool_login;
 pub(crate) mod sizing;
 pub(crate) mod together;
 pub(crate) mod wait_queue;

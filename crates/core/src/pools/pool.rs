@@ -11,6 +11,7 @@ use crate::pools::classes::Classes;
 use crate::pools::hosts::Hosts;
 use crate::pools::idle_list::IdleList;
 use crate::pools::overload::Pressure;
+use crate::pools::pool_login::PoolLogin;
 use crate::pools::sizing::{Share, SizingId};
 use crate::pools::wait_queue::WaitQueue;
 use crate::state::sequences::Sequences;
@@ -31,7 +32,7 @@ pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
 pub(crate) struct Pool {
     pub(super) key: PoolKey,
     pub(super) settings: PoolSettings,
-    pub(super) credential: pgweir_auth::Credential,
+    pub(super) login: PoolLogin,
     /// How its clients use sequences.
     pub(super) sequences: Sequences,
     /// Idle servers, longest idle first.
@@ -122,7 +123,7 @@ impl Pool {
         Pool {
             key,
             settings,
-            credential,
+            login: PoolLogin::new(credential, Time(0)),
             sequences: Sequences::Unused,
             idle: IdleList::default(),
             waiting,

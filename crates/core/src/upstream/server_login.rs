@@ -3,7 +3,7 @@
 use crate::base::errors::Trouble;
 use crate::base::pool_id::LoginFailure;
 use crate::upstream::standing::{Judgement, QUESTION, Standing};
-use pgweir_auth::{Derivation, ScramKeyCache, ScramKeys, ServerAuth, ServerAuthError, ServerStep};
+use pgweir_auth::{Credential, Derivation, ScramKeyCache, ScramKeys, ServerAuth, ServerAuthError, ServerStep};
 use pgweir_config::TargetSessionAttrs;
 use pgweir_wire::{BackendTag, CancelKey, ErrorFields, HEADER_BYTES, Header, TransactionStatus, backend};
 
@@ -85,6 +85,11 @@ impl ServerLogin {
             messages: 0,
             message_bytes: 0,
         }
+    }
+
+    /// The credential that the server is given.
+    pub(crate) fn credential(&self) -> &Credential {
+        self.auth.credential()
     }
 
     /// The next message of the server, if it has come, and how many bytes it had.

@@ -4,6 +4,7 @@ mod rig;
 
 mod catalog;
 mod chains;
+mod changed_passwords;
 mod client_named;
 mod console;
 mod fair_queue;

@@ -72,14 +72,15 @@ impl Pooler {
     }
 }
 
-/// Stores what the login has shown as the best credential for the servers, unless the configuration has a password.
+/// Stores what the login has shown as the best credential for the servers, unless the configuration has a password, or
+/// a login with newer knowledge has shown another.
 fn learn_credential(config: &Config, pool: &mut Pool, login: &Login, learned: Learned) {
     let Some(credential) = admission::credential_learned(learned, login.found()) else {
         return;
     };
     let configured = admission::stored_credential(config, &pool.key().database, login.user());
     if *pool.key().user == *login.user() && !matches!(configured, Credential::Password(_)) {
-        pool.logs_in_with(credential);
+        pool.logs_in_with(credential, login.known_as_of());
     }
 }
 

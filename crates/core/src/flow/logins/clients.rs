@@ -127,6 +127,9 @@ impl Pooler {
         let source = self.source_of_secret(now, id, method);
         let arrival = self.arrival(id);
         arrival.map_or(Next::Nothing, |mut arrival| {
+            if let Some(login) = arrival.client.login_mut() {
+                login.is_known_as_of(now);
+            }
             arrival.begin_exchange(method, nonces, source)
         })
     }

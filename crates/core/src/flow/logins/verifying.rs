@@ -16,7 +16,7 @@ use pgweir_auth::{ClientAuthMethod, Password};
 impl Pooler {
     /// The answer about a client has come. The client may have disconnected.
     pub(crate) fn verified(&mut self, now: Time, id: ClientId, answer: Verified) {
-        let next = self.arrival(id).and_then(|mut arrival| arrival.verified(answer));
+        let next = self.arrival(id).and_then(|mut arrival| arrival.verified(now, answer));
         self.login_resumes(now, id, next);
     }
 
@@ -80,7 +80,7 @@ impl Arrival<'_> {
     }
 
     /// `None` if nobody waits for this answer.
-    fn verified(&mut self, answer: Verified) -> Option<Next> {
+    fn verified(&mut self, now: Time, answer: Verified) -> Option<Next> {
         let login: &mut Login = self.client.login_mut()?;
         let step: LoginStep = match answer {
             Verified::SystemUser(name) => {
@@ -88,6 +88,7 @@ impl Arrival<'_> {
                 return Some(self.system_user_known(map.as_deref(), name.as_deref()));
             }
             Verified::Right => {
+                login.is_known_as_of(now);
                 let is_absent = admission::is_too_long_user(&self.shared.config, login.database(), login.user());
                 login.password_judged(match is_absent {
                     false => Ok(()),

@@ -221,6 +221,7 @@ impl Exchange<'_> {
             ServerUse::AskSecret { user, database } => {
                 let query = lookups::query(&self.shared.config, database);
                 let user = user.to_string();
+                login.is_known_as_of(self.now);
                 self.to().ask_secret(&query, &user);
                 Tried::Asked
             }

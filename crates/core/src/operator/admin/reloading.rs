@@ -112,7 +112,7 @@ impl Pooler {
         let were_alone = pool.settings().mode == PoolMode::Session && settings.mode != PoolMode::Session;
         let other_servers = pool.configure(settings, auto);
         if secret_changed {
-            pool.logs_in_with(login.credential);
+            pool.is_told_to_log_in_with(login.credential, now);
         }
         let other_order = pool.waiting().fair_by() != pool.settings().fair_by || other_weights;
         self.share_limit(now, pool_id);
