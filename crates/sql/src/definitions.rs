@@ -4,14 +4,17 @@
 
 use crate::bodies::Language;
 use crate::calls::UNREAD;
-use crate::defaults::changed_defaults;
 use crate::effects::Effects;
 use crate::known_names::words;
 use crate::lexer::{Lexer, Token};
 use crate::names;
+use crate::outdated::outdates;
 
 /// The first words of such statements, at the top level or in a body.
 const VERBS: [&str; 4] = ["create", "alter", "drop", "import"];
+
+/// The first words of statements that may outdate open sessions: see [`outdates`].
+const OUTDATING: [&str; 6] = ["alter", "create", "do", "drop", "reassign", "revoke"];
 
 /// Kinds of objects that bring code into the database.
 const CODE_KINDS: [&str; 18] = [
@@ -131,7 +134,7 @@ pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unrea
     // A default or a check of a table may run the functions with these names.
     let hides = unread || found.intersects(STATE);
     let is_definition = match () {
-        () if (verb.is("alter") || verb.is("do")) && changed_defaults(statement).is_some() => true,
+        () if OUTDATING.iter().any(|word| verb.is(word)) && outdates(statement).is_some() => true,
         () if verb.is("create") || verb.is("alter") => {
             while ADJECTIVES.iter().any(|word| lexer.accept(word)) {}
             let kind = lexer.next();
@@ -297,7 +300,7 @@ mod tests {
             "alter type e add value 'b'",
             "create schema s",
             "create sequence s",
-            "alter role r createdb",
+            "grant a to b",
             "drop function f()",
             "select 1 as language, c from x",
             "do $$begin create table t (a int); end$$",

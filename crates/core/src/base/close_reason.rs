@@ -22,7 +22,7 @@ pub(crate) enum CloseReason {
     Killed,
     /// DROP DATABASE or a similar command needs its database without connections.
     InTheWay,
-    /// ALTER ROLE .. SET or ALTER DATABASE .. SET: a new session begins with other settings.
+    /// A role or a database was altered: a new session begins with other settings or another role, or is refused.
     DefaultsChanged,
     /// Its host no longer has, or may no longer have, the state that target_session_attrs asks for.
     Turned,
@@ -53,7 +53,10 @@ pub(crate) enum CloseReason {
 impl CloseReason {
     /// Whether the servers that replace it may be others: they may have other settings, and accept other values.
     pub(crate) const fn means_other_servers(self) -> bool {
-        matches!(self, CloseReason::DatabaseChanged | CloseReason::NatureChanged)
+        matches!(
+            self,
+            CloseReason::DatabaseChanged | CloseReason::NatureChanged | CloseReason::DefaultsChanged
+        )
     }
 
     /// The text for the log.
@@ -67,7 +70,7 @@ impl CloseReason {
             CloseReason::NatureUnknown => "it is not known whether the server is PostgreSQL",
             CloseReason::Killed => "admin forced disconnect",
             CloseReason::InTheWay => "a statement needs its database without connections",
-            CloseReason::DefaultsChanged => "new sessions begin with other settings",
+            CloseReason::DefaultsChanged => "new sessions begin with other settings or rights",
             CloseReason::Turned => "target_session_attrs do not fit any more",
             CloseReason::AddressGone => "obsolete connection",
             CloseReason::NotRestored => "invalid server parameter",

@@ -1,7 +1,7 @@
 //! What the pooler must do because of a server's message: plain values.
 
 use crate::base::admits::Admits;
-use pgweir_sql::NewSessions;
+use pgweir_sql::Outdated;
 
 /// What a server's message means for other connections, or for the connection to this server. The pooler carries it out
 /// after the message has been handled.
@@ -17,8 +17,9 @@ pub(crate) enum Deed {
     DoubtCatalog,
     /// Names in statements may now mean other objects of the server's database.
     MoveNames,
-    /// These new sessions may begin with other settings than the open servers have.
-    ReplaceServers(NewSessions),
+    /// New sessions may begin with other settings than the open servers have, or as another role, or may be refused.
+    /// `is_sure`: that has happened, and not every role can cause it.
+    ReplaceServers { of: Outdated, is_sure: bool },
     /// The server may now admit logins that it has refused.
     TryLoginsAgain(Admits),
     /// The UNLISTEN of the linked client has been committed.

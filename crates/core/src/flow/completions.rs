@@ -14,6 +14,7 @@ impl Reply<'_> {
     pub(crate) fn command_completes(&mut self, body: &[u8]) {
         let rolls_back = body.starts_with(b"ROLLBACK") && !self.server.conversation.is_guarded();
         match body.first() {
+            Some(b'D') if body.starts_with(b"DROP ROLE") => self.server.session.roles_have_changed(),
             Some(b'D') => self.ends_statements(body),
             Some(b'C') if body.starts_with(b"COMMIT") => self.committed(),
             Some(b'A' | b'C' | b'G') => self.logins_may_be_admitted(body),
@@ -52,6 +53,9 @@ impl Reply<'_> {
     #[cold]
     fn logins_may_be_admitted(&mut self, body: &[u8]) {
         let admits = backend::command_tag(body).ok().and_then(Admits::by_tag);
+        if let Some(Admits::CreateRole | Admits::AlterRole) = admits {
+            self.server.session.roles_have_changed();
+        }
         self.deeds.extend(admits.map(Deed::TryLoginsAgain));
     }
 

@@ -12,8 +12,9 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::pools::choice::Choice;
 use crate::upstream::phase::ServerPhase;
-use pgweir_sql::NewSessions;
+use pgweir_sql::Outdated;
 use std::time::Duration;
 
 /// The servers of a pool are replaced at most once in this time because the settings of new sessions have changed: a text
@@ -61,11 +62,14 @@ impl Pooler {
         }
     }
 
-    /// The client of server `id` has changed the settings that new sessions begin with (ALTER ROLE, ALTER DATABASE ..
-    /// SET). The servers of this PostgreSQL whose sessions began with the old settings are closed when they are free.
-    /// So new clients find the new settings, and no client finds one value on one server and another value on the next.
+    /// The client of server `id` has changed the settings that new sessions begin with, or who may begin one as which
+    /// role. The servers of this PostgreSQL whose sessions began before are closed when they are free. So new clients
+    /// find the new settings, no client finds one value on one server and another value on the next, nobody is served by
+    /// the role that had his role's name before, and PostgreSQL judges the next login of the role or to the database.
+    ///
+    /// `is_sure`: this has happened, and needs rights. Otherwise any client may claim it, as often as it likes.
     #[cold]
-    pub(crate) fn defaults_changed(&mut self, now: Time, id: ServerId, of: &NewSessions) {
+    pub(crate) fn sessions_outdated(&mut self, now: Time, id: ServerId, of: &Outdated, is_sure: bool) {
         let Some(pool_id) = self.servers.get(id.0).map(|server| server.pool) else {
             return;
         };
@@ -76,28 +80,26 @@ impl Pooler {
             of.include(&settings.server_user, &settings.server_database)
         });
         for pool_id in pools {
-            self.pool_mut(pool_id).outdates_servers();
-            self.replace_outdated_servers(now, pool_id);
+            self.pool_mut(pool_id).outdates_servers(is_sure || *of != Outdated::All);
+            match is_sure {
+                true => self.replace_outdated(now, pool_id),
+                false => self.replace_outdated_servers(now, pool_id),
+            }
         }
     }
 
     /// Replaces the servers of a pool if they are outdated, unless that was done a short time ago.
     pub(crate) fn replace_outdated_servers(&mut self, now: Time, pool_id: PoolId) {
-        if !self.pool_mut(pool_id).takes_replacement(now, REPLACEMENTS_APART) {
-            return;
+        if self.pool(pool_id).is_replacement_due(now, REPLACEMENTS_APART) {
+            self.replace_outdated(now, pool_id);
         }
-        // The default search_path belongs to what is known of a catalog.
-        self.catalogs().doubt(now, pool_id);
-        for slot in self.servers.slots() {
-            let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) else {
-                continue;
-            };
-            if server.is_idle() {
-                self.close_server(now, ServerId(slot), CloseReason::DefaultsChanged.text());
-            } else {
-                server.close_reason.get_or_insert(CloseReason::DefaultsChanged);
-            }
-        }
+    }
+
+    /// Closes the servers of a pool when they are free. Its catalog is read again, too: the default search_path belongs
+    /// to what is known of it.
+    fn replace_outdated(&mut self, now: Time, pool_id: PoolId) {
+        self.pool_mut(pool_id).is_replaced(now);
+        self.replace_servers(now, CloseReason::DefaultsChanged, Choice::One(pool_id));
     }
 
     /// A statement on server `id` has made a database or a role, or given a role a right. Logins that this PostgreSQL

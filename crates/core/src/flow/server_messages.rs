@@ -232,7 +232,7 @@ impl Pooler {
                         self.names_have_moved(pool_id);
                     }
                 }
-                Deed::ReplaceServers(of) => self.defaults_changed(now, id, &of),
+                Deed::ReplaceServers { of, is_sure } => self.sessions_outdated(now, id, &of, is_sure),
                 Deed::TryLoginsAgain(admits) => self.try_logins_again(now, id, admits),
                 Deed::Unlisten => {
                     if let Some(client) = self.server_link(id) {

@@ -212,17 +212,23 @@ impl Pool {
         before.is_some_and(|before| now - before < within)
     }
 
-    /// The settings that new sessions begin with may have changed.
-    pub(crate) fn outdates_servers(&mut self) {
+    /// New sessions may begin with other settings than its servers, or as another role, or may be refused.
+    /// `judges_anew`: the next client that logs in waits for a new server.
+    pub(crate) fn outdates_servers(&mut self, judges_anew: bool) {
         self.outdated = true;
+        self.judges_anew |= judges_anew;
     }
 
-    /// Whether its servers are outdated and are replaced now: at most once in this time.
-    pub(crate) fn takes_replacement(&mut self, now: Time, apart: Duration) -> bool {
-        let takes = self.outdated && self.replaced_at.is_none_or(|at| now - at >= apart);
-        if takes {
-            (self.outdated, self.replaced_at) = (false, Some(now));
+    /// Whether its servers are outdated, and may be replaced now: at most once in this time.
+    pub(crate) fn is_replacement_due(&self, now: Time, apart: Duration) -> bool {
+        self.outdated && self.replaced_at.is_none_or(|at| now - at >= apart)
+    }
+
+    /// Its servers are replaced, because they are outdated.
+    pub(crate) fn is_replaced(&mut self, now: Time) {
+        (self.outdated, self.replaced_at) = (false, Some(now));
+        if std::mem::take(&mut self.judges_anew) {
+            self.forget_welcome();
         }
-        takes
     }
 }

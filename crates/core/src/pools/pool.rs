@@ -74,8 +74,10 @@ pub(crate) struct Pool {
     pub(super) kept_clear: Option<Time>,
     /// When one of its servers last ended early: see [`Pool::ends_early_again`].
     pub(super) early_end: Option<Time>,
-    /// The settings that new sessions begin with have changed since its servers were replaced.
+    /// New sessions begin with other settings, or another role, than its servers, or may be refused.
     pub(super) outdated: bool,
+    /// So what its servers have told about logins no longer holds.
+    pub(super) judges_anew: bool,
     /// When its servers were last replaced for that.
     pub(super) replaced_at: Option<Time>,
     pub(super) hosts: Hosts,
@@ -146,6 +148,7 @@ impl Pool {
             kept_clear: None,
             early_end: None,
             outdated: false,
+            judges_anew: false,
             replaced_at: None,
             hosts,
             in_doubt: 0,

@@ -23,6 +23,9 @@ use pgweir_wire::{Reader, TransactionStatus};
 /// What SHOW PINS says about a client whose server ran a text while code was changed.
 const CHANGED_MEANWHILE: &str = "(code that was changed while it ran)";
 
+/// Stands for a text that is not known: COMMIT PREPARED of a transaction with definitions.
+const MAY_OUTDATE_ALL: &[u8] = b"do 'alter role'";
+
 impl ServerSide<'_> {
     /// Whether every text is read when it is about to run, and not only when it is prepared.
     fn reads_what_runs(&self) -> bool {
@@ -57,7 +60,7 @@ impl Exchange<'_> {
     #[cold]
     pub(crate) fn defines(&mut self, text: &[u8]) {
         let segment = self.server.conversation.queue().segments_sent();
-        self.server.session.defines(pgweir_sql::changed_defaults(text), segment);
+        self.server.session.defines(pgweir_sql::outdates(text), segment);
         // From now on all texts of this server are read.
         self.shared.catalogs.any_known = true;
     }
@@ -117,10 +120,10 @@ impl Exchange<'_> {
             // Another client may commit the transaction.
             self.shared.catalogs.any_prepared |= text.is_none_or(pgweir_sql::prepares_transaction);
         } else if text.is_none_or(pgweir_sql::commits_prepared) {
-            self.defines(b"");
+            self.defines(MAY_OUTDATE_ALL);
         }
         if !self.to().is_own_transaction() {
-            self.server.session.defaults_change_among_others();
+            self.server.session.outdates_among_others();
         }
         self.server.session.has_definitions()
     }
@@ -166,8 +169,8 @@ impl Reply<'_> {
         if self.shared.settings.keeps_sessions {
             self.deeds.push(Deed::DoubtCatalog);
             let segment = self.server.conversation.queue().segments_answered() - 1;
-            if is_idle && let Some(of) = self.server.session.take_changed_defaults(segment, failed, more) {
-                self.deeds.push(Deed::ReplaceServers(of));
+            if is_idle && let Some((of, is_sure)) = self.server.session.take_outdated(segment, failed, more) {
+                self.deeds.push(Deed::ReplaceServers { of, is_sure });
             }
         }
     }

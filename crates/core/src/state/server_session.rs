@@ -84,7 +84,7 @@ pub(crate) struct ServerSession {
     /// While the transaction has definitions: the portal that was bound last, if its statement defines nothing and ends
     /// no block.
     harmless_portal: Option<Box<[u8]>>,
-    changed_defaults: Option<definitions::Changing>,
+    outdating: Option<definitions::Outdating>,
     /// The cleanup that the server needs before another client gets it.
     cleanup: Cleanup,
     /// The client that had the server last.
@@ -124,7 +124,7 @@ impl ServerSession {
             moves_names: false,
             publishes: false,
             harmless_portal: None,
-            changed_defaults: None,
+            outdating: None,
             cleanup: Cleanup::Nothing,
             last_client: None,
             last_visit: 0,

@@ -2,13 +2,17 @@
 //! [`crate::session::definitions`].
 
 use super::ServerSession;
-use pgweir_sql::{ChangedDefaults, NewSessions};
+use pgweir_sql::{Outdated, Outdates};
 
-/// Requests on their way that may change the settings that new sessions begin with.
+/// Requests on their way that may outdate open sessions.
 #[derive(Debug, pgweir_freeze::Freeze)]
-pub(super) struct Changing {
-    /// Whose new sessions.
-    of: NewSessions,
+pub(super) struct Outdating {
+    /// Whose sessions.
+    of: Outdated,
+    /// Every role can send such a request with success.
+    by_anyone: bool,
+    /// A command tag has shown that roles have changed.
+    is_proven: bool,
     /// There is only one such request, and this segment is a transaction of its statement alone.
     alone_in: Option<u64>,
 }
@@ -26,29 +30,43 @@ impl ServerSession {
         self.publishes
     }
 
-    /// A request that may change code is about to be sent in this segment; perhaps it changes the settings that new
-    /// sessions begin with.
-    pub(crate) fn defines(&mut self, defaults: Option<ChangedDefaults>, segment: u64) {
+    /// A request that may change code is about to be sent in this segment; perhaps it outdates open sessions.
+    pub(crate) fn defines(&mut self, outdates: Option<Outdates>, segment: u64) {
         self.defines = true;
-        if let Some(ChangedDefaults { of, is_alone }) = defaults {
-            self.changed_defaults = Some(match self.changed_defaults.take() {
-                Some(Changing { of: old, .. }) => Changing {
-                    of: old.and(of),
+        if let Some(Outdates {
+            of,
+            is_alone,
+            by_anyone,
+        }) = outdates
+        {
+            self.outdating = Some(match self.outdating.take() {
+                Some(old) => Outdating {
+                    of: old.of.and(of),
+                    by_anyone: old.by_anyone | by_anyone,
+                    is_proven: old.is_proven,
                     alone_in: None,
                 },
-                None => Changing {
+                None => Outdating {
                     of,
+                    by_anyone,
+                    is_proven: false,
                     alone_in: is_alone.then_some(segment),
                 },
             });
         }
     }
 
-    /// The request that changes the settings of new sessions is not a transaction of its own: if it fails, that proves
-    /// nothing.
-    pub(crate) fn defaults_change_among_others(&mut self) {
-        if let Some(changing) = &mut self.changed_defaults {
-            changing.alone_in = None;
+    /// The request that outdates sessions is not a transaction of its own: if it fails, that proves nothing.
+    pub(crate) fn outdates_among_others(&mut self) {
+        if let Some(outdating) = &mut self.outdating {
+            outdating.alone_in = None;
+        }
+    }
+
+    /// A command tag shows that a role was made, changed or dropped.
+    pub(crate) fn roles_have_changed(&mut self) {
+        if let Some(outdating) = &mut self.outdating {
+            outdating.is_proven = true;
         }
     }
 
@@ -101,21 +119,23 @@ impl ServerSession {
         self.defines | self.moves_names
     }
 
-    /// A transaction has ended with this segment. Returns whose new sessions may begin with other settings because of
-    /// it. `failed`: the segment was a Query, which has failed. `more`: requests behind it may change more.
-    pub(crate) fn take_changed_defaults(&mut self, segment: u64, failed: bool, more: bool) -> Option<NewSessions> {
-        let changing = self.changed_defaults.take()?;
-        match changing.alone_in {
+    /// A transaction has ended with this segment. Returns whose sessions may be outdated because of it, and whether they
+    /// surely are, by something that not every role can do. `failed`: the segment was a Query, which has failed. `more`:
+    /// requests behind it may outdate more.
+    pub(crate) fn take_outdated(&mut self, segment: u64, failed: bool, more: bool) -> Option<(Outdated, bool)> {
+        let outdating = self.outdating.take()?;
+        let is_sure = outdating.is_proven && !outdating.by_anyone;
+        match outdating.alone_in {
             // The segments before it are the pooler's own.
             Some(alone) if segment < alone => {
-                self.changed_defaults = Some(changing);
+                self.outdating = Some(outdating);
                 None
             }
-            Some(alone) => (segment > alone || !failed).then_some(changing.of),
+            Some(alone) => (segment > alone || !failed).then_some((outdating.of, is_sure)),
             None => {
-                let of = changing.of.clone();
-                self.changed_defaults = more.then_some(changing);
-                Some(of)
+                let of = outdating.of.clone();
+                self.outdating = more.then_some(outdating);
+                Some((of, is_sure))
             }
         }
     }

@@ -3,6 +3,7 @@
 mod definers;
 mod failed_readings;
 mod mentioning;
+mod outdated;
 mod reading_again;
 mod readings;
 mod replicas;
