@@ -52,7 +52,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (&["auth_ldap_options"], Better, "names are escaped; sixteen threads"),
     (
         &["auth_query"],
-        Better,
+        Different,
         "the default names the schema of each table, function and operator, so that the search_path of a database or of `auth_user` does not matter; a query of your own that does not is warned about; the connection that runs the query never has a client's startup parameters; if the query cannot run, errors do not reveal which users exist",
     ),
     (
