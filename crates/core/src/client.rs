@@ -130,6 +130,12 @@ impl Client {
             && self.is_session()
     }
 
+    /// Whether the login can go on with another server: this one was to answer something about its startup values, and the
+    /// client has not changed before for this reason.
+    pub(crate) fn may_log_in_elsewhere(&self) -> bool {
+        self.login().is_some_and(|login| login.trial().is_some()) && !self.session.went_elsewhere()
+    }
+
     /// The reasons why the client keeps its server, as the console shows them.
     pub(crate) fn pin_words(&self) -> Vec<&'static str> {
         let words = |reason| match (reason, self.channels.as_ref().map(|c| c.moving())) {

@@ -22,8 +22,25 @@ impl Pooler {
         }
     }
 
-    /// Sends a client an error, and closes the client if the table of errors says so.
+    /// Sends a client an error, and closes the client if the table of errors says so. A client for which auth_query runs
+    /// is told nothing: it is treated like a user who does not exist.
     pub(crate) fn fail_client(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        trouble: Trouble,
+        message: &str,
+        detail: &str,
+        hint: &str,
+    ) {
+        match self.awaits_auth_query(id) {
+            true => self.give_up_lookup(now, id, message),
+            false => self.fail_in_any_state(now, id, trouble, message, detail, hint),
+        }
+    }
+
+    /// The same for errors that clients get whether or not auth_query runs for them.
+    pub(crate) fn fail_in_any_state(
         &mut self,
         now: Time,
         id: ClientId,

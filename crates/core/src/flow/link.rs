@@ -8,7 +8,7 @@ use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::reasons::{Acquired, Dropping, Waiting};
 use crate::base::settings::{PoolMode, Settings};
 use crate::base::time::Time;
-use crate::client::{Client, ClientPhase};
+use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::flow::own_server::own_server;
 use crate::pooler::Pooler;
@@ -311,15 +311,8 @@ impl Pooler {
         id: ClientId,
         failure: &crate::base::pool_id::LoginFailure,
     ) {
-        if self
-            .clients
-            .get(id.0)
-            .is_some_and(|c| matches!(&c.phase, ClientPhase::Login(l) if l.awaits_auth_query()))
-        {
-            let why = failure.message.as_str().into();
-            return self
-                .consequences
-                .push_back(Consequence::LookupFailed { client: id, why });
+        if self.awaits_auth_query(id) {
+            return self.give_up_lookup(now, id, &failure.message);
         }
         self.log_pooler_error(id, &failure.message);
         let row = Trouble::ServerUnavailable.row();

@@ -4,6 +4,7 @@ use super::*;
 use crate::alone::{Alone, CLIENT, NOW, SERVER};
 use crate::base::close_reason::CloseReason;
 use crate::base::pin_reason::{Cleanup, PinReason};
+use crate::client::ClientPhase;
 
 #[test]
 fn both_sides_know_of_a_link() {

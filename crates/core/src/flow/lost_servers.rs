@@ -173,12 +173,21 @@ impl Pooler {
             return;
         };
         client.link = None;
+        if self.awaits_auth_query(id) {
+            return self.give_up_lookup(now, id, reason);
+        }
+        let client = self.client_mut(id);
         // A client that got the server's FATAL message is closed.
         if client.may_go_elsewhere() && server.conversation.fatal().is_none() {
             // Only once: if the restored settings themselves end the server, they would end the next one, too.
             client.session.goes_elsewhere();
             client.waiting = Waiting::No;
             return self.shared.requests.push_back(Request::Resume(id.into()));
+        }
+        if client.may_log_in_elsewhere() {
+            client.session.goes_elsewhere();
+            client.waiting = Waiting::No;
+            return self.consequences.push_back(Consequence::LoginNeedsServer(id));
         }
         if server.conversation.fatal().is_some() || matches!(server.conversation.passing(), Passing::Forward(_)) {
             self.log_pooler_error(id, SERVER_CRASHED);

@@ -250,7 +250,7 @@ impl Pooler {
         match due {
             ClientDue::Nothing => {}
             ClientDue::LoginTimeout => {
-                self.fail_client(now, id, Trouble::ClientLoginTimeout, "client_login_timeout", "", "");
+                self.fail_in_any_state(now, id, Trouble::ClientLoginTimeout, "client_login_timeout", "", "");
             }
             ClientDue::CancelTimeout => self.close_client(now, id, "cancel_wait_timeout"),
             ClientDue::OwnIdleLimit => self.idle_limit_over(now, id),

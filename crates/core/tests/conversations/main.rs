@@ -7,6 +7,7 @@ mod chains;
 mod changed_passwords;
 mod client_named;
 mod console;
+mod failed_lookups;
 mod fair_queue;
 mod flights;
 mod hosts;

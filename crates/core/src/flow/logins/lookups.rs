@@ -1,10 +1,14 @@
 //! auth_query for clients that are logging in.
 
+use crate::base::consequence::Consequence;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::reasons::Waiting;
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
+use crate::client::Client;
 use crate::flow::logins::arrival::{Arrival, Next};
+use crate::login::client_login::Login;
 use crate::login::lookups::{AskedAt, BadAuthDatabase, NoLookup};
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
@@ -45,6 +49,31 @@ impl Pooler {
         self.release(now, server_id);
         let next = self.arrival(id).and_then(|mut arrival| arrival.lookup_over());
         self.login_resumes(now, id, next);
+    }
+
+    /// Whether auth_query runs for a client that is logging in, or is about to.
+    pub(crate) fn awaits_auth_query(&self, id: ClientId) -> bool {
+        let login = self.clients.get(id.0).and_then(Client::login);
+        login.is_some_and(Login::awaits_auth_query)
+    }
+
+    /// auth_query cannot be run, or cannot end, for this client. Nothing of the reason may reach the client.
+    pub(crate) fn give_up_lookup(&mut self, now: Time, id: ClientId, why: &str) {
+        self.stop_waiting(id);
+        if let Some(server_id) = self.clients.get(id.0).and_then(|client| client.link) {
+            self.charge(now, server_id);
+            let client = self.client_mut(id);
+            client.link = None;
+            client.waiting = Waiting::No;
+            client.session.leaves_server();
+            let passing = client.passing;
+            self.server_mut(server_id).link = None;
+            let server = server_id;
+            self.consequences.push_back(Consequence::ClientLeft { server, passing });
+        }
+        let why = why.into();
+        self.consequences
+            .push_back(Consequence::LookupFailed { client: id, why });
     }
 
     /// The user cannot be looked up at present.

@@ -115,7 +115,7 @@ impl Pooler {
             // No other client gets it.
             server.close_reason.get_or_insert(CloseReason::Killed);
         }
-        self.fail_client(now, id, Trouble::Killed, FORCED, "", "");
+        self.fail_in_any_state(now, id, Trouble::Killed, FORCED, "", "");
         self.consequences.extend(link.map(Consequence::ClientKilled));
         Ok(())
     }
