@@ -43,7 +43,8 @@ pub(crate) enum ClientPhase {
     Startup,
     /// It is not a session: its CancelRequest is being carried out. The connection is closed after the signal was sent,
     /// as PostgreSQL does: a driver that waits for the close knows that the cancel cannot hit a later query.
-    Cancelling,
+    /// `has_place`: it has named a client correctly, and does not count among connections that are logging in.
+    Cancelling { has_place: bool },
     /// It is being authenticated, or waits for what that needs (auth_query) or for the first server of its pool.
     Login(Box<Login>),
     /// Logged in: its messages go to servers.
@@ -245,7 +246,7 @@ impl Client {
         !self.counted
             && matches!(
                 phase,
-                ClientPhase::Startup | ClientPhase::Cancelling | ClientPhase::Login(_)
+                ClientPhase::Startup | ClientPhase::Cancelling { has_place: false } | ClientPhase::Login(_)
             )
     }
 

@@ -99,7 +99,9 @@ impl Pooler {
         let Some(id) = self.client_of_key(key) else {
             return self.cancel_elsewhere(now, by, key);
         };
-        self.client_mut(by).phase = ClientPhase::Cancelling;
+        // Who names a client correctly makes no room for connections that have proved nothing.
+        let has_place = self.arrivals.cancel_comes();
+        self.client_mut(by).phase = ClientPhase::Cancelling { has_place };
         match self.cancel_client(now, id) {
             true => self.cancel_is_sent(now, by, id),
             false => self.hold_cancel(now, by, id),

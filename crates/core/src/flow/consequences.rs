@@ -74,7 +74,7 @@ impl Pooler {
             Some(ClientPhase::Startup) => self.startup_bytes(now, client, input),
             Some(ClientPhase::Login(_)) => self.login_bytes(now, client, input),
             Some(ClientPhase::Console(_)) => self.console_bytes(now, client, input),
-            Some(ClientPhase::Cancelling | ClientPhase::Session) | None => input.len(),
+            Some(ClientPhase::Cancelling { .. } | ClientPhase::Session) | None => input.len(),
         };
         self.settle(now);
         consumed

@@ -106,7 +106,8 @@ impl Pooler {
         if client.is_arriving() {
             self.arrivals.has_arrived();
         }
-        if let ClientPhase::Cancelling = client.phase {
+        if let ClientPhase::Cancelling { has_place } = client.phase {
+            self.arrivals.cancel_goes(has_place);
             self.peers.forget(id);
         }
         self.admin.client_gone(id);
@@ -142,7 +143,7 @@ impl Pooler {
         // The ends of connections that sent no startup packet, and of those of cancel requests, are not logged.
         let is_news = match client.phase {
             ClientPhase::Startup => !vanished,
-            ClientPhase::Cancelling => false,
+            ClientPhase::Cancelling { .. } => false,
             _ => true,
         };
         if self.shared.settings.log_disconnections && is_news {

@@ -27,7 +27,7 @@ impl Pooler {
             Route::Exhausted => return self.close_client(now, by, PASSED_ON_TOO_OFTEN),
             Route::Nowhere => return self.close_client(now, by, NOBODYS_KEY),
         };
-        self.client_mut(by).phase = ClientPhase::Cancelling;
+        self.client_mut(by).phase = ClientPhase::Cancelling { has_place: false };
         self.peers.come(peer, by, key);
         pass_on(&mut self.peers, &mut self.shared, peer);
     }

@@ -3,6 +3,7 @@
 use super::{is_count, must};
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Waiting;
+use crate::client::ClientPhase;
 use crate::pooler::Pooler;
 use crate::pools::pool;
 
@@ -10,6 +11,15 @@ impl Pooler {
     pub(super) fn check_lists(&self) -> Result<(), String> {
         let arriving = self.clients.iter().filter(|(_, c)| c.is_arriving()).count();
         is_count("connections that log in", self.arrivals.count(), arriving)?;
+        let cancelling = self
+            .clients
+            .iter()
+            .filter(|(_, c)| matches!(c.phase, ClientPhase::Cancelling { has_place: true }));
+        is_count(
+            "cancel requests with a place",
+            self.arrivals.cancels(),
+            cancelling.count(),
+        )?;
         self.check_process_ids()?;
         self.check_deferred()?;
         self.check_pool_index()?;

@@ -2,13 +2,17 @@
 //!
 //! Their number is limited to the free places under `max_client_conn` and a few more ([`ARRIVALS_RESERVE`]), so that
 //! administrators and cancel requests get in when all places are taken. If another one comes, the oldest is closed, so
-//! silent connections keep nobody out.
+//! silent connections keep nobody out. A cancel request that names a client correctly is not closed for others.
 
 use crate::base::ids::ClientId;
 use std::collections::VecDeque;
 
 /// Connections that may be logging in when `max_client_conn` clients have logged in.
 pub(crate) const ARRIVALS_RESERVE: u32 = 16;
+
+/// Cancel requests that name a client correctly, and whose connections are therefore not closed for others. Further ones
+/// count as connections that are logging in.
+pub(crate) const CANCELS_WITH_PLACE_MAX: u32 = 64;
 
 /// If the queue is longer than this, the connections that have logged in or left are removed from it.
 const SWEEP_MIN: usize = 64;
@@ -19,6 +23,8 @@ pub(crate) struct Arrivals {
     /// May contain connections that have logged in or left.
     queue: VecDeque<ClientId>,
     count: u32,
+    /// Connections of cancel requests that do not count among those that are logging in.
+    cancels: u32,
 }
 
 impl Arrivals {
@@ -45,6 +51,28 @@ impl Arrivals {
     #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn count(&self) -> u32 {
         self.count
+    }
+
+    /// One of them has sent a cancel request that names a client correctly. Returns whether it gets a place apart from
+    /// those that are logging in.
+    pub(crate) fn cancel_comes(&mut self) -> bool {
+        let has_place = self.cancels < CANCELS_WITH_PLACE_MAX;
+        if has_place {
+            self.cancels += 1;
+            self.has_arrived();
+        }
+        has_place
+    }
+
+    /// The connection of a cancel request is closed; `has_place`: it had a place of its own.
+    pub(crate) fn cancel_goes(&mut self, has_place: bool) {
+        self.cancels -= u32::from(has_place);
+    }
+
+    /// How many cancel requests have a place of their own.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn cancels(&self) -> u32 {
+        self.cancels
     }
 
     /// A connection has been authenticated, or is about to be closed without authentication.

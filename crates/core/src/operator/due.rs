@@ -261,7 +261,7 @@ pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, setting
                 return ClientDue::LoginTimeout;
             }
         }
-        ClientPhase::Cancelling => {
+        ClientPhase::Cancelling { .. } => {
             if is_over(settings.cancel_wait_timeout, now, client.connect_time) {
                 return ClientDue::CancelTimeout;
             }

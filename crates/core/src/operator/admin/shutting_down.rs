@@ -86,7 +86,7 @@ impl Pooler {
         self.admin.ending = Ending::Immediate;
         for slot in self.clients.slots() {
             match self.clients.get(slot).map(|c| &c.phase) {
-                Some(ClientPhase::Startup | ClientPhase::Cancelling) => {
+                Some(ClientPhase::Startup | ClientPhase::Cancelling { .. }) => {
                     self.close_client(now, ClientId(slot), SHUTTING_DOWN)
                 }
                 Some(_) => self.refuse_for_shutdown(now, ClientId(slot)),

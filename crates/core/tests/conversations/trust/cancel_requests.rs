@@ -303,3 +303,43 @@ fn a_server_that_a_late_cancel_may_hit_serves_nobody_else() {
     let other = rig.servers_log_in()[0];
     assert_eq!(rig.server_of(id), Some(other));
 }
+
+/// A driver waits for the end of its cancel connection, and then sends its next statement.
+#[test]
+fn a_cancel_request_that_is_under_way_is_not_closed_for_newcomers() {
+    let mut rig = Rig::one_server("max_client_conn = 1");
+    let (client, key) = rig.client_with_key();
+    rig.query(client, "select 1");
+    let server = rig.server_of(client).expect("it is served");
+    let by = rig.cancel_request(&key);
+    assert_eq!(rig.cancels.len(), 1);
+    let strangers: Vec<ClientId> = (0..40).map(|_| rig.silent_client()).collect();
+    assert!(!rig.is_closed(by) && rig.told(by).is_empty());
+    assert!(
+        rig.is_closed(strangers[0]) && !rig.is_closed(strangers[39]),
+        "they make room for each other"
+    );
+    rig.cancel_arrives(server);
+    assert!(rig.is_closed(by));
+}
+
+/// Guards against cancel requests without number, and against wrong keys that take the places of right ones.
+#[test]
+fn cancel_requests_beyond_a_limit_count_as_connections_that_log_in() {
+    let mut rig = Rig::one_server("max_client_conn = 1");
+    let (client, key) = rig.client_with_key();
+    rig.query(client, "select 1");
+    for n in 0..200 {
+        let mut wrong = key.clone();
+        wrong.process_id ^= 0x0101 + n;
+        let by = rig.cancel_request(&wrong);
+        assert!(rig.is_closed(by));
+    }
+    let right: Vec<ClientId> = (0..100).map(|_| rig.cancel_request(&key)).collect();
+    let open = right.iter().filter(|by| !rig.is_closed(**by)).count();
+    assert_eq!(open, 64 + 16);
+    assert!(
+        !rig.is_closed(right[63]) && rig.is_closed(right[64]),
+        "the first ones have a place"
+    );
+}
