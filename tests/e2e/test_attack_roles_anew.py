@@ -86,7 +86,6 @@ LOCKS = {
     "connect": "revoke connect on database d from public",
     "membership": "revoke staff from app",
     "valid until": "alter role app valid until '2001-01-01'",
-    "password": "alter role app password 'other'",
     "dropped": "drop role app",
     "connection limit": "alter role app connection limit 0",
     "no connections": "alter database d allow_connections false",
@@ -113,6 +112,24 @@ def test_who_is_locked_out_directly_is_locked_out(own_cluster, make_pooler, lock
         wire.Connection(host="127.0.0.1", port=cluster.port, user="app", database="d", password="one").close()
     with pytest.raises((wire.ServerError, wire.Closed)):
         login(pooler, user="app", password="one", database="d")
+
+
+def test_a_new_password_ends_no_session(own_cluster, make_pooler):
+    """As directly. Which password a new client needs is a matter of auth_file and auth_query."""
+    hba = "local all all trust\nhost all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+    cluster = own_cluster(hba=hba)
+    cluster.psql("create role app login password 'one'")
+    settings = {"auth_type": "scram-sha-256", "auth_user": "postgres", "auth_dbname": "postgres"}
+    pooler = make_pooler(cluster, settings=settings, userlist={"postgres": PASSWORDS["postgres"]})
+    with pooler.connect(user="app", password="one", database="postgres") as app:
+        assert app.value("select 1") == "1"
+        with pooler.connect(password=PASSWORDS["postgres"]) as c:
+            assert not wire.error_codes(c.query("alter role app with encrypted password 'other'"))
+        assert app.value("select 1") == "1"
+        with pytest.raises((wire.ServerError, wire.Closed)):
+            login(pooler, user="app", password="one", database="postgres")
+        login(pooler, user="app", password="other", database="postgres")
+        assert app.value("select 1") == "1"
 
 
 def test_a_statement_that_is_refused_replaces_nothing(own_cluster, make_pooler):

@@ -6,10 +6,8 @@
 
 mod source;
 
-use source::{files, without_tests};
+use source::{sources, without_tests};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 /// The folders that keep this rule, and the files that keep it in other folders.
 const FINISHED: [&str; 5] = ["notify", "pools", "state", "statements", "upstream"];
@@ -108,19 +106,14 @@ fn seen_outside(text: &str, folder: &str, depth: usize) -> Vec<String> {
 
 #[test]
 fn structs_keep_their_fields_to_their_folder() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let all = sources();
     let known = BTreeSet::from(VALUES.map(|(of, _)| of.to_string()));
     let (mut seen, mut fields) = (BTreeSet::new(), Vec::new());
     for finished in FINISHED {
         let folder = finished.split('/').next().unwrap();
-        let mut all = Vec::new();
-        match finished.ends_with(".rs") {
-            true => all.push(finished.to_string()),
-            false => files(&src.join(finished), &format!("{finished}/"), &mut all),
-        }
-        for file in all {
-            let text = fs::read_to_string(src.join(&file)).unwrap();
-            for field in seen_outside(&text, folder, depth(&file)) {
+        let of_folder = |file: &str| file == finished || file.starts_with(&format!("{finished}/"));
+        for (file, text) in all.iter().filter(|(file, _)| of_folder(file)) {
+            for field in seen_outside(text, folder, depth(file)) {
                 let of = format!("{file} {}", field.split(' ').next().unwrap());
                 if !known.contains(&of) {
                     fields.push(format!("{file}: {field}"));

@@ -5,7 +5,7 @@
 
 mod source;
 
-use source::{files, without_tests};
+use source::{sources, without_tests};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -111,14 +111,11 @@ fn code_of(text: &str) -> String {
 
 /// Imports that break the rule, as lines `file module`.
 fn against_the_order() -> BTreeSet<String> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut all = Vec::new();
-    files(&src, "", &mut all);
     let mut wrong = BTreeSet::new();
-    for file in all.iter().filter(|file| *file != "lib.rs") {
+    for (file, text) in sources().iter().filter(|(file, _)| file != "lib.rs") {
         let own = file.split(['/', '.']).next().unwrap();
         let of_file = rank(own).unwrap_or_else(|| panic!("{file} is in no layer"));
-        let code = code_of(&fs::read_to_string(src.join(file)).unwrap());
+        let code = code_of(text);
         // What is no layer is a name that `lib.rs` gives to something of a layer: it would hide which one.
         let is_below = |name: &&str| rank(name).is_some_and(|layer| layer <= of_file);
         let above = named(&code, depth(file)).into_iter().filter(|name| !is_below(name));

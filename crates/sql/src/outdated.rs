@@ -85,6 +85,11 @@ pub fn outdates(text: &[u8]) -> Option<Outdates> {
     if statements.is_ambiguous() || statements.is_unterminated() {
         return Some(unknown);
     }
+    if let [one] = all[..]
+        && changes_password_only(one)
+    {
+        return None;
+    }
     let both = |all: (Outdated, bool), one: (Outdated, bool)| (all.0.and(one.0), all.1 | one.1);
     let mut found = all
         .iter()
@@ -110,6 +115,21 @@ fn mentions(text: &[u8]) -> bool {
         || Lexer::new(text).any(|token| as_tokens.goes_on(|w| token.is(w)))
         || as_words.may_end()
         || as_tokens.may_end()
+}
+
+/// ALTER ROLE .. PASSWORD and nothing else: sessions go on as before, and the next login is judged by the secret that the
+/// pooler knows.
+fn changes_password_only(statement: &[u8]) -> bool {
+    let tokens: Vec<Token<'_>> = Lexer::new(statement).collect();
+    let at = |place: usize, word: &str| tokens.get(place).is_some_and(|token| token.is(word));
+    let mut place = 3;
+    for word in ["with", "encrypted"] {
+        place += usize::from(at(place, word));
+    }
+    let is_of_role = at(0, "alter") && (at(1, "role") || at(1, "user"));
+    let is_last = tokens.len() == place + 2;
+    let is_value = at(place + 1, "null") || matches!(tokens.get(place + 1), Some(Token::Text(_)));
+    is_of_role && at(place, "password") && is_last && is_value
 }
 
 /// What one statement of this kind outdates, and whether anyone may cause that.
@@ -256,7 +276,11 @@ mod tests {
             ("alter role current_user set a.b = 'x'", All, true),
             ("alter role U&\"x\" set a.b = 'x'", All, true),
             ("alter role ärger set a.b = 'x'", All, true),
-            ("alter role alice password 'x'", role("alice"), true),
+            (
+                "alter role alice password 'x' valid until '2001-01-01'",
+                role("alice"),
+                true,
+            ),
             ("alter role alice nologin", role("alice"), false),
             ("alter role a rename to b", OfRoles(names(&["a", "b"])), false),
             ("alter group a rename to ärger", All, false),
@@ -345,6 +369,9 @@ mod tests {
     #[test]
     fn sessions_stay_after_other_statements() {
         for text in [
+            "alter role alice password 'x'",
+            "ALTER USER alice WITH ENCRYPTED PASSWORD 'x' -- new",
+            "alter role current_user password null",
             "alter table users alter column user_name set not null",
             "alter table database set (fillfactor = 10)",
             "update role set a = 1",

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// All Rust files below a folder, as paths from `src`.
-pub fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
+fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
@@ -15,6 +15,18 @@ pub fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
             found.push(path);
         }
     }
+}
+
+/// All Rust files of the core, as paths from `src`, with their texts.
+pub fn sources() -> Vec<(String, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut all = Vec::new();
+    files(&src, "", &mut all);
+    let with_text = |file: String| {
+        let text = fs::read_to_string(src.join(&file)).unwrap();
+        (file, text)
+    };
+    all.into_iter().map(with_text).collect()
 }
 
 /// A source text up to its unit tests.
