@@ -86,7 +86,7 @@ pub fn outdates(text: &[u8]) -> Option<Outdates> {
         return Some(unknown);
     }
     if let [one] = all[..]
-        && changes_password_only(one)
+        && (changes_password_only(one) || leaves_new_sessions(one))
     {
         return None;
     }
@@ -130,6 +130,14 @@ fn changes_password_only(statement: &[u8]) -> bool {
     let is_last = tokens.len() == place + 2;
     let is_value = at(place + 1, "null") || matches!(tokens.get(place + 1), Some(Token::Text(_)));
     is_of_role && at(place, "password") && is_last && is_value
+}
+
+/// ALTER DATABASE with RENAME, OWNER, REFRESH or SET TABLESPACE: a new session in the database begins as before.
+fn leaves_new_sessions(statement: &[u8]) -> bool {
+    let tokens: Vec<Token<'_>> = Lexer::new(statement).collect();
+    let at = |place: usize, word: &str| tokens.get(place).is_some_and(|token| token.is(word));
+    let is_of_database = at(0, "alter") && at(1, "database");
+    is_of_database && (at(3, "rename") || at(3, "owner") || at(3, "refresh") || at(3, "set") && at(4, "tablespace"))
 }
 
 /// What one statement of this kind outdates, and whether anyone may cause that.
@@ -372,6 +380,9 @@ mod tests {
             "alter role alice password 'x'",
             "ALTER USER alice WITH ENCRYPTED PASSWORD 'x' -- new",
             "alter role current_user password null",
+            "ALTER DATABASE shop RENAME TO store",
+            "alter database \"shop\" owner to alice",
+            "alter database shop set tablespace fast",
             "alter table users alter column user_name set not null",
             "alter table database set (fillfactor = 10)",
             "update role set a = 1",
