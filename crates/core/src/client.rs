@@ -195,7 +195,8 @@ impl Client {
         self.link.is_none() && self.session.deferred_begin().is_none()
     }
 
-    /// Whether this Parse has, or this Bind names, a text that leaves a transaction block open.
+    /// Whether this Parse has, or this Bind names, a text that leaves a transaction block open. PostgreSQL refuses a
+    /// Bind with values of such a text, which has no parameters.
     fn names_begin(&self, message: &Message<'_>) -> bool {
         match message.tag {
             FrontendTag::Parse => {
@@ -204,6 +205,7 @@ impl Client {
             FrontendTag::Bind => BindNames::read(message.body())
                 .ok()
                 .filter(|names| !names.statement.is_empty() || self.dropping != Dropping::ToSyncPastUnnamed)
+                .filter(|names| names.bind_nothing(message.body()))
                 .and_then(|names| self.statements.meaning_of(names.statement))
                 .is_some_and(|statement| pgweir_sql::leaves_block_open(&statement.query)),
             _ => false,

@@ -10,15 +10,18 @@ pub fn statements(text: &[u8]) -> Option<Vec<&[u8]>> {
     (!statements.is_ambiguous() && !statements.is_unterminated()).then_some(found)
 }
 
-/// The first words of statements that may end a transaction block.
-const ENDS_OF_BLOCKS: [&str; 5] = ["commit", "end", "prepare", "rollback", "abort"];
+/// The words with which statements begin that may end a transaction block.
+const ENDS_OF_BLOCKS: [&[&str]; 5] = [
+    &["commit"],
+    &["end"],
+    &["prepare", "transaction"],
+    &["rollback"],
+    &["abort"],
+];
 
 /// Whether a Query inside a transaction block may end the block, and so commit what came before it.
 pub fn may_end_block(text: &[u8]) -> bool {
-    let ends = |statement: &[u8]| {
-        let first = Lexer::new(statement).next();
-        first.is_some_and(|word| ENDS_OF_BLOCKS.iter().any(|end| word.is(end)))
-    };
+    let ends = |statement: &[u8]| ENDS_OF_BLOCKS.iter().any(|words| begins(statement, words));
     statements(text).is_none_or(|all| all.iter().any(|s| ends(s)))
 }
 

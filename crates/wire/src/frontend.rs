@@ -119,6 +119,29 @@ impl<'a> BindNames<'a> {
     pub fn wire_bytes(&self) -> usize {
         self.portal.len() + self.statement.len() + 2
     }
+
+    /// Whether this body of a Bind, which begins with these names, is formed well and has no values. It may name one
+    /// format for all values, and any formats of columns.
+    pub fn bind_nothing(&self, body: &[u8]) -> bool {
+        let read = || {
+            let mut r = Reader::new(body);
+            r.bytes(self.wire_bytes())?;
+            let formats = format_codes(&mut r)?;
+            let values = r.i16()?;
+            format_codes(&mut r)?;
+            r.end()?;
+            Ok::<_, ReadError>(formats <= 1 && values == 0)
+        };
+        read() == Ok(true)
+    }
+}
+
+/// Reads format codes, and returns how many there are.
+fn format_codes(r: &mut Reader<'_>) -> Result<usize, ReadError> {
+    // PostgreSQL reads the count as unsigned 16 bits.
+    let count = usize::from(r.i16()? as u16);
+    r.bytes(count * 2)?;
+    Ok(count)
 }
 
 /// Body of Describe and of Close.
@@ -174,6 +197,23 @@ mod tests {
             (&b"p"[..], &b"s"[..], 4)
         );
         assert_eq!(BindNames::read(b"p\0s"), Err(ReadError::Unterminated));
+    }
+
+    #[test]
+    fn a_bind_without_values_may_have_formats() {
+        let binds_nothing = |rest: &[u8]| {
+            let body = [b"p\0s\0", rest].concat();
+            BindNames::read(&body).unwrap().bind_nothing(&body)
+        };
+        assert!(binds_nothing(b"\0\0\0\0\0\0"));
+        assert!(
+            binds_nothing(b"\0\x01\0\x01\0\0\0\x02\0\0\0\x01"),
+            "one format of values, two of columns"
+        );
+        assert!(!binds_nothing(b"\0\x02\0\0\0\0\0\0\0\0"), "two formats of values");
+        assert!(!binds_nothing(b"\0\0\0\x01\xff\xff\xff\xff\0\0"), "a value");
+        assert!(!binds_nothing(b"\0\0\0\0\0"), "cut off");
+        assert!(!binds_nothing(b"\0\0\0\0\0\0\0"), "too long");
     }
 
     #[test]

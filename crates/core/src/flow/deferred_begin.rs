@@ -23,7 +23,7 @@ use crate::upstream::nature::Nature;
 use pgweir_sql::Statement;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
-use pgweir_wire::{FrontendTag, HEADER_BYTES, ReadError, Reader, TransactionStatus};
+use pgweir_wire::{FrontendTag, HEADER_BYTES, TransactionStatus};
 
 /// A portal that does not exist: Describe of it fails, and so does the transaction.
 const NO_PORTAL: &[u8] = b"the transaction has failed";
@@ -186,7 +186,7 @@ fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
     let names = BindNames::read(body)
         .ok()
         .filter(|n| tag == b'B' && n.portal.is_empty())?;
-    if !binds_nothing(&body[names.wire_bytes()..]) {
+    if !names.bind_nothing(body) {
         return None;
     }
     let (verdict, text) = match (parse, names.statement) {
@@ -226,27 +226,6 @@ fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
         described,
         bytes: rest.read_bytes(),
     })
-}
-
-/// Whether a Bind ends well with this, behind its names, and has no values. It may name one format for all values, and
-/// any formats of columns.
-fn binds_nothing(body: &[u8]) -> bool {
-    let read = || {
-        let mut rest = Reader::new(body);
-        let formats = format_codes(&mut rest)?;
-        let values = rest.i16()?;
-        format_codes(&mut rest)?;
-        rest.end()?;
-        Ok::<_, ReadError>(formats <= 1 && values == 0)
-    };
-    read() == Ok(true)
-}
-
-/// Reads format codes, and returns how many there are.
-fn format_codes(rest: &mut Reader<'_>) -> Result<usize, ReadError> {
-    let count = usize::from(rest.i16()? as u16);
-    rest.bytes(count * 2)?;
-    Ok(count)
 }
 
 impl Exchange<'_> {

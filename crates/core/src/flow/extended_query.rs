@@ -110,7 +110,8 @@ impl Exchange<'_> {
                 match self.prepare_named(name, Expect::Describe, false) {
                     Use::Waits => return Step::Wait,
                     Use::Becomes(other) => statement = other,
-                    Use::GoesOn | Use::Refused(_) => {}
+                    Use::Refused(text) => return self.refuse_use(message, text),
+                    Use::GoesOn => {}
                 }
                 let entry = self.tells_rows(name, statement.id, false);
                 self.asks_instead(message, |r| r.special(entry).describe(b'S', statement.server_name()))

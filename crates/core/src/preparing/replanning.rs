@@ -14,6 +14,7 @@
 //! a segment cannot be sent, because a transaction is open that an error would fail, or because something has been
 //! executed since the last Sync, the statement is closed and prepared again without asking.
 
+use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::message::{Message, Step};
 use crate::base::secret_names::could_be_internal;
 use crate::base::weakness::Weakness;
@@ -214,6 +215,15 @@ pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>
     }
 }
 
+/// Why a statement is refused that a failed transaction would read otherwise than when its client prepared it. A failed
+/// transaction runs only what ends it.
+fn refusal_when_failed(statement: &Statement) -> &'static ErrorText<'static> {
+    match pgweir_sql::may_end_block(&statement.query) {
+        true => &READ_OTHERWISE,
+        false => &TRANSACTION_FAILED,
+    }
+}
+
 impl Exchange<'_> {
     /// Makes sure, before a use, that the server holds a client's named statement, and that its plan is not older than
     /// the client's name. `described` is whether the client describes the portal that is bound.
@@ -243,7 +253,9 @@ impl Exchange<'_> {
         match need {
             Need::Nothing => Use::GoesOn,
             Need::Refusal => Use::Refused(&OTHER_ROWS),
-            Need::Parse if failed && self.to().would_be_read_otherwise(&statement) => Use::Refused(&READ_OTHERWISE),
+            Need::Parse if failed && self.to().would_be_read_otherwise(&statement) => {
+                Use::Refused(refusal_when_failed(&statement))
+            }
             Need::Answer => self.use_waits(),
             // PostgreSQL does not plan such a statement again, and describing a FETCH without its cursor would end the
             // server.
@@ -336,11 +348,15 @@ impl Exchange<'_> {
         Use::Waits
     }
 
-    /// Refuses a Bind. It must fail on the server too.
+    /// Refuses a Bind or Describe. It must fail on the server too.
     pub(crate) fn refuse_use(&mut self, message: &Message<'_>, text: &ErrorText<'_>) -> Step {
         let mut reply = Vec::new();
-        // asyncpg and the JDBC driver prepare the statement again if the error names this routine.
-        Writer::new(&mut reply).error_with(text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
+        let mut w = Writer::new(&mut reply);
+        match text.sqlstate == TRANSACTION_FAILED.sqlstate {
+            true => w.error(text),
+            // asyncpg and the JDBC driver prepare the statement again if the error names this routine.
+            false => w.error_with(text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]),
+        }
         let entry = Entry::forward(Expect::Bind).replacing(*b"26000", Instead::Error(reply));
         let nowhere = self.shared.internal.names.nowhere.clone();
         self.asks_instead(message, |r| r.special(entry).bind(b"", &nowhere, &[]))

@@ -3,7 +3,7 @@
 use super::one_statement::{SELECT, binds, prepared_elsewhere, prepares};
 use crate::rig;
 use crate::rig::{NO_TYPES, NOTHING, Rig};
-use pgweir_wire::TransactionStatus::Idle;
+use pgweir_wire::TransactionStatus::{Failed, Idle};
 
 #[test]
 fn statements_parsed_under_other_settings_are_others() {
@@ -120,4 +120,56 @@ fn a_parse_behind_a_set_of_the_same_segment_gives_back_what_was_set() {
         1,
         "and given back behind the Parse"
     );
+}
+
+/// A failed transaction refuses what does not end it, and it refuses the settings under which the text was parsed.
+#[test]
+fn a_failed_transaction_refuses_a_statement_that_it_would_read_otherwise() {
+    let aborted = "Error 25P02 current transaction is aborted, commands ignored until end of transaction block";
+    let again = "Error 0A000 the statement cannot be prepared again in a failed transaction block";
+    for (text, describes, refused) in [
+        (&b"select 'a\\b'"[..], false, aborted),
+        (b"select 'a\\b'", true, aborted),
+        (b"rollback to \"\\\"", false, again),
+    ] {
+        let mut rig = Rig::new("default_pool_size = 2");
+        let (a, b) = (rig.client(), rig.client());
+        prepares(&mut rig, a, b"s", text);
+        rig.says(b, |w| w.query(b"select pg_sleep(9)"));
+        let first = rig.server_of(b).unwrap();
+        rig.says(a, |w| w.query(b"set standard_conforming_strings = off"));
+        let second = rig.servers_log_in()[0];
+        assert_ne!(first, second);
+        rig.told(second);
+        rig.says(second, |w| {
+            w.command_complete("SET");
+            w.parameter_status(b"standard_conforming_strings", b"off");
+            w.ready_for_query(Idle);
+        });
+        rig.answers_all_about(second, NOTHING.with(&[("standard_conforming_strings", "off")]));
+        rig.says(a, |w| w.query(b"begin; select 1/0"));
+        assert_eq!(rig.told(second), ["Query begin; select 1/0"]);
+        rig.says(second, |w| {
+            w.command_complete("BEGIN");
+            w.error(&rig::error("22012", "division by zero"));
+            w.ready_for_query(Failed);
+        });
+        rig.told(a);
+        rig.says(a, |w| {
+            match describes {
+                true => w.describe(b'S', b"s"),
+                false => w.bind_text(b"s", &[]),
+            }
+            w.sync();
+        });
+        assert_eq!(rig.told(second), ["Bind  pgweir_nowhere", "Sync"]);
+        rig.says(second, |w| {
+            w.error(&rig::error(
+                "26000",
+                "prepared statement \"pgweir_nowhere\" does not exist",
+            ));
+            w.ready_for_query(Failed);
+        });
+        assert_eq!(rig.told(a), [refused, "ReadyForQuery E"]);
+    }
 }

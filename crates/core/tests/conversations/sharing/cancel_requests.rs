@@ -71,6 +71,37 @@ fn a_client_that_waits_can_cancel_its_wait() {
     );
 }
 
+/// A BEGIN has no parameters. PostgreSQL refuses a Bind with values of it, so no transaction block has begun.
+#[test]
+fn a_cancelled_wait_fails_a_block_only_if_the_bind_could_begin_it() {
+    for (values, end) in [(&[][..], "ReadyForQuery E"), (&[None][..], "ReadyForQuery I")] {
+        let mut rig = Rig::new("default_pool_size = 1");
+        let (client, key) = rig.client_with_key();
+        rig.says(client, |w| {
+            w.parse(b"b", b"begin", &[0, 0]);
+            w.sync();
+        });
+        if let Some(server) = rig.server_of(client) {
+            rig.answers_all_about(server, crate::rig::NOTHING);
+        }
+        rig.told(client);
+        let busy = rig.client();
+        rig.says(busy, |w| w.query(b"select pg_sleep(9)"));
+        rig.says(client, |w| {
+            w.bind_text(b"b", values);
+            w.execute();
+            w.parse(b"", b"select 1", &[0, 0]);
+            w.sync();
+        });
+        rig.cancel_request(&key);
+        assert_eq!(
+            rig.told(client),
+            ["Error 57014 canceling statement due to user request", end],
+            "{values:?}"
+        );
+    }
+}
+
 /// PostgreSQL drops the unnamed statement at the beginning of a Parse and of a Query, before a cancel can hit them.
 #[test]
 fn a_cancelled_wait_drops_the_unnamed_statement_as_a_cancelled_query_does() {
