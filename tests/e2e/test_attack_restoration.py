@@ -338,14 +338,24 @@ def test_a_role_that_is_revoked_costs_only_its_client(pg15, make_pooler):
         pg15.psql("drop role lent")
 
 
-def test_a_short_transaction_timeout_does_not_end_in_a_probe(own_cluster, make_pooler):
+WAYS_TO_LIMIT = {
+    "set": lambda c: c.query("set transaction_timeout = '100ms'"),
+    "escaped": lambda c: c.query(r"select set_config(U&'transaction\005ftimeout', '100ms', false)"),
+    "computed": lambda c: c.query("select set_config('transaction' || '_timeout', '100ms', false)"),
+    "bound": lambda c: c.extended("select set_config($1, $2, false)", ["transaction_timeout", "100ms"]),
+    "executed": lambda c: c.query("execute p('transaction_' 'timeout')".replace("' '", "'\n'")),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_LIMIT)
+def test_a_short_transaction_timeout_does_not_end_in_a_probe(own_cluster, make_pooler, way):
     """The probe behind the SET ran under the limit, and the connection ended. A lock makes it wait."""
     cluster = own_cluster(version=18)
     pooler = make_pooler(cluster, settings={**ONE_SERVER, "default_pool_size": 2})
     with pooler.connect() as c, wire.Connection(port=cluster.port) as locker:
-        c.query("select 1")
+        c.query("prepare p(text) as select set_config($1, '100ms', false)")
         locker.query("begin; lock table pg_catalog.pg_settings in access exclusive mode")
-        c.query("set transaction_timeout = '100ms'")
+        WAYS_TO_LIMIT[way](c)
         time.sleep(0.4)
         locker.query("commit")
         assert c.value("show transaction_timeout") == "100ms"

@@ -133,7 +133,7 @@ impl Suspicion {
     /// Whether one of the texts may have limited the time of transactions. The limit ends the connection, not only the
     /// statement.
     pub(crate) fn limits_transactions(&self) -> bool {
-        self.limits_transactions
+        self.limits_transactions || self.may_have(Effects::UNTOLD)
     }
 
     /// Whether the texts may have made transactions deferrable by default.
@@ -143,8 +143,11 @@ impl Suspicion {
 
     /// One of the texts is this one.
     pub(super) fn add_limits_of(&mut self, text: &[u8]) {
-        self.limits_transactions |= pgweir_sql::contains(text, TRANSACTION_LIMIT.as_bytes());
-        self.defers |= pgweir_sql::may_spell(text, DEFERRABLE) || pgweir_sql::contains(text, CHARACTERISTICS);
+        // The text does not have the name of a setting that is a parameter of it or of the statement that it executes.
+        let by_parameter = text.contains(&b'$') || pgweir_sql::contains(text, b"execute");
+        self.limits_transactions |= by_parameter || pgweir_sql::may_spell(text, TRANSACTION_LIMIT.as_bytes());
+        self.defers |=
+            by_parameter || pgweir_sql::may_spell(text, DEFERRABLE) || pgweir_sql::contains(text, CHARACTERISTICS);
     }
 
     /// Whether the last text that names the role sets it.
