@@ -14,9 +14,6 @@ use crate::upstream::nature::Nature;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most values of startup parameters that a pool remembers. When there are more, it forgets all of them.
-const KNOWN_STARTUP_VALUES_MAX: usize = 4096;
-
 /// The least time between two attempts to log in that clients' statements have caused.
 const TRY_AGAIN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -41,7 +38,7 @@ impl Pool {
 
     fn forget_welcome(&mut self) {
         self.welcome = None;
-        self.known_startup_values.clear();
+        self.startup_values.clear();
     }
 
     /// The settings of its servers after login; `None` until the first one has logged in.
@@ -56,20 +53,23 @@ impl Pool {
 
     /// Whether a server has accepted this value of a startup parameter.
     pub(crate) fn knows_startup_value(&self, name: &str, value: &str) -> bool {
-        self.known_startup_values.contains_key(&(name.into(), value.into()))
+        self.startup_values.reported(name, value).is_some()
     }
 
     /// What a server has reported for this value of a startup parameter.
     pub(crate) fn reported_for(&self, name: &str, value: &str) -> Option<&Reported> {
-        self.known_startup_values.get(&(name.into(), value.into()))
+        self.startup_values.reported(name, value)
     }
 
     pub(crate) fn remember_startup_value(&mut self, name: &str, value: &str, reported: Vec<(Arc<str>, Arc<str>)>) {
-        if self.known_startup_values.len() >= KNOWN_STARTUP_VALUES_MAX {
-            self.known_startup_values.clear();
+        self.startup_values.learn((name.into(), value.into()), reported.into());
+    }
+
+    /// A client logs in with these startup parameters.
+    pub(crate) fn uses_startup_values(&mut self, settings: &[(String, String)]) {
+        for (name, value) in settings {
+            self.startup_values.uses(name, value);
         }
-        self.known_startup_values
-            .insert((name.into(), value.into()), reported.into());
     }
 
     /// How its clients use sequences.

@@ -15,5 +15,6 @@ pub(crate) mod peers;
 pub(crate) mod pool;
 pub(crate) mod pool_login;
 pub(crate) mod sizing;
+pub(crate) mod startup_values;
 pub(crate) mod together;
 pub(crate) mod wait_queue;

@@ -1,7 +1,7 @@
 //! Pools: one for each database and user, and more if clients ask for settings that only a new connection can have.
 
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::{LoginFailure, PoolId, PoolKey, PoolKind, StartupValue};
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKey, PoolKind};
 use crate::base::request::Endpoint;
 use crate::base::settings::{PoolMode, PoolSettings};
 use crate::base::stats::Stats;
@@ -13,14 +13,14 @@ use crate::pools::idle_list::IdleList;
 use crate::pools::overload::Pressure;
 use crate::pools::pool_login::PoolLogin;
 use crate::pools::sizing::{Share, SizingId};
+use crate::pools::startup_values::StartupValues;
 use crate::pools::wait_queue::WaitQueue;
 use crate::state::sequences::Sequences;
 use crate::state::shape::Shape;
 use crate::statements::held::Moment;
 use crate::upstream::nature::Nature;
-use foldhash::fast::RandomState;
 use pgweir_config::TargetSessionAttrs;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub(crate) struct Pool {
     /// The settings of its servers after login; `None` until the first one has logged in.
     pub(super) welcome: Option<Arc<Shape>>,
     /// Startup parameter values that a server has accepted, and the reported values.
-    pub(super) known_startup_values: HashMap<StartupValue, Reported, RandomState>,
+    pub(super) startup_values: StartupValues,
     /// What the functions of its database do; `None` while no name in a statement can matter.
     pub(super) catalog: Option<Box<Known>>,
     /// When names in statements last came to mean other objects of its database, as far as texts have shown.
@@ -138,7 +138,7 @@ impl Pool {
             soon_free: Vec::new(),
             clients: 0,
             welcome: None,
-            known_startup_values: HashMap::default(),
+            startup_values: StartupValues::default(),
             catalog: None,
             names_moved: Moment::default(),
             reading_due: None,

@@ -78,7 +78,7 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id.0) else {
             return false;
         };
-        let pool = client.pool.and_then(|id| self.pools[id as usize].as_ref());
+        let pool = client.pool.and_then(|id| self.pools[id as usize].as_mut());
         pool.is_some_and(|pool| begins_trial(client, pool))
     }
 
@@ -190,8 +190,9 @@ impl Pooler {
 
 /// Begins the trial of what the pool does not know, if a server must answer before this client can be welcomed. What
 /// the pool knew when an earlier trial began may have been forgotten since, or more may be known.
-fn begins_trial(client: &mut Client, pool: &Pool) -> bool {
+fn begins_trial(client: &mut Client, pool: &mut Pool) -> bool {
     let Some(login) = client.login_mut() else { return false };
+    pool.uses_startup_values(&login.wishes.settings);
     let Some(trial) = Trial::needed(pool, &login.wishes.settings) else {
         return false;
     };
