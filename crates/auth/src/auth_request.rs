@@ -1,7 +1,7 @@
 //! The Authentication messages that the pooler sends and understands.
 
-use crate::client_auth::MD5_SALT_BYTES;
 use crate::error::ServerAuthError;
+use crate::md5::MD5_SALT_BYTES;
 
 /// The longest payload of an Authentication message that is read. libpq refuses messages beyond 2000 bytes.
 pub const AUTH_REQUEST_BYTES_MAX: usize = 2000;

@@ -11,15 +11,12 @@ use crate::client_auth_method::ClientAuthMethod;
 use crate::client_proof::judge_md5;
 use crate::client_step::{Accepted, ClientStep, Learned, Refused};
 use crate::error::ClientAuthError;
-use crate::md5::{MD5_SECRET_BYTES, Md5Secret};
+use crate::md5::{MD5_SALT_BYTES, MD5_SECRET_BYTES, Md5Secret};
 use crate::mock::{MockKey, MockSecret};
 use crate::password_message::parse_password;
 use crate::scram::{NONCE_RAW_BYTES, ScramKeyCache, ScramVerifier};
 use crate::secret::{Password, Secret};
 use scram::{ScramKeysAwaited, ScramProof, ScramSide};
-
-/// Random bytes of an MD5 challenge; the protocol fixes the number.
-pub const MD5_SALT_BYTES: usize = 4;
 
 /// The random bytes of one exchange. They must be drawn anew for each, from a source that nobody can predict.
 #[derive(Clone, Copy, pgweir_freeze::Freeze)]

@@ -43,11 +43,11 @@ mod secret;
 mod server_auth;
 
 pub use auth_request::{AUTH_REQUEST_BYTES_MAX, AuthRequest};
-pub use client_auth::{ClientAuth, ClientAuthNonces, ClientAuthRules, MD5_SALT_BYTES};
+pub use client_auth::{ClientAuth, ClientAuthNonces, ClientAuthRules};
 pub use client_auth_method::ClientAuthMethod;
 pub use client_step::{Accepted, ClientStep, Learned, Refused};
 pub use error::{AskedMethod, Blame, ClientAuthError, ScramFault, SecretError, ServerAuthError};
-pub use md5::{MD5_SECRET_BYTES, Md5Secret};
+pub use md5::{MD5_SALT_BYTES, MD5_SECRET_BYTES, Md5Secret};
 pub use mock::{MockKey, MockSecret};
 pub use password_message::PASSWORD_MESSAGE_BYTES_MAX;
 pub use scram::{

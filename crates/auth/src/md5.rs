@@ -7,7 +7,8 @@ use md5::{Digest, Md5};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
-use crate::client_auth::MD5_SALT_BYTES;
+/// Random bytes of an MD5 challenge; the protocol fixes the number.
+pub const MD5_SALT_BYTES: usize = 4;
 
 /// Bytes of a stored MD5 secret, and of the answer to an MD5 challenge: `md5` and 32 hex digits.
 pub const MD5_SECRET_BYTES: usize = 35;

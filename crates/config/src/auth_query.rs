@@ -3,8 +3,6 @@
 //! Without `auth_dbname` the query runs in the database that a client asks for, as `auth_user`. The owner of a database
 //! chooses its search_path, so he decides what names and operators without a schema mean there.
 
-use crate::checks::Checks;
-
 /// Reads nothing but what PostgreSQL's own catalog defines, whatever search_path the session has.
 pub(crate) const DEFAULT: &str = "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin";
 
@@ -24,49 +22,6 @@ const NOT_CALLED: [&str; 18] = [
 const AFTER_TABLES: [&str; 9] = [
     "where", "on", "group", "order", "limit", "having", "union", "select", "offset",
 ];
-
-impl Checks<'_> {
-    /// Queries that look up users.
-    pub(crate) fn lookups(&mut self) {
-        let looked_up = self
-            .each_database()
-            .any(|database| self.config.auth_user(database).is_some())
-            || self.global.auth_user.is_some();
-        if self.config.is_named("auth_query") && !looked_up {
-            self.warn_setting(
-                "auth_query",
-                "auth_query is not used",
-                "it needs auth_user, the role that runs it",
-            );
-        }
-        let (config, global) = (self.config, self.global);
-        let message = |whose: &str| {
-            format!(
-                "the owner of a database can make {whose}auth_query run code as auth_user, and choose users' passwords"
-            )
-        };
-        let hint = "set auth_dbname to a database that only you own, or write a schema in front of each table, function, type and \
-            operator: pg_catalog.pg_authid, OPERATOR(pg_catalog.=)";
-        // Databases that no line names are made by `auth_user` of [pgbouncer], too.
-        if global.auth_user.is_some() && global.auth_dbname.is_none() && !is_qualified(&global.auth_query) {
-            self.warn_setting("auth_query", message(""), hint);
-        }
-        let of_lines: Vec<String> = self
-            .each_database()
-            .filter(|database| database.auth_query.is_some() || global.auth_user.is_none())
-            .filter(|database| config.auth_user(database).is_some() && config.auth_dbname(database).is_none())
-            .filter(|database| !is_qualified(config.auth_query(database)))
-            .map(|database| database.name.clone())
-            .collect();
-        for name in of_lines {
-            self.warn(
-                self.database_place(&name),
-                message(&format!("database \"{name}\"'s ")),
-                hint,
-            );
-        }
-    }
-}
 
 /// A piece of a query.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,7 +47,7 @@ impl Piece<'_> {
 
 /// Whether each table, function, type and operator surely has its schema. A query in which this is hard to see does
 /// not.
-fn is_qualified(query: &str) -> bool {
+pub(crate) fn is_qualified(query: &str) -> bool {
     let Some(pieces) = pieces(query) else { return false };
     let at = |place: usize| pieces.get(place).copied().unwrap_or(Piece::Symbol(b';'));
     if !at(0).is(&["select"]) {

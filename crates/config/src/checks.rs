@@ -5,9 +5,9 @@ use crate::choices::{AuthType, PoolMode, SslMode, SslNegotiation};
 use crate::config::Config;
 use crate::database::DatabaseSettings;
 use crate::host::{ListenAddress, UnixSocketDir};
-use crate::load::Places;
-use crate::login_rules;
+use crate::login_files;
 use crate::number::SCRAM_ITERATIONS_MAX;
+use crate::places::Places;
 use crate::problem::{Place, Problem};
 use crate::secret::Secret;
 use crate::setting::Support;
@@ -43,7 +43,7 @@ pub(crate) fn unmet_demands(config: &Config) -> Vec<(&'static str, String, &'sta
     let global = &config.global;
     let mut demands = Vec::new();
     unmet_by_tls(global, &mut demands);
-    demands.extend(login_rules::unmet(config));
+    demands.extend(login_files::unmet(config));
     demands
 }
 

@@ -1,6 +1,7 @@
 //! The settings whose value is one of a few words.
 
-use crate::value::{Kind, Mismatch, SettingValue, parse_choice};
+use crate::mismatch::Mismatch;
+use crate::value::{Kind, SettingValue, parse_choice};
 
 /// Declares an enum whose variants are words of the configuration file, in upper or lower case.
 macro_rules! choice {

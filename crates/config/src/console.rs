@@ -5,7 +5,7 @@ use crate::checks;
 use crate::choices::AuthType;
 use crate::config::Config;
 use crate::line_key::{bad_value, suggest};
-use crate::login_rules;
+use crate::login_files;
 use crate::problem::{Place, Problem};
 use crate::setting::{ChangeRule, Setting};
 
@@ -61,9 +61,9 @@ impl Config {
             return Err(Problem::error(&place, message).hint("change it in the configuration file and give RELOAD"));
         }
         if setting.name == "auth_ldap_options"
-            && let Some(Err(why)) = login_rules::ldap(&mut changed)
+            && let Some(Err(why)) = login_files::ldap(&mut changed)
         {
-            return Err(login_rules::bad_ldap(&place, &why));
+            return Err(login_files::bad_ldap(&place, &why));
         }
         if let Some(fault) = changed
             .login_rules

@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::choices::{LoadBalanceHosts, PoolMode, TargetSessionAttrs};
 use crate::host::{Host, parse_hosts};
 use crate::line_key::{Notes, limit, line_keys, pool_size, port, size, text, time, weight, word};
+use crate::mismatch::Mismatch;
 use crate::secret::Secret;
-use crate::value::{Kind, Mismatch, PoolSize, SettingValue};
+use crate::value::{Kind, PoolSize, SettingValue};
 
 /// The port of server connections if a line names no port.
 pub const SERVER_PORT_DEFAULT: u16 = 5432;

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::value::{Kind, Mismatch, SettingValue, split_list};
+use crate::mismatch::Mismatch;
+use crate::value::{Kind, SettingValue, split_list};
 
 /// One address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use crate::conn_string;
+use crate::mismatch::Mismatch;
 use crate::number::atoi;
 use crate::problem::{Place, Problem, nearest};
-use crate::value::{Kind, Mismatch, PoolSize, SettingValue};
+use crate::value::{Kind, PoolSize, SettingValue};
 
 /// A key of a line, for the documentation.
 #[derive(Clone, Copy, Debug)]

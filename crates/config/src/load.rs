@@ -1,6 +1,5 @@
 //! From files to a [`Config`] and a list of problems.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::auth_file;
@@ -11,11 +10,12 @@ use crate::file_source::FileSource;
 use crate::ini::{self, Entry};
 use crate::line_key::{Findings, bad_value, read_line, suggest};
 use crate::peer::{self, PEER_ID_ACCEPTED_MAX, PeerLine, PeerSettings};
+use crate::places::Places;
 use crate::problem::{Place, Problem, Severity};
 use crate::setting::Setting;
 use crate::user::{self, UserSettings};
 use crate::value::Kind;
-use crate::{checks, login_rules, number};
+use crate::{checks, login_files, number};
 
 /// A configuration that can be used.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
     }
     loader.config.global.conffile.get_or_insert_with(|| path.to_string());
     loader.auth_file(files);
-    login_rules::read(&mut loader.config, files, &loader.places, &mut loader.problems);
+    login_files::read(&mut loader.config, files, &loader.places, &mut loader.problems);
     sort(&mut loader.problems, path);
     // Problems of the configuration as a whole come last, because they may be caused by a line that could not be read.
     let causes = loader.problems.len();
@@ -60,19 +60,6 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
 /// they were found.
 fn sort(problems: &mut [Problem], main_file: &str) {
     problems.sort_by_key(|problem| (&*problem.place.file != main_file, problem.place.clone()));
-}
-
-/// The places of settings in the files, for problems that are found later.
-#[derive(Default)]
-pub(crate) struct Places {
-    pub settings: BTreeMap<&'static str, Place>,
-    pub databases: BTreeMap<String, Place>,
-    pub users: BTreeMap<String, Place>,
-    pub peers: BTreeMap<u32, Place>,
-    /// The first line `[databases]`.
-    pub databases_section: Option<Place>,
-    /// Values of 0 in `[databases]` and `[users]` that stand for the global setting of that name.
-    pub inherited: Vec<(Place, &'static str)>,
 }
 
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::value::Mismatch;
+use crate::mismatch::Mismatch;
 
 /// The largest integer that a setting takes: PgBouncer keeps settings in a C `int`.
 pub const INTEGER_MAX: i64 = i32::MAX as i64;

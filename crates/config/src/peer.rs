@@ -2,7 +2,8 @@
 
 use crate::host::Host;
 use crate::line_key::{Notes, line_keys, port, size};
-use crate::value::{Kind, Mismatch};
+use crate::mismatch::Mismatch;
+use crate::value::Kind;
 
 /// The largest peer id; larger ones do not fit the cancel keys that clients get.
 pub const PEER_ID_MAX: u32 = 16_383;

@@ -1,7 +1,8 @@
 //! An entry of the catalogue.
 
 use crate::catalogue::{CATALOGUE, GlobalSettings};
-use crate::value::{Kind, Mismatch};
+use crate::mismatch::Mismatch;
+use crate::value::Kind;
 
 /// The places in the file where a setting may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,7 @@
 //! The values of `*_tls_ciphers`, `*_tls13_ciphers` and `client_tls_ecdhcurve`, in OpenSSL's words.
 
-use crate::value::{Kind, Mismatch, SettingValue};
+use crate::mismatch::Mismatch;
+use crate::value::{Kind, SettingValue};
 
 /// A cipher suite of TLS 1.2: OpenSSL's name, and the words of OpenSSL's cipher lists that include it.
 struct Suite {

@@ -1,6 +1,7 @@
 //! The value of `client_tls_protocols` and `server_tls_protocols`.
 
-use crate::value::{Kind, Mismatch, SettingValue, split_list};
+use crate::mismatch::Mismatch;
+use crate::value::{Kind, SettingValue, split_list};
 
 /// A version of TLS, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

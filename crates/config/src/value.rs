@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::mismatch::Mismatch;
 use crate::number::{INTEGER_MAX, format_g, integer_within, seconds};
 use crate::problem::{completed, nearest};
 
@@ -32,24 +33,6 @@ impl Kind {
             Kind::Seconds => "seconds",
             Kind::Choice(_) => "choice",
             Kind::List => "list",
-        }
-    }
-}
-
-/// Why a text is not a value of a setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
-    /// The kind of value that the setting takes, as a noun phrase.
-    pub expected: String,
-    /// What to write instead, if that can be guessed.
-    pub hint: Option<String>,
-}
-
-impl Mismatch {
-    pub(crate) fn expected(expected: impl Into<String>) -> Mismatch {
-        Mismatch {
-            expected: expected.into(),
-            hint: None,
         }
     }
 }

@@ -1,0 +1,124 @@
+//! Reading `auth_hba_file`, `auth_ident_file` and `auth_ldap_options`.
+
+use crate::choices::{AuthType, SslMode};
+use crate::config::Config;
+use crate::file_source::FileSource;
+use crate::places::Places;
+use crate::problem::{Place, Problem, Severity};
+use pgweir_hba::{IdentMaps, LdapOptions, Level, Rules};
+use std::sync::Arc;
+
+/// Reads the files that `config` names. Unless `auth_type` is `hba`, the problems of its files are warnings, because
+/// the files are not used.
+pub(crate) fn read(config: &mut Config, files: &dyn FileSource, places: &Places, problems: &mut Vec<Problem>) {
+    let mut found = Vec::new();
+    let source = |name: &str| files.read(name);
+    let hba_file = config.global.auth_hba_file.clone();
+    let ident_file = config.global.auth_ident_file.clone().filter(|name| !name.is_empty());
+    let mut rules = None;
+    let mut maps = None;
+    if !hba_file.is_empty() {
+        let (read, problems) = Rules::read(&hba_file, &source);
+        rules = read;
+        found.extend(problems.into_iter().map(of_file));
+    }
+    if let Some(name) = &ident_file {
+        let (read, problems) = IdentMaps::read(name, &source);
+        maps = read;
+        found.extend(problems.into_iter().map(of_file));
+    }
+    let has_maps = maps.is_some() || ident_file.is_none();
+    let maps = maps.unwrap_or_default();
+    if let Some(rules) = &rules
+        && has_maps
+    {
+        found.extend(missing_maps(rules, &maps));
+    }
+    let is_used = config.global.auth_type == AuthType::Hba;
+    let fault = found
+        .iter()
+        .find(|problem| problem.severity == Severity::Error)
+        .cloned();
+    if !is_used {
+        for problem in &mut found {
+            problem.severity = Severity::Warning;
+        }
+    }
+    problems.extend(found);
+    config.login_rules.hba = rules.filter(|_| fault.is_none()).map(Arc::new);
+    config.login_rules.fault = fault;
+    config.login_rules.ident = Arc::new(maps);
+    if let Some(Err(why)) = ldap(config) {
+        let place = places.settings.get("auth_ldap_options").cloned();
+        let place = place.unwrap_or_else(|| Place::file("auth_ldap_options"));
+        problems.push(bad_ldap(&place, &why));
+    }
+}
+
+/// Reads `auth_ldap_options` again; `None` if there are none.
+pub(crate) fn ldap(config: &mut Config) -> Option<Result<(), String>> {
+    config.login_rules.ldap = None;
+    let text = config
+        .global
+        .auth_ldap_options
+        .as_deref()
+        .filter(|text| !text.is_empty())?;
+    Some(LdapOptions::parse(text).map(|options| config.login_rules.ldap = Some(Arc::new(options))))
+}
+
+pub(crate) fn bad_ldap(place: &Place, why: &str) -> Problem {
+    let hint = "the options are those behind method ldap in pg_hba.conf, such as ldapserver=... ldapprefix=...";
+    Problem::error(place, format!("auth_ldap_options: {why}")).hint(hint)
+}
+
+/// What `auth_type` needs and the configuration lacks: setting, message, hint.
+pub(crate) fn unmet(config: &Config) -> Option<(&'static str, String, &'static str)> {
+    let global = &config.global;
+    match global.auth_type {
+        AuthType::Hba if config.login_rules.hba.is_none() && global.auth_hba_file.is_empty() => Some((
+            "auth_type",
+            "auth_type = hba needs auth_hba_file".into(),
+            "name a file of lines like those of pg_hba.conf",
+        )),
+        AuthType::Ldap if config.login_rules.ldap.is_none() && global.auth_ldap_options.is_none() => Some((
+            "auth_type",
+            "auth_type = ldap needs auth_ldap_options".into(),
+            "set it to options such as ldapserver=... ldapprefix=...",
+        )),
+        AuthType::Cert if global.client_tls_sslmode != SslMode::VerifyFull => Some((
+            "auth_type",
+            "auth_type = cert requires client_tls_sslmode = verify-full".into(),
+            "without it nobody has a certificate that was checked",
+        )),
+        _ => None,
+    }
+}
+
+fn missing_maps(rules: &Rules, maps: &IdentMaps) -> Vec<Problem> {
+    let named = rules.iter().filter_map(|rule| Some((&rule.place, rule.map()?)));
+    let missing = named.filter(|(_, map)| !maps.has(map));
+    missing
+        .map(|(place, map)| {
+            let place = line(place);
+            Problem::error(&place, format!("map \"{map}\" is not in auth_ident_file"))
+                .hint("nobody could pass the rule")
+        })
+        .collect()
+}
+
+fn line(place: &pgweir_hba::Place) -> Place {
+    Place {
+        file: Arc::clone(&place.file),
+        line: Some(place.line).filter(|line| *line > 0),
+        column: None,
+    }
+}
+
+fn of_file(problem: pgweir_hba::Problem) -> Problem {
+    let place = line(&problem.place);
+    let hint = (!problem.hint.is_empty()).then(|| problem.hint.to_owned());
+    match problem.level {
+        Level::Error => Problem::error(&place, problem.message).maybe_hint(hint),
+        Level::Warning => Problem::warning(&place, problem.message).maybe_hint(hint),
+    }
+}
