@@ -230,7 +230,7 @@ impl Client {
     /// `C-0x… db/user@address:port`, as PgBouncer writes it.
     pub(crate) fn label(&self, id: ClientId, pools: &[Option<Pool>]) -> String {
         let (database, user) = match (&self.phase, self.pool) {
-            (ClientPhase::Login(login), _) => (login.database_label(), login.user_label()),
+            (ClientPhase::Login(login), _) => (login.database().to_owned(), login.user().to_owned()),
             (ClientPhase::Console(console), _) => ("pgbouncer".into(), console.user().to_string()),
             (_, Some(pool)) => {
                 let key = pool::of(pools, pool).key();

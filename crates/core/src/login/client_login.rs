@@ -12,7 +12,9 @@
 //! A [`Login`] knows no connection, no pool and no limit. It returns a [`LoginStep`], which says what must be done
 //! next. The caller does that and returns with the outcome.
 
+use crate::base::request::Address;
 use crate::base::time::Time;
+use crate::base::verification::Verification;
 use crate::login::backend_start;
 use crate::login::login_step::{Destination, LoginStep, SecretSource, ServerUse};
 use crate::login::method::Judge;
@@ -58,7 +60,7 @@ enum Lookup {
 
 #[derive(pgweir_freeze::Freeze)]
 pub(crate) struct Login {
-    pub(crate) wishes: Wishes,
+    wishes: Wishes,
     version: ProtocolVersion,
     stage: Stage,
     /// The secret from auth_query, which may also serve to log in to servers.
@@ -66,7 +68,7 @@ pub(crate) struct Login {
     /// When what it proves was known to be right: when its secret was looked up, or its password checked.
     known_as_of: Time,
     /// Who checks passwords of methods `ldap` and `pam`.
-    pub(crate) judge: Option<Judge>,
+    judge: Option<Judge>,
     /// AuthenticationSASLFinal, to be sent before AuthenticationOk.
     closing: Option<Vec<u8>>,
 }
@@ -103,20 +105,28 @@ impl Login {
         matches!(self.stage, Stage::LookingUp(..))
     }
 
-    pub(crate) fn database_label(&self) -> String {
-        self.wishes.database.clone()
-    }
-
-    pub(crate) fn user_label(&self) -> String {
-        self.wishes.user.clone()
-    }
-
     pub(crate) fn user(&self) -> &str {
         &self.wishes.user
     }
 
     pub(crate) fn database(&self) -> &str {
         &self.wishes.database
+    }
+
+    /// What the startup packet asks for.
+    pub(crate) fn wishes(&self) -> &Wishes {
+        &self.wishes
+    }
+
+    /// Passwords of the client are checked by this judge.
+    pub(crate) fn is_judged_by(&mut self, judge: Option<Judge>) {
+        self.judge = judge;
+    }
+
+    /// The question about a password of the client, if somebody else checks it.
+    pub(crate) fn question_about(&self, peer: Address, password: Password) -> Option<Verification> {
+        let judge = self.judge.as_ref()?;
+        Some(judge.question(&self.wishes.user, peer, password))
     }
 
     /// A setting of the startup packet.
@@ -355,7 +365,7 @@ impl Login {
                 user: &self.wishes.user,
                 database: &self.wishes.database,
             },
-            Stage::Trial(trial) if !trial.values.is_empty() => ServerUse::TryValues,
+            Stage::Trial(trial) if !trial.waits_for_welcome() => ServerUse::TryValues,
             _ => ServerUse::Nothing,
         }
     }

@@ -5,6 +5,7 @@ use crate::pools::pool::Pool;
 use crate::state::difference::{Change, difference};
 use crate::state::shape::{Setting, Shape, TEMP_BUFFERS};
 use crate::state::shape_table::ShapeTable;
+use crate::upstream::nature::is_kept_by_poolers;
 use std::sync::Arc;
 
 /// Settings that change with a role or a session authorization.
@@ -25,7 +26,7 @@ enum Progress {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Trial {
     /// Startup parameters to try. If there are none, only the settings of a new server are needed.
-    pub(crate) values: Vec<(String, String)>,
+    values: Vec<(String, String)>,
     progress: Progress,
 }
 
@@ -50,6 +51,16 @@ impl Trial {
         let progress = Progress::Waits;
         let is_needed = pool.welcome().is_none() || !values.is_empty() || pool.key().kind.is_replication();
         is_needed.then_some(Trial { values, progress })
+    }
+
+    /// Whether there is nothing to try: the login waits only for the settings of a new server.
+    pub(crate) fn waits_for_welcome(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// A value to be tried that another pooler would not keep for its client.
+    pub(crate) fn lost_by_poolers(&self) -> Option<&(String, String)> {
+        self.values.iter().find(|(name, _)| !is_kept_by_poolers(name))
     }
 
     /// Whether the trial needs a server without traces of other sessions.

@@ -258,7 +258,7 @@ impl Arrival<'_> {
             LoginStep::Refuse(refused) => {
                 let mut reason = refused.reason.to_string();
                 if let (ClientAuthError::UnknownUser, Some(login)) = (&refused.reason, self.client.login()) {
-                    reason = format!("{reason}: {}", login.wishes.user);
+                    reason = format!("{reason}: {}", login.user());
                 }
                 self.log_failed_login(&reason);
                 return Next::Reject(Rejection::not_authenticated(&refused));

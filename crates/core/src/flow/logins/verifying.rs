@@ -35,10 +35,10 @@ impl Arrival<'_> {
             return Next::Nothing;
         };
         let (accepted, encryption) = (&self.client.accepted, self.client.encryption());
-        let way = method::way(&self.shared.config, accepted, encryption, &login.wishes);
+        let way = method::way(&self.shared.config, accepted, encryption, login.wishes());
         match (way, self.client.login_mut()) {
             (Way::Exchange(method, judge), Some(login)) => {
-                login.judge = judge;
+                login.is_judged_by(judge);
                 Next::Authenticate(method)
             }
             (Way::BeSystemUser { uid, map }, Some(login)) => {
@@ -57,8 +57,7 @@ impl Arrival<'_> {
     /// Asks the login's judge (PAM or LDAP) about the client's password.
     pub(super) fn have_judged(&mut self, password: Password) {
         let Some(login) = self.client.login() else { return };
-        if let Some(judge) = &login.judge {
-            let question = judge.question(login.user(), self.client.accepted.peer, password);
+        if let Some(question) = login.question_about(self.client.accepted.peer, password) {
             self.ask_others(question);
         }
     }

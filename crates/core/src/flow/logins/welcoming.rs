@@ -19,7 +19,7 @@ use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::state::difference::Change;
 use crate::state::restoration::RefusedSettings;
-use crate::upstream::nature::{Nature, is_kept_by_poolers};
+use crate::upstream::nature::Nature;
 use pgweir_wire::Writer;
 
 /// SQLSTATEs of statements that lock_timeout, statement_timeout or a cancel has ended.
@@ -87,7 +87,7 @@ impl Pooler {
         let waiting: Vec<ClientId> = self.pool(pool_id).waiting().iter().map(|(id, _)| id).collect();
         for id in waiting {
             let trial = self.clients.get(id.0).and_then(|client| client.login()?.trial());
-            if trial.is_some_and(|trial| trial.values.is_empty()) && !self.needs_server_for_welcome(id) {
+            if trial.is_some_and(|trial| trial.waits_for_welcome()) && !self.needs_server_for_welcome(id) {
                 self.stop_waiting(id);
                 self.welcome_late(id);
             }
@@ -166,7 +166,7 @@ impl Pooler {
             return;
         };
         pool.stats_mut().client_login_count += 1;
-        let shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
+        let shape = first_shape(pool, &welcome, &login.wishes().settings, &mut self.shared.shapes);
         client.session.starts_with(shape.clone());
         let status = client.session.idle_status();
         let peer_id = self.shared.config.global.peer_id;
@@ -178,7 +178,7 @@ impl Pooler {
             let welcome = Welcome {
                 closing: closing.as_deref(),
                 key: &key,
-                cut_name: cut_name(&login.wishes.settings, &shape),
+                cut_name: cut_name(&login.wishes().settings, &shape),
                 notice: &notice,
                 status,
             };
@@ -192,8 +192,8 @@ impl Pooler {
 /// the pool knew when an earlier trial began may have been forgotten since, or more may be known.
 fn begins_trial(client: &mut Client, pool: &mut Pool) -> bool {
     let Some(login) = client.login_mut() else { return false };
-    pool.uses_startup_values(&login.wishes.settings);
-    let Some(trial) = Trial::needed(pool, &login.wishes.settings) else {
+    pool.uses_startup_values(&login.wishes().settings);
+    let Some(trial) = Trial::needed(pool, &login.wishes().settings) else {
         return false;
     };
     let minds_traces = trial.minds_traces();
@@ -247,7 +247,7 @@ impl Exchange<'_> {
         if self.server.nature == Nature::Console {
             return Tried::Over(Leaving::IsReleased, Then::IsWelcome);
         }
-        if let Some((name, value)) = trial.values.iter().find(|(name, _)| !is_kept_by_poolers(name)) {
+        if let Some((name, value)) = trial.lost_by_poolers() {
             let message = format!("unsupported startup parameter: {name}={value}");
             let text = Trouble::BadStartupParameter.text(
                 &message,
