@@ -8,7 +8,6 @@ use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::request::Request;
 use crate::base::surroundings::Surroundings;
 use crate::base::time::Time;
-use crate::console::orders::Ending;
 use crate::login::process_ids::ProcessIds;
 use crate::operator::admin::before::Before;
 use crate::pooler::Pooler;
@@ -173,7 +172,7 @@ impl Pooler {
 
     /// Whether this process is about to end.
     pub fn is_ending(&self) -> bool {
-        self.admin.ending != Ending::No
+        self.admin.is_shutting_down()
     }
 
     /// The first call after [`Pooler::thaw`] in another process. `has` says which connections the driver has got from

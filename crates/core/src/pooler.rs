@@ -338,7 +338,7 @@ impl Pooler {
     /// Whether [`Pooler::handle_turn_end`] has something to do.
     #[inline]
     pub fn awaits_turn_end(&self) -> bool {
-        !self.boarding.is_empty() || self.admin.is_due
+        !self.boarding.is_empty() || self.admin.is_due()
     }
 
     /// The driver has passed on all input that it knows of. Until then the core collects the flights of waiting

@@ -35,14 +35,14 @@ pub(crate) enum Halt {
 /// Orders in force.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Orders {
-    pub(crate) halt: Halt,
-    pub(crate) ending: Ending,
+    halt: Halt,
+    ending: Ending,
     /// Console clients that wait for the end of a command.
-    pub(crate) waiters: Vec<ClientId>,
+    waiters: Vec<ClientId>,
     /// Something has happened that an order may wait for: `Pooler::follow_orders` looks at the end of the turn.
-    pub(crate) is_due: bool,
-    pub(crate) console_stats: Stats,
-    pub(crate) periods: Periods,
+    is_due: bool,
+    console_stats: Stats,
+    periods: Periods,
 }
 
 impl Orders {
@@ -63,18 +63,39 @@ impl Orders {
         self.ending == Ending::Immediate
     }
 
-    pub(crate) fn refuses_logins(&self) -> bool {
+    /// SHUTDOWN has been ordered.
+    pub(crate) fn is_shutting_down(&self) -> bool {
         self.ending != Ending::No
     }
 
+    /// How the process ends.
+    pub(crate) fn ending(&self) -> Ending {
+        self.ending
+    }
+
+    /// SHUTDOWN. Returns whether it is the first one.
+    pub(crate) fn shut_down(&mut self, how: Ending) -> bool {
+        std::mem::replace(&mut self.ending, how) == Ending::No
+    }
+
     fn may_halt(&self) -> Result<(), Refusal> {
-        if self.ending != Ending::No {
-            return Err(Refusal::not_in_state("pooler is shutting down"));
+        self.may_change()?;
+        self.may_kill()
+    }
+
+    fn may_change(&self) -> Result<(), Refusal> {
+        match self.is_shutting_down() {
+            true => Err(Refusal::not_in_state("pooler is shutting down")),
+            false => Ok(()),
         }
-        if self.halt != Halt::No {
-            return Err(Refusal::not_in_state("already paused"));
+    }
+
+    /// KILL is refused while everything is paused.
+    pub(crate) fn may_kill(&self) -> Result<(), Refusal> {
+        match self.halt {
+            Halt::No => Ok(()),
+            Halt::Paused | Halt::Suspended => Err(Refusal::not_in_state("already paused")),
         }
-        Ok(())
     }
 
     /// PAUSE: no client gets a server, and servers are closed when they become free.
@@ -97,9 +118,7 @@ impl Orders {
     /// RESUME: undoes PAUSE, KILL and SUSPEND. Without a database it ends the PAUSE or SUSPEND that was given without
     /// one. If none is in force, it resumes every database.
     pub(crate) fn resume(&mut self, databases: &mut Databases, database: Option<&str>) -> Result<(), Refusal> {
-        if self.ending != Ending::No {
-            return Err(Refusal::not_in_state("pooler is shutting down"));
-        }
+        self.may_change()?;
         match database {
             None if self.halt != Halt::No => self.halt = Halt::No,
             None if databases.some_are_paused() => databases.resume_all(),
@@ -132,7 +151,52 @@ impl Orders {
         was_suspended
     }
 
+    /// This console client waits for the end of its command.
+    pub(crate) fn client_waits(&mut self, id: ClientId) {
+        self.waiters.push(id);
+    }
+
+    /// This console client waits no longer, or has left.
     pub(crate) fn client_gone(&mut self, id: ClientId) {
         self.waiters.retain(|waiter| *waiter != id);
+    }
+
+    /// The console clients that wait for the end of a command.
+    pub(crate) fn waiters(&self) -> &[ClientId] {
+        &self.waiters
+    }
+
+    /// Something has happened that an order may wait for.
+    pub(crate) fn becomes_due(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Whether something has happened since [`Orders::take_due`] that an order may wait for.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    /// What has happened is looked at.
+    pub(crate) fn take_due(&mut self) -> bool {
+        std::mem::take(&mut self.is_due)
+    }
+
+    /// The counters of the console's clients.
+    pub(crate) fn console_stats(&self) -> &Stats {
+        &self.console_stats
+    }
+
+    pub(crate) fn console_stats_mut(&mut self) -> &mut Stats {
+        &mut self.console_stats
+    }
+
+    /// The counters of databases that are gone, and of the last `stats_period`.
+    pub(crate) fn periods(&self) -> &Periods {
+        &self.periods
+    }
+
+    pub(crate) fn periods_mut(&mut self) -> &mut Periods {
+        &mut self.periods
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Portals {
 /// The contents of an Execute.
 #[derive(Debug)]
 pub(crate) struct Execute {
-    pub(crate) portal: Box<[u8]>,
+    portal: Box<[u8]>,
     /// 0: all.
     max_rows: usize,
 }
@@ -71,6 +71,11 @@ impl Execute {
         reader.end().map_err(malformed)?;
         let max_rows = usize::try_from(max_rows).unwrap_or(0);
         Ok(Execute { portal, max_rows })
+    }
+
+    /// The name of the portal.
+    pub(crate) fn portal(&self) -> &[u8] {
+        &self.portal
     }
 }
 

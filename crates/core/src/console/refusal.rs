@@ -5,10 +5,10 @@ use pgweir_wire::write::ErrorText;
 /// An ERROR on the console; the connection goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    pub(crate) sqlstate: &'static str,
-    pub(crate) message: String,
-    pub(crate) detail: String,
-    pub(crate) hint: String,
+    pub(super) sqlstate: &'static str,
+    pub(super) message: String,
+    pub(super) detail: String,
+    pub(super) hint: String,
 }
 
 impl Refusal {
@@ -119,6 +119,10 @@ impl Refusal {
 
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
         Refusal::new("08P01", message)
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     pub(crate) fn text(&self) -> ErrorText<'_> {

@@ -30,8 +30,8 @@ impl Kind {
 /// A column's name and type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
 }
 
 pub(crate) const fn text(name: &'static str) -> Column {
@@ -164,7 +164,7 @@ const FIELD_BYTES: usize = 18;
 pub(crate) struct Rows<'f> {
     columns: &'static [Column],
     formats: &'f Formats,
-    pub(crate) bytes: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl<'f> Rows<'f> {
@@ -174,6 +174,11 @@ impl<'f> Rows<'f> {
             formats,
             bytes: Vec::new(),
         }
+    }
+
+    /// The messages.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Appends a row with one value for each column.

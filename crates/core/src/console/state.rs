@@ -25,13 +25,13 @@ enum Protocol {
 pub(crate) struct ConsoleState {
     user: String,
     access: Access,
-    pub(crate) application_name: String,
+    application_name: String,
     /// The status that ReadyForQuery reports. The console has no transactions.
     status: TransactionStatus,
     /// The command whose end the client waits for; nothing is read from the client meanwhile.
     waits: Option<Waits>,
     protocol: Protocol,
-    pub(crate) portals: Portals,
+    portals: Portals,
 }
 
 impl ConsoleState {
@@ -53,6 +53,24 @@ impl ConsoleState {
 
     pub(crate) fn access(&self) -> Access {
         self.access
+    }
+
+    pub(crate) fn application_name(&self) -> &str {
+        &self.application_name
+    }
+
+    /// SET application_name.
+    pub(crate) fn set_application_name(&mut self, name: String) {
+        self.application_name = name;
+    }
+
+    /// Its statements and portals.
+    pub(crate) fn portals(&self) -> &Portals {
+        &self.portals
+    }
+
+    pub(crate) fn portals_mut(&mut self) -> &mut Portals {
+        &mut self.portals
     }
 
     /// Whether the client waits for the end of a command; nothing is read from it meanwhile.

@@ -93,6 +93,6 @@ impl Pooler {
     /// Whether clients of this pool that would have to wait for a server are disconnected: they wait for RESUME, which
     /// is refused because the process ends.
     pub(crate) fn refuses_waiters(&self, pool_id: PoolId) -> bool {
-        self.admin.refuses_logins() && self.pool_takes_no_clients_now(pool_id)
+        self.admin.is_shutting_down() && self.pool_takes_no_clients_now(pool_id)
     }
 }

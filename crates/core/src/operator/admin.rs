@@ -15,7 +15,7 @@ use crate::pooler::Pooler;
 impl Pooler {
     /// Runs the command of a signal.
     pub(crate) fn run_command(&mut self, now: Time, command: Command) {
-        let ending = self.admin.ending != Ending::No;
+        let ending = self.admin.is_shutting_down();
         let say = |pooler: &mut Pooler, text: &str| pooler.log(LogLevel::Log, text.into());
         match command {
             Command::Reload => {

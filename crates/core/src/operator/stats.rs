@@ -16,18 +16,18 @@ impl View<'_> {
     pub(super) fn stats_by_database(&self) -> BTreeMap<Arc<str>, Stats> {
         let mut totals: BTreeMap<Arc<str>, Stats> = BTreeMap::new();
         let alive = self.live_pools().map(|(_, pool)| (&pool.key().database, pool.stats()));
-        for (database, stats) in alive.chain(self.orders.periods.gone()) {
+        for (database, stats) in alive.chain(self.orders.periods().gone()) {
             let total = totals.entry(database.clone()).or_default();
             *total = total.plus(stats);
         }
-        totals.insert(CONSOLE_DATABASE.into(), self.orders.console_stats);
+        totals.insert(CONSOLE_DATABASE.into(), *self.orders.console_stats());
         totals
     }
 
     /// Counters of the process; they never decrease.
     pub(super) fn stats_of_all(&self) -> Stats {
         let alive = self.stats_by_database();
-        let gone = *self.orders.periods.gone_databases();
+        let gone = *self.orders.periods().gone_databases();
         alive.values().fold(gone, |sum, stats| sum.plus(stats))
     }
 
@@ -38,11 +38,11 @@ impl View<'_> {
     }
 
     pub(super) fn average_of(&self, database: &str, total: &Stats) -> Stats {
-        self.orders.periods.average(self.now, database, total)
+        self.orders.periods().average(self.now, database, total)
     }
 
     pub(super) fn average_of_all(&self) -> Stats {
-        self.orders.periods.average_of_all(self.now, &self.stats_of_all())
+        self.orders.periods().average_of_all(self.now, &self.stats_of_all())
     }
 }
 
@@ -50,7 +50,7 @@ impl Pooler {
     /// `stats_period` has passed.
     pub(crate) fn stats_round(&mut self, now: Time) {
         let totals = self.view(now).stats_by_database();
-        if !self.admin.periods.end(now, &totals) {
+        if !self.admin.periods_mut().end(now, &totals) {
             return;
         }
         let average = self.view(now).average_of_all();
@@ -80,7 +80,7 @@ impl Pooler {
         if !pool::live(&self.pools).any(|(_, other)| other.catalog_key() == catalog) {
             self.shared.catalogs.forget(&catalog);
         }
-        self.admin.periods.keep(&pool.key().database, pool.stats(), last);
+        self.admin.periods_mut().keep(&pool.key().database, pool.stats(), last);
     }
 }
 

@@ -209,7 +209,7 @@ impl Arrival<'_> {
         let max_client_conn = self.shared.settings.max_client_conn;
         if wishes.database == CONSOLE_DATABASE {
             None
-        } else if self.orders.refuses_logins() {
+        } else if self.orders.is_shutting_down() {
             Some(Rejection::shutting_down())
         } else {
             (self.client_count >= max_client_conn).then(|| Rejection::no_place(max_client_conn))

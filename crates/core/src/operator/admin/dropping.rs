@@ -5,7 +5,6 @@ use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
-use crate::console::orders::Halt;
 use crate::console::refusal::Refusal;
 use crate::operator::numbers;
 use crate::pooler::Pooler;
@@ -52,9 +51,7 @@ impl Pooler {
 
     /// KILL: clients and servers are closed, and new clients wait for RESUME.
     pub(crate) fn kill(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
-        if self.admin.halt != Halt::No {
-            return Err(Refusal::not_in_state("already paused"));
-        }
+        self.admin.may_kill()?;
         match database {
             Some(database) => self.databases.pause(database),
             None => {

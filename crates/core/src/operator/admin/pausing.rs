@@ -28,7 +28,7 @@ impl Pooler {
             self.read_everyone(now);
         }
         let given_up = Refusal::given_up("PAUSE", "RESUME");
-        for id in self.admin.waiters.clone() {
+        for id in self.admin.waiters().to_vec() {
             let waits = self.clients.get(id.0).and_then(Client::console_waits);
             if waits.is_some_and(|waits| self.admin.is_resumed(&self.databases, waits)) {
                 self.answer_console(id, Err(&given_up));
@@ -53,7 +53,7 @@ impl Pooler {
     /// Whether no PAUSE is in force, and no command waits for its end.
     #[inline]
     pub(crate) fn has_no_orders(&self) -> bool {
-        !self.admin.paused_all() && !self.databases.some_are_paused() && self.admin.waiters.is_empty()
+        !self.admin.paused_all() && !self.databases.some_are_paused() && self.admin.waiters().is_empty()
     }
 
     /// A server has become free or was closed, or a command was given. The caller may be at work on any connection, so
@@ -61,14 +61,14 @@ impl Pooler {
     #[inline]
     pub(crate) fn pause_progress(&mut self) {
         if !self.has_no_orders() {
-            self.admin.is_due = true;
+            self.admin.becomes_due();
         }
     }
 
     /// Closes free servers that are paused, answers the console clients whose commands have ended, and ends the process
     /// if SHUTDOWN has waited for what has happened.
     pub(crate) fn follow_orders(&mut self, now: Time) {
-        while std::mem::take(&mut self.admin.is_due) {
+        while self.admin.take_due() {
             self.close_paused_servers(now);
             self.answer_waiters();
             self.end_if_due(now);
@@ -87,7 +87,7 @@ impl Pooler {
     }
 
     fn answer_waiters(&mut self) {
-        for id in self.admin.waiters.clone() {
+        for id in self.admin.waiters().to_vec() {
             let Some(waits) = self.clients.get(id.0).and_then(Client::console_waits) else {
                 continue;
             };

@@ -19,16 +19,15 @@ const SHUTTING_DOWN: &str = "server shutting down";
 impl Pooler {
     /// SHUTDOWN, in one of its three ways. A later command replaces an earlier one.
     pub(crate) fn shutdown(&mut self, now: Time, how: Ending) {
-        if self.admin.ending == Ending::Immediate {
+        if self.admin.is_ending() {
             return;
         }
         if how == Ending::Immediate {
             return self.exit_now(now);
         }
-        if self.admin.ending == Ending::No {
+        if self.admin.shut_down(how) {
             self.shared.requests.push_back(Request::StopListening);
         }
-        self.admin.ending = how;
         if self.admin.end_suspension() {
             self.read_everyone(now);
         }
@@ -57,14 +56,14 @@ impl Pooler {
     /// A client has been closed. If SHUTDOWN waits for that, the process ends with this turn. (For the end of a server it
     /// waits like PAUSE: [`Pooler::pause_progress`].)
     pub(crate) fn shutdown_progress(&mut self) {
-        if self.admin.ending != Ending::No {
-            self.admin.is_due = true;
+        if self.admin.is_shutting_down() {
+            self.admin.becomes_due();
         }
     }
 
     /// Ends the process if nothing is left that SHUTDOWN waits for.
     pub(super) fn end_if_due(&mut self, now: Time) {
-        let text = match self.admin.ending {
+        let text = match self.admin.ending() {
             Ending::WaitForClients if self.client_count == 0 && !any_login(&self.clients) => {
                 "client connections dropped, exiting"
             }
@@ -77,13 +76,12 @@ impl Pooler {
 
     /// Sends every client an error and every server Terminate, and ends the process.
     pub(super) fn exit_now(&mut self, now: Time) {
-        if self.admin.ending == Ending::Immediate {
+        if self.admin.is_ending() {
             return;
         }
-        if self.admin.ending == Ending::No {
+        if self.admin.shut_down(Ending::Immediate) {
             self.shared.requests.push_back(Request::StopListening);
         }
-        self.admin.ending = Ending::Immediate;
         for slot in self.clients.slots() {
             match self.clients.get(slot).map(|c| &c.phase) {
                 Some(ClientPhase::Startup | ClientPhase::Cancelling { .. }) => {

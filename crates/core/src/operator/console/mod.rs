@@ -74,7 +74,7 @@ impl Pooler {
             self.shared.config.global.peer_id,
         );
         let key = self.cancel_key_of(id);
-        self.admin.console_stats.client_login_count += 1;
+        self.admin.console_stats_mut().client_login_count += 1;
         self.send(id, |w| {
             let welcome = Welcome {
                 closing: closing.as_deref(),
@@ -98,7 +98,7 @@ impl Pooler {
             peer: client.accepted.peer,
             request_time: &mut client.request_time,
             console,
-            counts: &mut self.admin.console_stats,
+            counts: self.admin.console_stats_mut(),
             shared: &mut self.shared,
         })
     }
@@ -177,7 +177,7 @@ impl Pooler {
             }
             Done::Waits(waits) => {
                 talk.console.begin_to_wait(waits);
-                self.admin.waiters.push(id);
+                self.admin.client_waits(id);
                 self.pause_progress();
             }
         }

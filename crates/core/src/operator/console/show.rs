@@ -28,7 +28,7 @@ impl View<'_> {
         }
         let mut rows = Rows::new(columns, formats);
         self.show(show, access, &mut rows);
-        table.append(&mut rows.bytes);
+        table.extend(rows.into_bytes());
         Ok(table)
     }
 

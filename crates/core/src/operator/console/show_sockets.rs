@@ -126,11 +126,11 @@ impl View<'_> {
             (_, None) => ("(nouser)", "(nodb)"),
         };
         let application_name = match &client.phase {
-            ClientPhase::Console(console) => &console.application_name,
+            ClientPhase::Console(console) => console.application_name(),
             _ => client.session.shape().get("application_name").map_or("", |s| s.value()),
         };
         let prepared_statements = match &client.phase {
-            ClientPhase::Console(console) => console.portals.statements(),
+            ClientPhase::Console(console) => console.portals().statements(),
             _ => client.statements.names().map_or(0, |n| n.len()),
         };
         let (server, wait_us) = match client.waiting {

@@ -89,7 +89,7 @@ impl Talk<'_> {
             FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail => {}
             FrontendTag::Parse | FrontendTag::Bind | FrontendTag::Describe | FrontendTag::Close => {
                 self.console.begin_extended();
-                match self.console.portals.handle(tag, body) {
+                match self.console.portals_mut().handle(tag, body) {
                     Ok(reply) => self.append(&reply),
                     Err(refusal) => self.refuse(&refusal),
                 }
@@ -116,7 +116,7 @@ impl Talk<'_> {
             Ok(execute) => execute,
             Err(refusal) => return self.refused(&refusal),
         };
-        match self.console.portals.execute(&execute.portal) {
+        match self.console.portals_mut().execute(execute.portal()) {
             Ok(Execution::Run(command, formats)) => self.run(now, command, formats, Some(execute)),
             Ok(Execution::GoOn) => {
                 self.more_rows(&execute);
@@ -154,7 +154,7 @@ impl Talk<'_> {
                 "SHOW"
             }
             Command::SetApplicationName(name) => {
-                self.console.application_name = name;
+                self.console.set_application_name(name);
                 "SET"
             }
             Command::SetSession => {
@@ -187,7 +187,7 @@ impl Talk<'_> {
                 self.append(&rows);
                 self.complete("SHOW");
             }
-            Some(execute) => match self.console.portals.keep_rows(execute, rows) {
+            Some(execute) => match self.console.portals_mut().keep_rows(execute, rows) {
                 Ok(()) => self.more_rows(execute),
                 Err(refusal) => self.refuse(&refusal),
             },
@@ -196,7 +196,7 @@ impl Talk<'_> {
 
     /// Sends as many rows of a portal as an Execute asks for.
     fn more_rows(&mut self, execute: &Execute) {
-        match self.console.portals.next_rows(execute) {
+        match self.console.portals_mut().next_rows(execute) {
             Ok(Batch::Last(rows)) => {
                 self.append(&rows);
                 self.complete("SHOW");
@@ -256,7 +256,7 @@ impl Talk<'_> {
         if self.shared.settings.log_pooler_errors {
             let (user, peer) = (self.console.user(), self.peer);
             let label = format!("{}: {CONSOLE_DATABASE}/{user}@{peer}", self.id);
-            let text = format!("{label} pooler error: {}", refusal.message);
+            let text = format!("{label} pooler error: {}", refusal.message());
             self.shared.log(LogLevel::Warning, text);
         }
         self.write(|w| w.error(&refusal.text()));
