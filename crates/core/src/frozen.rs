@@ -52,7 +52,7 @@ parts! {
     shapes: crate::state::shape_table::ShapeTable = shared.shapes;
     statements: crate::statements::table::StatementTable = shared.statements;
     internal: crate::statements::internal::InternalStatements = shared.internal;
-    catalogs: crate::catalog::schedule::Catalogs = shared.catalogs;
+    catalogs: crate::catalog::catalogs::Catalogs = shared.catalogs;
     state_stats: crate::base::state_stats::StateStats = shared.state_stats;
     sizings: crate::pools::sizing::Sizings = shared.sizings;
     random: rand_chacha::ChaCha20Rng = random;

@@ -8,7 +8,7 @@ use crate::base::request::{Connected, Endpoint};
 use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
-use crate::catalog::schedule::Reading;
+use crate::catalog::reading::Reading;
 use crate::pools::pool::{self, Pool};
 use crate::pools::sizing::Work;
 use crate::state::server_session::ServerSession;

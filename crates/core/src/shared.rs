@@ -6,7 +6,7 @@ use crate::base::secret_names::SecretNames;
 use crate::base::settings::Settings;
 use crate::base::state_stats::StateStats;
 use crate::base::weakness::Weakness;
-use crate::catalog::schedule::Catalogs;
+use crate::catalog::catalogs::Catalogs;
 use crate::pools::sizing::Sizings;
 use crate::state::difference::Change;
 use crate::state::shape::Shape;

@@ -25,23 +25,33 @@ pub(super) const SETTINGS_MAX: usize = 256;
 /// What a statement may do because of the names that it mentions.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Catalog {
-    pub(crate) names: KnownNames,
+    pub(super) names: KnownNames,
     /// Effects of making a value of a type, by the type's OID: a Parse may name the types of its parameters.
-    pub(crate) types: HashMap<u32, Effects, RandomState>,
+    pub(super) types: HashMap<u32, Effects, RandomState>,
     /// Whether the analysis of some statement may have effects: to read a constant of a type that contains a domain
     /// runs the domain's checks.
-    pub(crate) analysis_runs: bool,
+    pub(super) analysis_runs: bool,
     /// Settings that functions set and `pg_settings` does not show.
-    pub(crate) hidden: Vec<Box<str>>,
+    pub(super) hidden: Vec<Box<str>>,
     /// Names of all routines. A routine that a text calls and that is not among them was created after the reading.
     routines: HashSet<Box<[u8]>, RandomState>,
     /// A reading has shown that no routine keeps plans whose constants depend on settings.
-    pub(crate) reads_no_constants: bool,
+    pub(super) reads_no_constants: bool,
     /// Identifies this database, whatever address leads to it.
-    pub(crate) identity: Option<Box<[u8]>>,
+    pub(super) identity: Option<Box<[u8]>>,
 }
 
 impl Catalog {
+    /// Identifies this database, whatever address leads to it.
+    pub(crate) fn identity(&self) -> Option<&[u8]> {
+        self.identity.as_deref()
+    }
+
+    /// The number of names that matter.
+    pub(crate) fn names(&self) -> usize {
+        self.names.len()
+    }
+
     /// Identifies the cluster of this database, with its standbys.
     pub(crate) fn cluster(&self) -> Option<&[u8]> {
         self.identity.as_deref()?.split(|b| *b == b'/').next()
@@ -70,7 +80,7 @@ pub(crate) struct Draft {
     pub(super) identity: Option<Box<[u8]>>,
     pub(super) source_bytes: usize,
     /// The database is larger than the limits: every statement counts as code that is not read.
-    pub(crate) too_much: bool,
+    pub(super) too_much: bool,
 }
 
 /// What the rows say that answer a request of a catalog reading.
@@ -124,6 +134,11 @@ impl Draft {
         }
         let on_write = false;
         self.runs.push(Run { who, what, on_write });
+    }
+
+    /// Whether the database is larger than the limits.
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.too_much
     }
 
     /// Derives the catalog from everything that was read.

@@ -5,12 +5,12 @@ use crate::catalog::code::Catalog;
 use crate::statements::parameter_types;
 use crate::statements::prepared::Statement;
 use foldhash::fast::RandomState;
-use pgweir_sql::Effects;
+use pgweir_sql::{Effects, Passed};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The most verdicts on prepared statements that a pool keeps. When there are more, it forgets all of them.
-pub(crate) const VERDICTS_MAX: usize = 4096;
+const VERDICTS_MAX: usize = 4096;
 
 /// What a routine that is not in the catalog may do.
 pub(crate) const UNKNOWN: Effects = pgweir_sql::UNREAD.union(Effects::ROUTINES);
@@ -27,11 +27,11 @@ impl Catalog {
 /// What a pool knows of its database's catalog.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Known {
-    pub(crate) catalog: Arc<Catalog>,
+    catalog: Arc<Catalog>,
     /// Whether `catalog` is up to date.
-    pub(crate) holds: bool,
+    holds: bool,
     /// Verdicts on prepared statements, by id.
-    pub(crate) verdicts: HashMap<u64, Effects, RandomState>,
+    verdicts: HashMap<u64, Effects, RandomState>,
 }
 
 impl Known {
@@ -41,6 +41,31 @@ impl Known {
             holds,
             verdicts: HashMap::default(),
         }
+    }
+
+    /// Whether the catalog is up to date.
+    pub(crate) fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// What some text may do because of the names in it.
+    pub(crate) fn effects_of_all_names(&self) -> Effects {
+        self.catalog.names.all()
+    }
+
+    /// What the names in a text do, without what else it may do: see [`Known::effects_of`].
+    pub(crate) fn effects_of_names_in(&self, text: &[u8]) -> Effects {
+        self.catalog.names.effects_in(text)
+    }
+
+    /// The settings that a text names in calls of routines that use an argument as the name of a setting.
+    pub(crate) fn settings_passed_in(&self, text: &[u8]) -> Passed {
+        self.catalog.names.passed_in(text)
+    }
+
+    /// Settings that functions set and `pg_settings` does not show.
+    pub(crate) fn hidden_settings(&self) -> &[Box<str>] {
+        &self.catalog.hidden
     }
 
     /// Whether texts must be searched for names.

@@ -5,7 +5,7 @@ use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
-use crate::catalog::schedule::{Failure, Reading};
+use crate::catalog::reading::{Failure, Reading};
 use crate::client::Client;
 use crate::pooler::Pooler;
 use crate::server::Server;
@@ -25,7 +25,7 @@ impl Pooler {
     /// of that database.
     #[cold]
     pub(crate) fn tell_catalog_news(&mut self, now: Time) {
-        for server_id in std::mem::take(&mut self.shared.catalogs.published) {
+        for server_id in self.shared.catalogs.take_published() {
             if !self.is_weak(Weakness::TrustsRunningTexts) {
                 self.code_may_change(now, server_id);
             }

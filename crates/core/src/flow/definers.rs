@@ -16,7 +16,7 @@ impl Pooler {
             return false;
         }
         self.shared.state_stats.definitions_delayed += 1;
-        self.shared.catalogs.definers.push(id);
+        self.shared.catalogs.definition_waits(id);
         self.client_mut(id).waiting = Waiting::ToDefine;
         self.release_if_clean(now, server_id);
         true
@@ -24,17 +24,17 @@ impl Pooler {
 
     /// Lets those go on whose definitions need not wait any longer.
     pub(crate) fn time_definers(&mut self, now: Time) {
-        if !self.shared.catalogs.any_debt && self.shared.catalogs.definers.is_empty() {
+        if !self.shared.catalogs.may_definitions_wait() && self.shared.catalogs.definers().is_empty() {
             return;
         }
         self.catalogs().tell_untold();
-        for id in self.catalogs().take_definers(now) {
+        for id in self.shared.catalogs.take_definers(now) {
             let Some(client) = self.clients.get(id.0).filter(|c| c.waiting == Waiting::ToDefine) else {
                 continue;
             };
             let pool_id = client.pool;
             if pool_id.is_some_and(|pool| self.catalogs().must_definitions_wait(now, pool)) {
-                self.shared.catalogs.definers.push(id);
+                self.shared.catalogs.definition_waits(id);
             } else {
                 self.client_mut(id).waiting = Waiting::No;
                 self.shared.requests.push_back(Request::Resume(id.into()));

@@ -77,7 +77,7 @@ fn a_server_with_which_something_must_be_done_does_not_lie_idle() {
         ("server_reset_query_always", |a| {
             a.shared.settings.server_reset_query_always = true;
         }),
-        ("a catalog must be read", |a| a.shared.catalogs.any_due = true),
+        ("a catalog must be read", |a| a.shared.catalogs.sum_up(false, true)),
         ("it must be cleaned", |a| a.server.session.needs(Cleanup::Settings)),
         ("it must be closed", |a| {
             a.server.close_reason = Some(CloseReason::Evicted)

@@ -30,7 +30,7 @@ impl Reply<'_> {
         let is_wanted = pool.key().kind == PoolKind::Clients
             && pool.settings().mode != PoolMode::Session
             && !self.shared.settings.server_reset_query_always
-            && !self.shared.catalogs.any_due
+            && !self.shared.catalogs.is_any_due()
             && pool.waiting().is_empty()
             && pool.share().is_none();
         let is_as_it_was = server.session.cleanup() == Cleanup::Nothing
@@ -160,7 +160,7 @@ impl Pooler {
             return self.at(server_id).lift_idle_limit(now);
         }
         let claimed = server.session.is_claimed();
-        if self.shared.catalogs.any_due
+        if self.shared.catalogs.is_any_due()
             && may_read_now(self.pool(pool_id), now, claimed)
             && self.read_catalog(now, server_id)
         {

@@ -107,10 +107,11 @@ fn prepared_definitions_concern_only_who_commits_them() {
     passes(&mut alone, &creates);
     assert!(alone.server_side().knows_names());
     passes(&mut alone, &query("prepare transaction 'x'"));
-    assert!(alone.shared.catalogs.any_prepared);
+    assert!(alone.shared.catalogs.may_be_prepared());
     let after_it = || {
         let mut alone = Alone::linked();
-        (alone.shared.catalogs.any_prepared, alone.shared.catalogs.any_known) = (true, true);
+        alone.shared.catalogs.one_is_prepared();
+        alone.shared.catalogs.must_know_names();
         alone
     };
     let mut alone = after_it();

@@ -69,26 +69,27 @@ impl Pooler {
     /// What is remembered of all pools' catalogs together.
     fn check_catalogs(&self) -> Result<(), String> {
         let catalogs = &self.shared.catalogs;
-        for (database, state) in &catalogs.by_database {
+        for (database, state) in catalogs.all() {
             let reads = |id: &ServerId| self.servers.get(id.0).is_some_and(|s| s.reading.is_some());
             // When the pooler ends, it is no longer noted that a reader is lost.
             must(
-                state.reader.as_ref().is_none_or(reads) || self.admin.is_ending(),
+                state.reader().as_ref().is_none_or(reads) || self.admin.is_ending(),
                 || {
                     format!(
                         "the catalog of {database} is read by {:?}, which does not read",
-                        state.reader
+                        state.reader()
                     )
                 },
             )?;
         }
         let mut pools = self.pools.iter().flatten();
-        must(catalogs.any_due || pools.all(|p| p.reading_due().is_none()), || {
-            "a reading of a catalog is due, and nobody knows".into()
-        })?;
+        must(
+            catalogs.is_any_due() || pools.all(|p| p.reading_due().is_none()),
+            || "a reading of a catalog is due, and nobody knows".into(),
+        )?;
         let defines = |(_, s): (_, &crate::server::Server)| s.session.has_definitions();
         let known = self.pools.iter().flatten().any(|p| p.catalog_matters()) || self.servers.iter().any(defines);
-        must(catalogs.any_known || !known, || {
+        must(catalogs.may_know_names() || !known, || {
             "texts must be searched for names, and are not".into()
         })
     }

@@ -131,7 +131,7 @@ impl Pooler {
                 must(owed, || "waits for replies, and none is owed".into())?;
             }
             Waiting::ToDefine => {
-                let listed = self.shared.catalogs.definers.contains(&id);
+                let listed = self.shared.catalogs.definers().contains(&id);
                 must(listed, || "waits to define, and nobody wakes it".into())?;
             }
             Waiting::ForListener { .. } => {

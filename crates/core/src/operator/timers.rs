@@ -117,7 +117,7 @@ impl Pooler {
             self.relieve_queue(now, pool_id);
             // A server that was about to become free may have been given other work.
             self.wake_idle(now, pool_id);
-            if self.shared.catalogs.any_due {
+            if self.shared.catalogs.is_any_due() {
                 self.read_catalog_idly(now, pool_id);
             }
             self.time_opening(now, pool_id);

@@ -1,9 +1,7 @@
 //! Reading a catalog: what is sent to the server that reads it.
 
 use crate::base::time::Time;
-use crate::catalog::code::Draft;
-use crate::catalog::replicas::Position;
-use crate::catalog::schedule::Reading;
+use crate::catalog::reading::Reading;
 use crate::server_side::ServerSide;
 use crate::upstream::job::Job;
 use crate::upstream::phase::ServerPhase;
@@ -41,14 +39,11 @@ impl ServerSide<'_> {
     #[cold]
     pub(crate) fn catalog_may_be_old(&mut self, now: Time) {
         let database = self.pool.catalog_key();
-        if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
+        if let Some(state) = self.shared.catalogs.of_mut(&database) {
             // Calls of a name that does not exist may come often: not each of them causes a reading.
-            if state.due.is_none()
-                && state.reader.is_none()
-                && state.tried_at.is_none_or(|at| now - at > UNKNOWN_AGE_MAX)
-            {
+            if state.due().is_none() && state.is_older_than(UNKNOWN_AGE_MAX, now) {
                 state.wants(now);
-                self.shared.catalogs.untold = Some(database);
+                self.shared.catalogs.must_tell(database);
             }
         }
     }
@@ -66,14 +61,7 @@ impl ServerSide<'_> {
         server.phase = ServerPhase::Reading;
         server.since = now;
         server.conversation.query_begins(now);
-        server.reading = Some(Box::new(Reading {
-            version,
-            began: now,
-            position: Position::UNKNOWN,
-            draft: Draft::default(),
-            rows: 0,
-            failed: None,
-        }));
+        server.reading = Some(Box::new(Reading::new(now, version)));
         let deferrable = server.session.shape().is_deferrable();
         if deferrable {
             self.begin_internal(Job::ReadCatalog);

@@ -19,33 +19,13 @@ use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::catalog::code::Draft;
 use crate::catalog::known::Known;
-use crate::catalog::replicas::Awaited;
-use crate::catalog::schedule::{Failure, PAUSE_MIN, PAUSE_TIMES, Reading, State};
+use crate::catalog::reading::Reading;
+use crate::catalog::schedule::{AGE_MAX, State};
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long knowledge of a catalog is valid when another server logs in.
-const AGE_MAX: Duration = Duration::from_secs(60);
-
-/// How long a reading that is due lets waiting clients go first.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// After this many failed readings in a row the next one comes after [`AGE_MAX`].
-const FAILURES_MAX: u32 = 3;
-
-/// SQLSTATEs, or classes of them, after which another try cannot succeed soon: no privilege, no such table or function,
-/// a server that is not PostgreSQL. The next reading comes after [`AGE_MAX`].
-const HOPELESS: [&str; 2] = ["42", "0A"];
-
-fn is_hopeless(failure: &Failure) -> bool {
-    match failure {
-        Failure::Refused { sqlstate, .. } => HOPELESS.iter().any(|class| sqlstate.starts_with(class)),
-        Failure::NotUnderstood | Failure::ServerLost => false,
-    }
-}
 
 /// How long a due reading leaves alone a server that its last client claims: see [`crate::session::sequences`].
 const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
@@ -75,8 +55,8 @@ impl CatalogNews<'_> {
         if self.shares_sessions(pool_id) {
             self.look_at_hosts(now, pool_id);
             let database = pool::of(self.pools, pool_id).catalog_key();
-            let state = self.shared.catalogs.by_database.entry(database).or_default();
-            if state.reader.is_none() && state.tried_at.is_none_or(|at| now - at > AGE_MAX) {
+            let state = self.shared.catalogs.of_new(database);
+            if state.is_older_than(AGE_MAX, now) {
                 state.wants(now);
             }
         }
@@ -86,7 +66,7 @@ impl CatalogNews<'_> {
     /// The knowledge of a database's catalog is no longer valid: its servers were replaced or changed.
     pub(crate) fn doubt(&mut self, now: Time, pool_id: PoolId) {
         for database in self.names_of(pool_id) {
-            if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
+            if let Some(state) = self.shared.catalogs.of_mut(&database) {
                 state.doubts(now);
             }
             self.tell_pools(&database);
@@ -98,10 +78,8 @@ impl CatalogNews<'_> {
     pub(crate) fn code_may_change(&mut self, now: Time, pool_id: PoolId) -> Vec<PoolId> {
         let databases = self.names_of(pool_id);
         for database in &databases {
-            if let Some(state) = self.shared.catalogs.by_database.get_mut(database) {
-                state.changes();
-                state.awaited = Awaited::Since(now);
-                state.debt.definition_comes(now);
+            if let Some(state) = self.shared.catalogs.of_mut(database) {
+                state.definitions_come(now);
             }
             self.tell_pools(database);
         }
@@ -134,16 +112,19 @@ impl CatalogNews<'_> {
     /// standbys are other hosts.
     pub(super) fn names_of(&self, pool_id: PoolId) -> Vec<Arc<str>> {
         let database = pool::of(self.pools, pool_id).catalog_key();
-        let states = &self.shared.catalogs.by_database;
-        let identity = states.get(&database).and_then(|state| state.read.identity.as_ref());
+        let catalogs = &self.shared.catalogs;
+        fn identity_of(state: &State) -> Option<&[u8]> {
+            state.known().0.identity()
+        }
+        let identity = catalogs.of(&database).and_then(identity_of);
         // A pool in session pooling reads no catalog, so only the name of its database is known.
         let name = &*pool::of(self.pools, pool_id).settings().server_database;
-        let is_same = |other: &Arc<str>, state: &State| match (identity, &state.read.identity) {
+        let is_same = |other: &Arc<str>, state: &State| match (identity, identity_of(state)) {
             _ if *other == database => true,
             (Some(one), Some(two)) => one == two,
             _ => other.strip_suffix(name).is_some_and(|host| host.ends_with(' ')),
         };
-        let found = states.iter().filter(|(other, state)| is_same(other, state));
+        let found = catalogs.all().filter(|(other, state)| is_same(other, state));
         found.map(|(name, _)| name.clone()).collect()
     }
 
@@ -161,25 +142,17 @@ impl CatalogNews<'_> {
         let pool = pool::of(self.pools, pool_id);
         let (database, anyone_waits) = (pool.catalog_key(), !pool.waiting().is_empty());
         let is_being_changed = self.is_being_changed(&database);
-        let state = self.shared.catalogs.by_database.get_mut(&database)?;
-        if state.reader.is_some() || state.due.is_none_or(|due| due > now) {
-            return None;
-        }
-        if is_being_changed && state.tried_at.is_some() {
+        if !self.shared.catalogs.of(&database)?.may_be_read(now, is_being_changed) {
             return None;
         }
         if self.leaves_reading_to_other_hosts(&database, server_id) {
             return None;
         }
-        let state = self.shared.catalogs.by_database.get_mut(&database)?;
-        let has_time = state.holds && anyone_waits;
-        if has_time && now - *state.put_off.get_or_insert(now) < PATIENCE {
+        let state = self.shared.catalogs.of_mut(&database)?;
+        if anyone_waits && state.lets_clients_go_first(now) {
             return None;
         }
-        state.due = None;
-        state.put_off = None;
-        state.reader = Some(server_id);
-        let version = state.version;
+        let version = state.begin_reading(server_id);
         self.tell_pools(&database);
         Some(version)
     }
@@ -187,46 +160,29 @@ impl CatalogNews<'_> {
     /// The reading of this server has ended, or has failed. A RELOAD may have given the server's pool another database
     /// meanwhile. Returns whether the server is a standby that has replayed definitions.
     pub(crate) fn reading_ended(&mut self, now: Time, reader: ServerId, reading: Reading) -> bool {
-        let mut states = self.shared.catalogs.by_database.iter();
-        let Some(database) = states.find_map(|(name, state)| (state.reader == Some(reader)).then(|| name.clone()))
-        else {
+        let Some(database) = self.shared.catalogs.read_by(reader) else {
             return false;
         };
         let database = &database;
         let is_being_changed = self.is_being_changed(database);
-        let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
+        let Some(state) = self.shared.catalogs.of_mut(database) else {
             return false;
         };
         let mut replayed = false;
-        state.reader = None;
-        state.due = None;
-        state.tried_at = Some(now);
-        state.pause = ((now - reading.began) * PAUSE_TIMES).clamp(PAUSE_MIN, AGE_MAX);
-        match reading.failed {
-            None => {
-                state.failures = 0;
-                let is_current = reading.version == state.version && !is_being_changed;
-                if self.is_kept(now, database, reading.position, is_current) {
-                    self.known(database, reading.draft, reading.rows);
+        let is_current = state.reading_ends(now, reading.of()) && !is_being_changed;
+        match reading.end() {
+            Ok(told) => {
+                state.reading_succeeded();
+                let position = told.position;
+                if self.is_kept(now, database, position, is_current) {
+                    self.known(database, told.draft, told.rows);
                 }
-                replayed = self.host_is_read(now, database, reader, reading.position, is_current);
+                replayed = self.host_is_read(now, database, reader, position, is_current);
             }
-            Some(failure) => {
-                state.failures += 1;
-                if is_hopeless(&failure) || state.failures >= FAILURES_MAX {
-                    state.pause = AGE_MAX;
-                }
-                state.wants(now);
-                // If the server was lost, that says nothing about its functions, so it is worth a warning only after
-                // some attempts.
-                let told_at = match failure {
-                    Failure::ServerLost => FAILURES_MAX,
-                    _ => 1,
-                };
-                let level = if state.failures == told_at {
-                    LogLevel::Warning
-                } else {
-                    LogLevel::Debug
+            Err(failure) => {
+                let level = match state.reading_failed(now, &failure) {
+                    true => LogLevel::Warning,
+                    false => LogLevel::Debug,
                 };
                 let text = format!(
                     "{database}: cannot tell what functions do to sessions; every transaction will be followed by a \
@@ -240,18 +196,17 @@ impl CatalogNews<'_> {
     }
 
     fn known(&mut self, database: &Arc<str>, draft: Draft, rows: u64) {
-        let too_much = draft.too_much;
-        let read = Arc::new(draft.finish());
+        let too_much = draft.is_too_much();
+        let read = draft.finish();
         let text = format!(
             "{database}: read what {rows} functions, tables and views do to sessions: {} names matter",
-            read.names.len()
+            read.names()
         );
         self.shared.log(LogLevel::Debug, text);
-        let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
+        let Some(state) = self.shared.catalogs.of_mut(database) else {
             return;
         };
-        state.read = read;
-        if too_much && !std::mem::replace(&mut state.told_too_much, too_much) {
+        if state.learns(read, too_much) {
             let text = format!(
                 "{database}: has too many functions to know what they do to sessions; every transaction will be followed \
                  by a probe"
@@ -262,7 +217,7 @@ impl CatalogNews<'_> {
 
     /// Tells the pools of a database that a reading is due, because a message has shown that too little is known.
     pub(crate) fn tell_untold(&mut self) {
-        if let Some(database) = self.shared.catalogs.untold.take() {
+        if let Some(database) = self.shared.catalogs.take_untold() {
             self.tell_pools(&database);
         }
     }
@@ -281,25 +236,21 @@ impl CatalogNews<'_> {
         let told = |tells: fn(&Pool) -> bool| self.pools.iter().flatten().any(tells);
         let (any_known, any_due) = (told(|p| p.catalog_matters()), told(|p| p.reading_due().is_some()));
         let any_defines = self.servers.iter().any(|(_, server)| server.session.has_definitions());
-        (self.shared.catalogs.any_known, self.shared.catalogs.any_due) = (any_known || any_defines, any_due);
+        self.shared.catalogs.sum_up(any_known || any_defines, any_due);
     }
 
     fn tell_one_pool(&mut self, pool_id: PoolId) {
         let reads = self.shares_sessions(pool_id);
         let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
-        let state = self
-            .shared
-            .catalogs
-            .by_database
-            .get(&pool.catalog_key())
-            .filter(|_| reads);
-        pool.must_read_catalog(state.and_then(|state| state.due.filter(|_| state.reader.is_none())));
+        let state = self.shared.catalogs.of(&pool.catalog_key()).filter(|_| reads);
+        pool.must_read_catalog(state.and_then(State::due));
         let Some(state) = state else {
             pool.learn_catalog(None);
             return;
         };
-        if !pool.catalog().is_some_and(|known| known.is(&state.read, state.holds)) {
-            pool.learn_catalog(Some(Known::new(state.read.clone(), state.holds)));
+        let (catalog, holds) = state.known();
+        if !pool.catalog().is_some_and(|known| known.is(catalog, holds)) {
+            pool.learn_catalog(Some(Known::new(catalog.clone(), holds)));
         }
     }
 }

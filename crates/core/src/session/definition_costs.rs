@@ -1,6 +1,5 @@
 //! Who pays for definitions: see [`crate::catalog::debt`].
 
-use crate::base::ids::ClientId;
 use crate::base::message::Step;
 use crate::base::pool_id::PoolId;
 use crate::base::request::LogLevel;
@@ -19,15 +18,9 @@ impl Exchange<'_> {
             return;
         }
         let (database, now) = (self.pool.catalog_key(), self.now);
-        let states = &mut self.shared.catalogs.by_database;
-        if let Some(state) = states.get_mut(&database)
-            && state.debt.one_more(now)
-        {
-            if state.due.is_some() {
-                state.wants(now);
-            }
-            self.shared.catalogs.any_debt = true;
-            self.shared.catalogs.untold = Some(database.clone());
+        let state = self.shared.catalogs.of_mut(&database);
+        if state.is_some_and(|state| state.costs_a_probe(now)) {
+            self.shared.catalogs.definitions_must_wait(database.clone());
             let text = format!(
                 "{database}: definitions have made too many probes of other clients necessary; the next ones wait for \
                  some seconds"
@@ -39,7 +32,9 @@ impl Exchange<'_> {
     /// A message with these effects is about to be passed on. `Some`: it may be a definition that must wait.
     #[inline]
     pub(super) fn asks_to_define(&mut self, effects: Effects) -> Option<Step> {
-        let asks = self.shared.catalogs.any_debt && effects.intersects(Effects::DEFINES) && !self.granted.definition;
+        let asks = self.shared.catalogs.may_definitions_wait()
+            && effects.intersects(Effects::DEFINES)
+            && !self.granted.definition;
         asks.then(|| self.wishes(Wish::Definition))
     }
 }
@@ -48,17 +43,11 @@ impl CatalogNews<'_> {
     /// Whether a definition in the database of this pool must wait.
     pub(crate) fn must_definitions_wait(&mut self, now: Time, pool_id: PoolId) -> bool {
         let names = self.names_of(pool_id);
-        let states = &mut self.shared.catalogs.by_database;
+        let catalogs = &mut self.shared.catalogs;
         // All of them, because each forgets a debt that is paid off.
         names.iter().fold(false, |any, name| {
-            states.get_mut(name).is_some_and(|state| state.debt.is_high(now)) | any
+            let state = catalogs.of_mut(name);
+            state.is_some_and(|state| state.must_definitions_wait(now)) | any
         })
-    }
-
-    /// Takes those whose definitions wait.
-    pub(crate) fn take_definers(&mut self, now: Time) -> Vec<ClientId> {
-        let states = self.shared.catalogs.by_database.values_mut();
-        self.shared.catalogs.any_debt = states.fold(false, |any, state| state.debt.is_high(now) | any);
-        std::mem::take(&mut self.shared.catalogs.definers)
     }
 }

@@ -62,7 +62,7 @@ impl Exchange<'_> {
         let segment = self.server.conversation.queue().segments_sent();
         self.server.session.defines(pgweir_sql::outdates(text), segment);
         // From now on all texts of this server are read.
-        self.shared.catalogs.any_known = true;
+        self.shared.catalogs.must_know_names();
     }
 
     /// A Query is about to be sent; `text` is `None` if it has not been read. If its transaction has definitions, the
@@ -108,7 +108,7 @@ impl Exchange<'_> {
     /// Whether the server's transaction has definitions, or the text commits some that were prepared.
     #[inline]
     fn concerns_definitions(&mut self, text: Option<&[u8]>) -> bool {
-        if !self.server.session.has_definitions() && !self.shared.catalogs.any_prepared {
+        if !self.server.session.has_definitions() && !self.shared.catalogs.may_be_prepared() {
             return false;
         }
         self.concerns_prepared(text)
@@ -118,7 +118,9 @@ impl Exchange<'_> {
     fn concerns_prepared(&mut self, text: Option<&[u8]>) -> bool {
         if self.server.session.has_definitions() {
             // Another client may commit the transaction.
-            self.shared.catalogs.any_prepared |= text.is_none_or(pgweir_sql::prepares_transaction);
+            if text.is_none_or(pgweir_sql::prepares_transaction) {
+                self.shared.catalogs.one_is_prepared();
+            }
         } else if text.is_none_or(pgweir_sql::commits_prepared) {
             self.defines(MAY_OUTDATE_ALL);
         }
@@ -131,7 +133,7 @@ impl Exchange<'_> {
     /// The next request may commit definitions.
     fn publishes(&mut self) {
         if self.server.session.publishes() {
-            self.shared.catalogs.published.push(self.server_id);
+            self.shared.catalogs.publishes(self.server_id);
             self.wish.get_or_insert(Wish::CatalogNews);
         }
     }

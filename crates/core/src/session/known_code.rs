@@ -10,7 +10,7 @@ impl ServerSide<'_> {
     /// Whether statements of this server's client must be looked at for names.
     #[inline(always)]
     pub(crate) fn knows_names(&self) -> bool {
-        self.shared.catalogs.any_known && self.pool_knows_names()
+        self.shared.catalogs.may_know_names() && self.pool_knows_names()
     }
 
     #[cold]
@@ -21,7 +21,7 @@ impl ServerSide<'_> {
     /// Whether the analysis of some statement may have effects.
     #[inline(always)]
     pub(crate) fn analysis_may_run(&self) -> bool {
-        self.shared.catalogs.any_known && self.pool.catalog().is_some_and(|known| known.analysis_may_run())
+        self.shared.catalogs.may_know_names() && self.pool.catalog().is_some_and(|known| known.analysis_may_run())
     }
 
     /// Whether a text mentions a function that calls LISTEN or UNLISTEN.
@@ -33,7 +33,7 @@ impl ServerSide<'_> {
     /// The settings that a text names in calls of routines that use an argument as the name of a setting.
     pub(crate) fn settings_passed(&mut self, text: &[u8]) -> Passed {
         self.known_by()
-            .map(|known| known.catalog.names.passed_in(text))
+            .map(|known| known.settings_passed_in(text))
             .unwrap_or_default()
     }
 
@@ -66,19 +66,19 @@ impl ServerSide<'_> {
     /// Whether a text that has no effects by itself mentions no name with effects, as far as an up-to-date catalog
     /// shows.
     pub(crate) fn mentions_nothing(&mut self, text: &[u8]) -> bool {
-        let is_nothing = |known: &mut Known| known.holds && known.effects_of(text, Effects::NONE).is_empty();
+        let is_nothing = |known: &mut Known| known.holds() && known.effects_of(text, Effects::NONE).is_empty();
         !self.knows_names() || self.known_by().is_none_or(is_nothing)
     }
 
     /// Like [`ServerSide::mentions_nothing`], for a prepared statement.
     pub(crate) fn mentions_nothing_in(&mut self, statement: &Statement) -> bool {
-        let is_nothing = |known: &mut Known| known.holds && known.effects_of_prepared(statement).is_empty();
+        let is_nothing = |known: &mut Known| known.holds() && known.effects_of_prepared(statement).is_empty();
         !self.knows_names() || self.known_by().is_none_or(is_nothing)
     }
 
     /// Whether the catalog that is known of the server's database is up to date.
     pub(crate) fn catalog_holds(&mut self) -> bool {
-        self.known_by().is_none_or(|known| known.holds)
+        self.known_by().is_none_or(|known| known.holds())
     }
 
     fn known_by(&mut self) -> Option<&mut Known> {
@@ -154,6 +154,6 @@ impl Exchange<'_> {
     /// Settings that functions of this client's database set and `pg_settings` does not show.
     pub(crate) fn settings_of_functions(&self) -> Vec<Box<str>> {
         let known = self.pool.catalog();
-        known.map_or_else(Vec::new, |k| k.catalog.hidden.clone())
+        known.map_or_else(Vec::new, |k| k.hidden_settings().to_vec())
     }
 }

@@ -53,11 +53,11 @@ impl Exchange<'_> {
         let Some(text) = condensed.so_far() else {
             // The text may contain any name of the database.
             let known = self.pool.catalog();
-            return condensed.lists_statements() || known.is_some_and(|k| reads_view(k.catalog.names.all()));
+            return condensed.lists_statements() || known.is_some_and(|k| reads_view(k.effects_of_all_names()));
         };
         let effects = pgweir_sql::effects(text);
         let known = self.pool.catalog();
-        let found = known.map_or(Effects::NONE, |known| known.catalog.names.effects_in(text));
+        let found = known.map_or(Effects::NONE, |known| known.effects_of_names_in(text));
         reads_view(effects | found)
             || effects.intersects(Effects::PREPARE)
                 && self.keeps_session()
@@ -71,7 +71,7 @@ impl Exchange<'_> {
         message: &Message<'_>,
         condensed: Option<Box<Condensed>>,
     ) -> Result<Effects, Step> {
-        if self.shared.catalogs.any_debt
+        if self.shared.catalogs.may_definitions_wait()
             && pgweir_sql::is_definition(message.body())
             && let Some(step) = self.asks_to_define(Effects::DEFINES)
         {

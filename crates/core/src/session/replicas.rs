@@ -10,7 +10,8 @@ use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
-use crate::catalog::replicas::{Awaited, Position};
+use crate::catalog::replicas::Position;
+use crate::catalog::schedule::State;
 use crate::pools::pool::{self, Pool};
 use crate::session::catalogs::CatalogNews;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ impl CatalogNews<'_> {
     /// Whether what was read of a server replaces what is known. A standby that lags tells of older code than a host that
     /// has been read since the last definition.
     pub(super) fn is_kept(&self, now: Time, database: &Arc<str>, position: Position, is_current: bool) -> bool {
-        let state = self.shared.catalogs.by_database.get(database);
-        state.is_some_and(|state| is_current && state.awaited.is_in(now, position) || state.hosts_read.is_empty())
+        let state = self.shared.catalogs.of(database);
+        state.is_some_and(|state| is_current && state.counts(now, position) || state.has_read_no_host())
             || self.shared.is_weak(Weakness::TrustsReplicas)
     }
 
@@ -35,27 +36,28 @@ impl CatalogNews<'_> {
         is_current: bool,
     ) -> bool {
         let trusts = self.shared.is_weak(Weakness::TrustsReplicas);
-        let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
+        let Some(state) = self.shared.catalogs.of_mut(database) else {
             return false;
         };
-        state.of_standby = position.of_primary().is_none();
-        state.holds = is_current && (trusts || state.awaited.is_in(now, position));
-        let replayed = state.holds && state.awaited != Awaited::Nothing && position.of_primary().is_none();
-        if state.holds {
+        let holds = is_current && (trusts || state.counts(now, position));
+        let replayed = state.host_is_read(position, holds);
+        if holds {
             let Some(reader) = self.servers.get(reader.0) else {
                 return false;
             };
-            if !state.hosts_read.contains(&reader.endpoint) {
-                state.hosts_read.push(reader.endpoint.clone());
-            }
+            state.holds_for(&reader.endpoint);
             if let Some(lsn) = position.of_primary()
                 && pool::of(self.pools, reader.pool).catalog_key() == *database
             {
                 self.primary_is_read(reader.pool, lsn);
             }
-            self.check_hosts(database);
+            if !self.all_hosts_are_read(database)
+                && let Some(state) = self.shared.catalogs.of_mut(database)
+            {
+                state.lacks_host(now);
+            }
         }
-        if let Some(state) = self.shared.catalogs.by_database.get_mut(database).filter(|s| !s.holds) {
+        if let Some(state) = self.shared.catalogs.of_mut(database).filter(|s| !s.known().1) {
             state.wants(now);
         }
         replayed
@@ -64,8 +66,8 @@ impl CatalogNews<'_> {
     /// The pools whose servers certainly belong to the same PostgreSQL as those of this one, under whatever addresses, or
     /// to its standbys. The second value tells whether a pool is known to lead to standbys.
     pub(crate) fn pools_of_cluster(&self, pool_id: PoolId) -> Vec<(PoolId, bool)> {
-        let state_of = |pool: &Pool| self.shared.catalogs.by_database.get(&pool.catalog_key());
-        let cluster_of = |pool: &Pool| state_of(pool).and_then(|state| Some(state.read.cluster()?.to_vec()));
+        let state_of = |pool: &Pool| self.shared.catalogs.of(&pool.catalog_key());
+        let cluster_of = |pool: &Pool| state_of(pool).and_then(|state| Some(state.known().0.cluster()?.to_vec()));
         let this = pool::of(self.pools, pool_id);
         let cluster = cluster_of(this);
         let belongs = |pool: &Pool| {
@@ -73,41 +75,31 @@ impl CatalogNews<'_> {
         };
         let found = pool::live(self.pools).filter(|(_, pool)| belongs(pool));
         found
-            .map(|(id, pool)| (id, state_of(pool).is_some_and(|state| state.of_standby)))
+            .map(|(id, pool)| (id, state_of(pool).is_some_and(State::is_of_standby)))
             .collect()
     }
 
     /// A primary has been read behind all definitions in the database of this pool.
     fn primary_is_read(&mut self, pool_id: PoolId, lsn: u64) {
         for name in self.names_of(pool_id) {
-            if let Some(state) = self.shared.catalogs.by_database.get_mut(&name)
-                && let Awaited::Since(_) = state.awaited
-            {
-                state.awaited = Awaited::Position(lsn);
+            if let Some(state) = self.shared.catalogs.of_mut(&name) {
+                state.primary_is_read(lsn);
             }
-        }
-    }
-
-    /// What is known of a catalog holds only if it was read on all hosts.
-    fn check_hosts(&mut self, database: &Arc<str>) {
-        let all_read = self.all_hosts_are_read(database);
-        if let Some(state) = self.shared.catalogs.by_database.get_mut(database) {
-            state.holds &= all_read;
         }
     }
 
     /// Whether every host of this database to which a server is open has been read since the last definition.
     fn all_hosts_are_read(&self, database: &Arc<str>) -> bool {
-        let Some(state) = self.shared.catalogs.by_database.get(database) else {
+        let Some(state) = self.shared.catalogs.of(database) else {
             return true;
         };
-        if state.awaited == Awaited::Nothing || self.shared.is_weak(Weakness::TrustsReplicas) {
+        if !state.has_definitions() || self.shared.is_weak(Weakness::TrustsReplicas) {
             return true;
         }
         let mut pools = self.pools_of(std::slice::from_ref(database));
         pools.retain(|&id| pool::of(self.pools, id).settings().endpoints.len() > 1);
         let mut open = self.servers.iter().map(|(_, server)| server).filter(|s| s.is_up());
-        open.all(|server| !pools.contains(&server.pool) || state.hosts_read.contains(&server.endpoint))
+        open.all(|server| !pools.contains(&server.pool) || state.has_read(&server.endpoint))
     }
 
     /// A server of this pool has logged in, perhaps on a host that has not been read.
@@ -120,9 +112,8 @@ impl CatalogNews<'_> {
         if self.all_hosts_are_read(&database) {
             return;
         }
-        if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
-            state.holds = false;
-            state.wants(now);
+        if let Some(state) = self.shared.catalogs.of_mut(&database) {
+            state.lacks_host(now);
         }
         self.tell_pools(&database);
     }
@@ -130,21 +121,20 @@ impl CatalogNews<'_> {
     /// Whether a server leaves a reading to those of other hosts, because its own host has been read since the last
     /// definition. If the servers of hosts that were not read have been closed meanwhile, what is known holds.
     pub(super) fn leaves_reading_to_other_hosts(&mut self, database: &Arc<str>, server: ServerId) -> bool {
-        let state = self.shared.catalogs.by_database.get(database);
-        let Some(state) = state.filter(|state| !state.holds && !state.hosts_read.is_empty()) else {
+        let state = self.shared.catalogs.of(database);
+        let Some(state) = state.filter(|state| state.is_read_in_part()) else {
             return false;
         };
         // It may not count as open yet.
         let server = self.servers.get(server.0);
-        if !server.is_some_and(|server| state.hosts_read.contains(&server.endpoint)) {
+        if !server.is_some_and(|server| state.has_read(&server.endpoint)) {
             return false;
         }
         if !self.all_hosts_are_read(database) {
             return true;
         }
-        if let Some(state) = self.shared.catalogs.by_database.get_mut(database) {
-            state.holds = true;
-            (state.due, state.put_off) = (None, None);
+        if let Some(state) = self.shared.catalogs.of_mut(database) {
+            state.lacks_no_host();
         }
         self.tell_pools(database);
         true

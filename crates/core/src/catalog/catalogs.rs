@@ -1,0 +1,148 @@
+//! The catalogs of all databases, and what concerns all of them.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::time::Time;
+use crate::catalog::schedule::State;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The catalogs of all databases that clients have used.
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
+pub(crate) struct Catalogs {
+    by_database: HashMap<Arc<str>, State, RandomState>,
+    /// Whether statements of any pool must be searched for names. One test for all pools costs less.
+    any_known: bool,
+    /// Whether a reading is due in any pool.
+    any_due: bool,
+    /// A database whose pools do not know yet that a reading is due.
+    untold: Option<Arc<str>>,
+    /// Transactions with definitions may have been prepared (PREPARE TRANSACTION), and any client may commit them.
+    /// COMMIT PREPARED counts as an effect, so only texts with effects need be searched for it.
+    any_prepared: bool,
+    /// Servers to which a request was sent that may commit definitions, and whose pools do not know it yet.
+    published: Vec<ServerId>,
+    /// Whether definitions must wait in some database.
+    any_debt: bool,
+    /// Clients whose definitions wait.
+    definers: Vec<ClientId>,
+}
+
+/// Each database.
+impl Catalogs {
+    pub(crate) fn of(&self, database: &str) -> Option<&State> {
+        self.by_database.get(database)
+    }
+
+    pub(crate) fn of_mut(&mut self, database: &str) -> Option<&mut State> {
+        self.by_database.get_mut(database)
+    }
+
+    /// What is known of a database, or the beginning of that.
+    pub(crate) fn of_new(&mut self, database: Arc<str>) -> &mut State {
+        self.by_database.entry(database).or_default()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<str>, &State)> {
+        self.by_database.iter()
+    }
+
+    /// The database whose catalog this server is reading.
+    pub(crate) fn read_by(&self, reader: ServerId) -> Option<Arc<str>> {
+        let (database, _) = self.all().find(|(_, state)| state.reader() == Some(reader))?;
+        Some(database.clone())
+    }
+
+    /// The last pool of a database has been closed.
+    pub(crate) fn forget(&mut self, database: &str) {
+        self.by_database.remove(database);
+    }
+}
+
+/// What pools must know.
+impl Catalogs {
+    /// Whether statements of some pool must be searched for names.
+    #[inline(always)]
+    pub(crate) fn may_know_names(&self) -> bool {
+        self.any_known
+    }
+
+    /// Statements must be searched for names: a client has sent a definition.
+    pub(crate) fn must_know_names(&mut self) {
+        self.any_known = true;
+    }
+
+    /// Whether a reading is due in some pool.
+    #[inline(always)]
+    pub(crate) fn is_any_due(&self) -> bool {
+        self.any_due
+    }
+
+    /// What all pools and servers say together.
+    pub(crate) fn sum_up(&mut self, any_known: bool, any_due: bool) {
+        (self.any_known, self.any_due) = (any_known, any_due);
+    }
+
+    /// The pools of this database must be told that a reading is due.
+    pub(crate) fn must_tell(&mut self, database: Arc<str>) {
+        self.untold = Some(database);
+    }
+
+    pub(crate) fn take_untold(&mut self) -> Option<Arc<str>> {
+        self.untold.take()
+    }
+}
+
+/// Definitions.
+impl Catalogs {
+    /// Whether a transaction with definitions may have been prepared.
+    #[inline]
+    pub(crate) fn may_be_prepared(&self) -> bool {
+        self.any_prepared
+    }
+
+    /// A transaction with definitions may be prepared.
+    pub(crate) fn one_is_prepared(&mut self) {
+        self.any_prepared = true;
+    }
+
+    /// A request was sent to this server that may commit definitions.
+    pub(crate) fn publishes(&mut self, server: ServerId) {
+        self.published.push(server);
+    }
+
+    /// Takes the servers to which such requests were sent.
+    pub(crate) fn take_published(&mut self) -> Vec<ServerId> {
+        std::mem::take(&mut self.published)
+    }
+
+    /// Whether definitions must wait in some database.
+    #[inline]
+    pub(crate) fn may_definitions_wait(&self) -> bool {
+        self.any_debt
+    }
+
+    /// Definitions must wait in this database.
+    pub(crate) fn definitions_must_wait(&mut self, database: Arc<str>) {
+        self.any_debt = true;
+        self.untold = Some(database);
+    }
+
+    /// The definition of this client waits.
+    pub(crate) fn definition_waits(&mut self, client: ClientId) {
+        self.definers.push(client);
+    }
+
+    /// The clients whose definitions wait.
+    pub(crate) fn definers(&self) -> &[ClientId] {
+        &self.definers
+    }
+
+    /// Takes those whose definitions wait.
+    pub(crate) fn take_definers(&mut self, now: Time) -> Vec<ClientId> {
+        let states = self.by_database.values_mut();
+        // All of them, because each forgets a debt that is paid off.
+        self.any_debt = states.fold(false, |any, state| state.must_definitions_wait(now) | any);
+        std::mem::take(&mut self.definers)
+    }
+}
