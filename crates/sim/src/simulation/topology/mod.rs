@@ -205,9 +205,9 @@ impl Topology {
     }
 
     /// Whether a client's listener may be closed without the client having caused it: a limit that it shares with
-    /// servers may leave no other choice.
+    /// servers may leave no other choice, and RELOAD may give its database another address.
     pub fn listeners_may_die(&self) -> bool {
-        self.servers_may_die() || self.max_db_connections > 0 || self.max_user_connections > 0
+        self.servers_may_die() || self.reloads > 0 || self.max_db_connections > 0 || self.max_user_connections > 0
     }
 
     /// Clients log in with values that no server knows while RELOADs replace all servers.
