@@ -9,8 +9,13 @@ mod source;
 use source::{sources, without_tests};
 use std::collections::BTreeSet;
 
-/// The folders that keep this rule, and the files that keep it in other folders.
-const FINISHED: [&str; 8] = [
+/// The folders that keep this rule: all but `base`.
+const FINISHED: [&str; 13] = [
+    "flow",
+    "operator",
+    "listening",
+    "preparing",
+    "session",
     "catalog",
     "console",
     "login",
@@ -23,7 +28,18 @@ const FINISHED: [&str; 8] = [
 
 /// Structs of these folders that are plain values, as `file struct`, with what they are. One layer makes such a value
 /// and another one reads it; neither keeps it as a state that changes.
-const VALUES: [(&str, &str); 13] = [
+const VALUES: [(&str, &str); 18] = [
+    (
+        "flow/piece.rs Piece",
+        "a part of a message that passes while it arrives",
+    ),
+    ("listening/mod.rs Listening", "a context: borrows for one call"),
+    (
+        "preparing/client_named.rs Mentioned",
+        "what a text may do because of the statements that it names",
+    ),
+    ("session/catalogs.rs CatalogNews", "a context: borrows for one call"),
+    ("catalog/reading.rs Told", "what a reading of a catalog has told"),
     ("login/login_step.rs Destination", "the pool that a client asks for"),
     ("login/lookups.rs AskedAt", "where auth_query runs for a client"),
     ("login/method.rs Encryption", "the facts of a client's encryption"),
