@@ -16,7 +16,7 @@ import asyncpg
 import pgthrow
 import psycopg
 import pytest
-from harness import ports, wire
+from harness import ports, records, wire
 from harness.pooler import PASSWORDS
 from harness.waiting import eventually
 
@@ -247,6 +247,59 @@ def test_attacks_on_the_handshake(pg15, certificates, make_pooler):
         assert b"SSL" not in rest_of(tls)
     assert log_in(pooler, sslmode="require") == "in"
     assert [row for row in show(pooler, "show clients") if row["database"] == "postgres"] == []
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["asked", "direct"])
+@pytest.mark.parametrize("alpn", [None, "h2", "postgresql"])
+def test_messages_behind_a_refused_one_in_its_record(pg15, certificates, make_pooler, alpn, direct):
+    """A ClientHello that is refused, and more messages of the handshake in the same record, end the connection alone."""
+    pooler = make_pooler(pg15, settings=client_leg(certificates))
+    hello = client_hello([alpn] if alpn else None)
+    behind = b"\x14\0\0\x20" + bytes(32)
+    for more in (behind, 3 * behind, behind[:3], behind[:20]):
+        content = hello[5:] + more
+        with raw(pooler) if direct else asked(pooler) as s:
+            s.sendall(hello[:3] + struct.pack("!H", len(content)) + content)
+            # Half a message may have its rest in the next record.
+            s.shutdown(socket.SHUT_WR)
+            rest_of(s)
+    assert log_in(pooler, sslmode="require") == "in"
+
+
+@pytest.mark.parametrize("then", [records.HANDSHAKE, records.APPLICATION_DATA, None])
+def test_half_a_message_behind_the_handshake(pg15, certificates, make_pooler, then):
+    """It ends with another record, or never; then the pooler writes the error of its time limit."""
+    only = {"client_tls_protocols": "tlsv1.3", "client_tls13_ciphers": records.SUITE}
+    pooler = make_pooler(pg15, settings=client_leg(certificates, client_login_timeout="1", **only))
+    with asked(pooler) as s:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.keylog_filename = os.path.join(pooler.dir, "keys")
+        tls = context.wrap_socket(s)
+        with open(context.keylog_filename, encoding="ascii") as file:
+            key_log = file.read()
+        plain = socket.socket(fileno=os.dup(tls.fileno()))
+        with tls, plain:
+            # Two of the bytes of KeyUpdate.
+            plain.sendall(records.record(key_log, 0, records.HANDSHAKE, b"\x18\0"))
+            if then:
+                time.sleep(0.2)
+                plain.sendall(records.record(key_log, 1, then, b"\0\0\0\1\0"))
+            with contextlib.suppress(ssl.SSLError, OSError):
+                while tls.recv(1000):
+                    pass
+    assert log_in(pooler, sslmode="require") == "in"
+
+
+def test_a_server_whose_certificate_is_refused_sends_all_in_one_record(pg15, certificates, make_pooler):
+    """Another pgweir does: the rest of its flight stands behind its certificate."""
+    pair = certificates.foreign
+    named = {"client_tls_sslmode": "allow", "client_tls_cert_file": pair.certificate, "client_tls_key_file": pair.key}
+    behind = make_pooler(pg15, settings=named)
+    verified = {"server_tls_sslmode": "verify-ca", "server_tls_ca_file": certificates.ca, "query_wait_timeout": 2}
+    pooler = make_pooler(None, databases={"*": f"host=127.0.0.1 port={behind.port}"}, settings=verified)
+    assert "invalid peer certificate" in log_in(pooler)
+    assert show(pooler, "show version")
 
 
 def test_a_client_that_waits_for_replies_and_leaves_is_noticed(pg15, certificates, make_pooler):

@@ -65,6 +65,8 @@ pub(crate) struct TlsSession {
     is_secured: bool,
     /// The other side has ended TLS or broken it: further bytes are not read.
     is_over: bool,
+    /// The other side has broken TLS: nothing can be sent any more.
+    is_broken: bool,
     /// [`TlsFacts::end_point`] of the pooler's certificate.
     end_point: Option<Arc<[u8]>>,
     /// Whether the other side's certificate was verified, so that its names are reported.
@@ -152,6 +154,7 @@ impl TlsSession {
             has_answered: false,
             is_secured: false,
             is_over: false,
+            is_broken: false,
             end_point: None,
             reports_peer: false,
             needs_alpn: false,
@@ -272,6 +275,7 @@ impl TlsSession {
                 }
                 Err(e) => {
                     self.send_alert(out);
+                    self.is_broken = true;
                     progress.more = true;
                     let end = self.failed(&e.to_string());
                     if !self.is_secured {
@@ -297,9 +301,10 @@ impl TlsSession {
         End::NotSecured(why.to_owned())
     }
 
-    /// Sends the other side an alert after an error.
+    /// Sends the other side an alert after an error. rustls must not look at its input again: it may remember messages
+    /// there. It does not as long as it has something to send.
     fn send_alert(&mut self, out: &mut Vec<u8>) {
-        loop {
+        while self.state().wants_write() {
             let (_, step) = match &mut self.side {
                 Side::Server(c) => advance(c.process_tls_records(&mut []), &mut [], &mut 0, out),
                 Side::Client(c) => advance(c.process_tls_records(&mut []), &mut [], &mut 0, out),
@@ -347,14 +352,16 @@ impl TlsSession {
     }
 
     fn write(&mut self, out: &mut Vec<u8>, room: usize, plain: Option<&[u8]>) -> Result<(), ()> {
-        if !self.is_secured {
+        if !self.is_secured || self.is_broken {
             return Err(());
         }
         loop {
-            let step = match &mut self.side {
-                Side::Server(c) => write(c.process_tls_records(&mut []), out, room, plain),
-                Side::Client(c) => write(c.process_tls_records(&mut []), out, room, plain),
+            // rustls remembers places in the bytes that it has not used up, so it must be shown these.
+            let (discard, step) = match &mut self.side {
+                Side::Server(c) => write(c.process_tls_records(&mut self.unread), out, room, plain),
+                Side::Client(c) => write(c.process_tls_records(&mut self.unread), out, room, plain),
             };
+            self.unread.drain(..discard);
             match step {
                 Step::Again => {}
                 Step::NeedsInput => return Ok(()),

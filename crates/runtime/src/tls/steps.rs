@@ -57,14 +57,20 @@ fn answer<Data>(state: ConnectionState<'_, '_, Data>, out: &mut Vec<u8>) -> Step
     }
 }
 
-/// Writes as soon as rustls is ready.
+/// Writes as soon as rustls is ready. Also returns the number of input bytes that it has used.
 pub(super) fn write<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     out: &mut Vec<u8>,
     room: usize,
     plain: Option<&[u8]>,
-) -> Step {
-    let Ok(state) = status.state else { return Step::Over };
+) -> (usize, Step) {
+    let step = status
+        .state
+        .map_or(Step::Over, |state| write_in(state, out, room, plain));
+    (status.discard, step)
+}
+
+fn write_in<Data>(state: ConnectionState<'_, '_, Data>, out: &mut Vec<u8>, room: usize, plain: Option<&[u8]>) -> Step {
     let mut traffic = match state {
         ConnectionState::WriteTraffic(traffic) => traffic,
         // The other side's end does not end the pooler's side.
