@@ -3,6 +3,8 @@
 import contextlib
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -94,6 +96,63 @@ def test_stored_secrets_serve_their_methods(pg15, make_pooler):
     pooler = with_rules(make_pooler, pg15, "host all all all md5\n", userlist=userlist)
     assert login(pooler, user="alice", password="alice-pw") == [10, 11, 12, 0]
     assert login(pooler, user="bob", password="bob-pw") == [5, 0]
+
+
+@contextlib.contextmanager
+def another_machine():
+    """The name of a network namespace that is connected with this one, and three addresses. This machine has the first
+    and the second, the other one the third."""
+    name, net = f"other{os.getpid()}", f"198.18.{os.getpid() % 256}"
+    here, there = f"h{os.getpid()}", f"t{os.getpid()}"
+    addresses = [f"{net}.{last}" for last in (1, 2, 3)]
+    ip = lambda *words: subprocess.run(["ip", *words], check=True, capture_output=True)  # noqa: E731
+    try:
+        ip("netns", "add", name)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("network namespaces cannot be made here")
+    try:
+        ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
+        for address in addresses[:2]:
+            ip("addr", "add", f"{address}/24", "dev", here)
+        ip("link", "set", here, "up")
+        ip("-n", name, "addr", "add", f"{addresses[2]}/24", "dev", there)
+        ip("-n", name, "link", "set", there, "up")
+
+        def move():
+            """The second address moves there, and the third one here."""
+            ip("addr", "del", f"{addresses[1]}/24", "dev", here)
+            # With its first address an interface loses those of the same network.
+            ip("-n", name, "addr", "del", f"{addresses[2]}/24", "dev", there)
+            ip("-n", name, "addr", "add", f"{addresses[1]}/24", "dev", there)
+            ip("addr", "add", f"{addresses[2]}/24", "dev", here)
+
+        yield name, addresses, move
+    finally:
+        ip("netns", "del", name)
+
+
+def first_answer(to: tuple[str, int], by: str, namespace: str | None = None) -> str:
+    """The type of the first message that a client with this address gets."""
+    packet = wire.startup({"user": "alice", "database": "postgres"}).hex()
+    code = (
+        "import socket; s = socket.socket(); s.settimeout(5); "
+        f"s.bind(({by!r}, 0)); s.connect({to!r}); s.sendall(bytes.fromhex({packet!r})); print(s.recv(1).decode())"
+    )
+    inside = ["ip", "netns", "exec", namespace] if namespace else []
+    return subprocess.run([*inside, sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_samehost_follows_an_address_that_moves(pg15, make_pooler):
+    """An address of this machine that now belongs to another one lets nobody in."""
+    with another_machine() as (other, (own, moving, coming), move):
+        rules = "host all all samehost trust\n"
+        pooler = with_rules(make_pooler, pg15, rules, settings={"listen_addr": f"127.0.0.1,{own}"})
+        to = (own, pooler.port)
+        assert first_answer(to, moving) == "R"
+        assert first_answer(to, coming, other) == "E"
+        move()
+        assert first_answer(to, moving, other) == "E"
+        assert first_answer(to, coming) == "R"
 
 
 def test_peer(pg15, make_pooler):

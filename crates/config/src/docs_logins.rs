@@ -11,7 +11,7 @@ databases, users, for TCP an address, a method, and the method's options.
 `replication` physical replication connections, and `@file` the words of a file next to this one. A keyword in quotes is a name. A word that begins with a slash is a regular expression, in [most of PostgreSQL's syntax](differences.md). `+group`, `samerole` and `samegroup` match no client, because \
 only servers know the members of a role: `pgweir check` warns of them, and in a line that rejects they are an error.
 - An address is `all`, `samehost`, `samenet`, a network such as `10.0.0.0/8` or `2001:db8::/32`, or an address and a mask. \
-Addresses of the machine are read at the start and by RELOAD.
+The addresses of the machine are those that it has when the client connects.
 - `include FILE` and `include_if_exists FILE` read other files at that point. A backslash at the end of a line continues it.
 
 The methods are:

@@ -15,6 +15,6 @@ pub struct LoginRules {
     pub ident: Arc<IdentMaps>,
     /// `auth_ldap_options`.
     pub ldap: Option<Arc<LdapOptions>>,
-    /// The addresses of this machine when the files were read.
+    /// The addresses of this machine.
     pub machine: Machine,
 }

@@ -40,6 +40,11 @@ pub(crate) enum Address {
 }
 
 impl Address {
+    /// Whether it depends on the addresses of this machine.
+    pub(crate) fn asks_for_machine(&self) -> bool {
+        matches!(self, Address::SameHost | Address::SameNet)
+    }
+
     pub(crate) fn matches(&self, peer: IpAddr, machine: &Machine) -> bool {
         // On a socket for both IPv4 and IPv6, a client's IPv4 address is mapped; it counts as IPv4.
         let peer = peer.to_canonical();

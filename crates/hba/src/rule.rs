@@ -51,6 +51,11 @@ impl Rule {
             && names::matches_user(&self.users, user)
     }
 
+    /// Whether it depends on the addresses of this machine.
+    pub(crate) fn asks_for_machine(&self) -> bool {
+        matches!(&self.kind, Kind::Host { address, .. } if address.asks_for_machine())
+    }
+
     /// The name of its ident map.
     pub fn map(&self) -> Option<&str> {
         match (&self.method, &self.client_cert) {

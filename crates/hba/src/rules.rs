@@ -37,6 +37,7 @@ pub struct Connection<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     rules: Vec<Rule>,
+    asks_for_machine: bool,
 }
 
 impl Rules {
@@ -61,12 +62,22 @@ impl Rules {
             problems.push(fault.at(&place, Level::Error));
         }
         let is_good = problems.iter().all(|problem| problem.level == Level::Warning);
-        (is_good.then_some(Rules { rules }), problems)
+        let asks_for_machine = rules.iter().any(Rule::asks_for_machine);
+        let rules = Rules {
+            rules,
+            asks_for_machine,
+        };
+        (is_good.then_some(rules), problems)
     }
 
     /// The first rule that matches a connection. If there is none the client is refused.
     pub fn find(&self, connection: &Connection<'_>, machine: &Machine) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.matches(connection, machine))
+    }
+
+    /// Whether a rule depends on the addresses of this machine: `samehost`, `samenet`.
+    pub fn ask_for_machine(&self) -> bool {
+        self.asks_for_machine
     }
 
     /// All rules.

@@ -107,6 +107,7 @@ fn physical_replication_matches_its_keyword_alone() {
 #[test]
 fn samehost_and_samenet_ask_the_machine() {
     let rules = rules("host all all samehost trust\nhost all all samenet md5\n");
+    assert!(rules.ask_for_machine());
     let interface = Interface {
         address: "192.0.2.7".parse().unwrap(),
         mask: "255.255.255.0".parse().unwrap(),

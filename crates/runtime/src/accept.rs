@@ -3,6 +3,7 @@
 use crate::connection::{Connection, Facts};
 use crate::defer_accept::set_defer_accept;
 use crate::event_loop::EventLoop;
+use crate::interfaces;
 use crate::listener::{ListenPlace, Listener};
 use crate::log::Log;
 use crate::reading::READ_BYTES;
@@ -220,6 +221,10 @@ impl EventLoop {
     fn welcome(&mut self, index: usize, socket: OwnedFd, peer: Option<SocketAddrAny>) {
         let accepted = match &self.accepting.listeners[index].place {
             ListenPlace::Tcp(_) => {
+                // An address may have moved to another machine.
+                if self.pooler.asks_for_machine() {
+                    self.pooler.handle_machine(interfaces::machine());
+                }
                 let peer = socket::address_or_unix(peer, 0);
                 Accepted {
                     peer,

@@ -12,8 +12,25 @@ use crate::login::method::{self, Way};
 use crate::login::rejection::Rejection;
 use crate::pooler::Pooler;
 use pgweir_auth::{ClientAuthMethod, Password};
+use pgweir_config::AuthType;
+use pgweir_config::hba::Machine;
+use std::sync::Arc;
 
 impl Pooler {
+    /// Whether the rules for logins depend on the addresses of this machine.
+    pub fn asks_for_machine(&self) -> bool {
+        let config = &self.shared.config;
+        let rules = config.login_rules.hba.as_ref();
+        config.global.auth_type == AuthType::Hba && rules.is_some_and(|rules| rules.ask_for_machine())
+    }
+
+    /// This machine has these addresses now.
+    pub fn handle_machine(&mut self, machine: Machine) {
+        if self.shared.config.login_rules.machine != machine {
+            Arc::make_mut(&mut self.shared.config).login_rules.machine = machine;
+        }
+    }
+
     /// The answer about a client has come. The client may have disconnected.
     pub(crate) fn verified(&mut self, now: Time, id: ClientId, answer: Verified) {
         let next = self.arrival(id).and_then(|mut arrival| arrival.verified(now, answer));
