@@ -637,3 +637,38 @@ def test_reload_replaces_servers_when_their_tls_changes(tls_pg, certificates, ma
     pooler.reload()
     time.sleep(0.2)
     assert [row["ptr"] for row in show(pooler, "show servers")] == before
+
+
+@pytest.mark.parametrize("changed", ["disable", "foreign"])
+def test_a_reload_leaves_cancels_to_servers_that_were_open_before(tls_pg, certificates, make_pooler, changed):
+    """They go by the settings with which their server was opened."""
+    pooler = make_pooler(tls_pg, settings={"server_tls_sslmode": "require"})
+    with pooler.connect() as c:
+        c.send(wire.query("select pg_sleep(30)"))
+        eventually(lambda: [row["state"] for row in show(pooler, "show servers")] == ["active"], what="a server")
+        if changed == "disable":
+            pooler.settings["server_tls_sslmode"] = "disable"
+        else:
+            pooler.settings.update({"server_tls_sslmode": "verify-ca", "server_tls_ca_file": certificates.foreign_ca})
+        pooler.reload()
+        pooler.wait_log("RELOAD: changed")
+        c.cancel()
+        assert wire.error_codes(c.read_ready(timeout=10)) == ["57014"]
+
+
+def test_a_cancel_that_cannot_be_secured_is_logged(certificates, make_pooler, own_cluster):
+    """The server has another certificate than at its login."""
+    pair = certificates.copy(certificates.server, "replaced")
+    named = {"ssl": "on", "ssl_cert_file": pair.certificate, "ssl_key_file": pair.key}
+    cluster = own_cluster(settings=named)
+    verified = {"server_tls_sslmode": "verify-full", "server_tls_ca_file": certificates.ca}
+    pooler = make_pooler(cluster, settings=verified)
+    with pooler.connect() as c:
+        c.send(wire.query("select pg_sleep(2)"))
+        eventually(lambda: [row["state"] for row in show(pooler, "show servers")] == ["active"], what="a server")
+        certificates.copy(certificates.elsewhere, "replaced")
+        cluster.reload()
+        time.sleep(0.5)
+        c.cancel()
+        pooler.wait_log("cancel request to S-0x0 failed: ")
+        assert wire.error_codes(c.read_ready(timeout=10)) == []

@@ -8,7 +8,7 @@ use crate::handshakes::Turn;
 use crate::relayed;
 use crate::socket::{self, SocketAddress};
 use crate::timers::Timer;
-use crate::tls::TlsSession;
+use crate::tls::{TlsContexts, TlsSession};
 use crate::token::Subject;
 use crate::transport::Transport;
 use mio::Interest;
@@ -41,6 +41,8 @@ pub(crate) enum Speech {
     Tls {
         host: String,
         beginning: Beginning,
+        /// Those of the connection whose work is cancelled; `None`: the present ones.
+        settings: Option<TlsContexts>,
     },
 }
 
@@ -135,21 +137,23 @@ impl EventLoop {
         let Some(connection) = self.connections.get(ConnectionId::Server(server)) else {
             return self.tell_cancel_finished(Addressee::Server(server), CancelEnd::Over);
         };
-        let secured = |host: &str| Speech::Tls {
+        let secured = |host: &str, settings: Option<TlsContexts>| Speech::Tls {
             host: host.to_owned(),
-            beginning: match self.tls.connects_directly {
+            beginning: match settings.as_ref().unwrap_or(&self.tls).connects_directly {
                 true => Beginning::Direct,
                 false => Beginning::Asks,
             },
+            settings,
         };
         let (address, speech) = match (&connection.tls, connection.facts.has(Facts::RELAYED)) {
             (_, true) => match self.connections.relayed.get(&ConnectionId::Server(server)) {
-                Some(peer) => (Some(SocketAddress::Tcp(peer.address)), secured(&peer.host)),
+                Some(peer) => (Some(SocketAddress::Tcp(peer.address)), secured(&peer.host, None)),
                 None => (None, Speech::Plain),
             },
             (tls, false) => {
                 let address = SocketAddress::of_peer(connection.transport.socket()).ok();
-                (address, tls.as_ref().map_or(Speech::Plain, |tls| secured(tls.host())))
+                let speech = tls.as_ref().map(|tls| secured(tls.host(), tls.settings()));
+                (address, speech.unwrap_or(Speech::Plain))
             }
         };
         let slot = self.add_cancel(Cancel::new(Addressee::Server(server), key, speech));
@@ -222,6 +226,10 @@ impl EventLoop {
             Progress::NotOpen if !cancel.others.is_empty() => self.try_cancel(slot),
             Progress::NotOpen => {
                 self.log_failed_cancel(slot, "the connection could not be opened");
+                self.finish_cancel(slot);
+            }
+            Progress::Failed(why) => {
+                self.log_failed_cancel(slot, &why);
                 self.finish_cancel(slot);
             }
             Progress::Done => self.finish_cancel(slot),

@@ -24,6 +24,7 @@ fn speech(endpoint: &Endpoint, sslmode: SslMode) -> Speech {
     match endpoint {
         Endpoint::Tcp { host, .. } if sslmode >= SslMode::Prefer => Speech::Tls {
             host: host.clone(),
+            settings: None,
             beginning: match sslmode {
                 SslMode::Prefer => Beginning::AsksOrPlain,
                 _ => Beginning::Asks,

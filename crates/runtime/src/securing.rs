@@ -12,7 +12,7 @@ use rustix::net::sockopt::socket_peercred;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The core has asked for TLS although the settings have switched it off.
-const NO_CONTEXT: &str = "TLS is off";
+pub(crate) const NO_CONTEXT: &str = "TLS is off";
 
 /// The address of the other side.
 pub(crate) fn peer_address(transport: &Transport) -> IpAddr {

@@ -3,10 +3,10 @@
 use super::{Beginning, Speech};
 use crate::handshakes::Handshakes;
 use crate::reading::READ_BYTES;
-use crate::securing::peer_address;
+use crate::securing::{NO_CONTEXT, peer_address};
 use crate::settings::TcpSettings;
 use crate::socket::{self, SocketAddress};
-use crate::tls::{TlsContexts, TlsSession};
+use crate::tls::{End, TlsContexts, TlsSession};
 use crate::token::Subject;
 use crate::transport::{Received, Sent, Transport};
 use pgweir_core::ids::Slot;
@@ -42,6 +42,8 @@ pub(super) enum Progress {
     Goes,
     /// The connection could not be opened.
     NotOpen,
+    /// The connection cannot be secured, and the packet was not sent.
+    Failed(String),
     Done,
 }
 
@@ -126,22 +128,29 @@ impl Talk {
                 self.stage = Stage::Sent;
                 Progress::Goes
             }
-            Received::Bytes(_) | Received::Closed => Progress::Done,
+            Received::Bytes(_) | Received::Closed => Progress::Failed("server refused SSL".into()),
         }
     }
 
     /// Begins a handshake.
-    fn secure(&mut self, speech: &Speech, tls: &TlsContexts) -> Progress {
-        let Speech::Tls { host, beginning } = speech else {
+    fn secure(&mut self, speech: &Speech, present: &TlsContexts) -> Progress {
+        let Speech::Tls {
+            host,
+            beginning,
+            settings,
+        } = speech
+        else {
             return Progress::Done;
         };
         let address = peer_address(&self.transport);
+        let tls = settings.as_ref().unwrap_or(present);
         match TlsSession::connect(tls, host, address, *beginning == Beginning::Direct) {
             Some(Ok(session)) => {
                 self.stage = Stage::Securing(Box::new(session));
                 Progress::Goes
             }
-            Some(Err(_)) | None => Progress::Done,
+            Some(Err(e)) => Progress::Failed(e.to_string()),
+            None => Progress::Failed(NO_CONTEXT.into()),
         }
     }
 
@@ -152,8 +161,10 @@ impl Talk {
         records.resize(READ_BYTES, 0);
         let mut plain = vec![0; READ_BYTES];
         let came = session.receive(&mut self.transport, records, &mut plain, &mut self.out);
-        if came.end.is_some() {
-            return Progress::Done;
+        match came.end {
+            Some(End::NotSecured(why)) => return Progress::Failed(why),
+            Some(End::Closed) => return Progress::Done,
+            None => {}
         }
         if came.secured.is_some() {
             if session.seal(packet, &mut self.out).is_err() {

@@ -14,7 +14,7 @@ use pgweir_core::TlsFacts;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
-use rustls::{CommonState, Error};
+use rustls::{ClientConfig, CommonState, Error};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -75,6 +75,8 @@ pub(crate) struct TlsSession {
     needs_alpn: bool,
     /// The host of a server, as in the configuration.
     host: Box<str>,
+    /// The settings of a connection to a server.
+    connects: Option<Arc<ClientConfig>>,
 }
 
 /// Prints the state, and no key.
@@ -136,10 +138,11 @@ impl TlsSession {
     ) -> Option<Result<TlsSession, Error>> {
         let config = Arc::clone(contexts.connects.as_ref()?);
         let name = ServerName::try_from(host.to_owned()).unwrap_or(ServerName::IpAddress(address.into()));
-        let connection = UnbufferedClientConnection::new(config, name);
+        let connection = UnbufferedClientConnection::new(Arc::clone(&config), name);
         Some(connection.map(|connection| TlsSession {
             is_fresh: true,
             host: host.into(),
+            connects: Some(config),
             needs_alpn: direct,
             ..TlsSession::new(Side::Client(connection))
         }))
@@ -159,12 +162,23 @@ impl TlsSession {
             reports_peer: false,
             needs_alpn: false,
             host: "".into(),
+            connects: None,
         }
     }
 
     /// The host of a server, as in the configuration.
     pub(crate) fn host(&self) -> &str {
         &self.host
+    }
+
+    /// The settings of this connection to a server. Its cancel requests go by them, whatever a RELOAD has changed.
+    pub(crate) fn settings(&self) -> Option<TlsContexts> {
+        let connects = self.connects.clone()?;
+        Some(TlsContexts {
+            accepts: None,
+            connects: Some(connects),
+            connects_directly: self.needs_alpn,
+        })
     }
 
     /// Whether the handshake is over.
