@@ -53,6 +53,27 @@ impl Catalogs {
         Some(database.clone())
     }
 
+    /// The keys under which a database is known: several names of its host may lead there, and its standbys are other
+    /// hosts. `identity` is that of the database, if it is known, and `name` its name on the server.
+    pub(crate) fn keys_of(&self, identity: Option<&[u8]>, name: &str) -> impl Iterator<Item = &Arc<str>> {
+        let is_same = move |key: &str, state: &State| match (identity, state.known().0.identity()) {
+            (Some(one), Some(two)) => one == two,
+            _ => key.strip_suffix(name).is_some_and(|hosts| hosts.ends_with(' ')),
+        };
+        let all = self.by_database.iter();
+        all.filter(move |(key, state)| is_same(key, state)).map(|(key, _)| key)
+    }
+
+    /// A server of this database has been read. If it is a standby of a database that is known under other keys, too, it
+    /// may not have replayed the definitions that were made there.
+    pub(crate) fn is_identified(&mut self, database: &str, identity: Option<&[u8]>, name: &str) {
+        let known = self.keys_of(identity, name).filter_map(|key| self.of(key));
+        let awaited = known.map(State::awaited).max();
+        if let (Some(awaited), Some(state)) = (awaited, self.of_mut(database)) {
+            state.awaits_at_least(awaited);
+        }
+    }
+
     /// The last pool of a database has been closed.
     pub(crate) fn forget(&mut self, database: &str) {
         self.by_database.remove(database);

@@ -136,6 +136,11 @@ impl Draft {
         self.runs.push(Run { who, what, on_write });
     }
 
+    /// Identifies the database: see [`Catalog::identity`].
+    pub(crate) fn identity(&self) -> Option<&[u8]> {
+        self.identity.as_deref()
+    }
+
     /// Whether the database is larger than the limits.
     pub(crate) fn is_too_much(&self) -> bool {
         self.too_much

@@ -60,8 +60,8 @@ fn read_lsn(text: &[u8]) -> Option<u64> {
     Some(half(upper)? << 32 | half(lower)?)
 }
 
-/// What a standby must have replayed before its catalog counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
+/// What a standby must have replayed before its catalog counts. The later one of two demands more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Awaited {
     /// No definition is known to have been made.
     #[default]

@@ -106,6 +106,11 @@ impl State {
         self.awaited != Awaited::Nothing
     }
 
+    /// What a standby must have replayed before its catalog counts.
+    pub(super) fn awaited(&self) -> Awaited {
+        self.awaited
+    }
+
     /// Whether this host has been read since the last change.
     pub(crate) fn has_read(&self, host: &Endpoint) -> bool {
         self.hosts_read.contains(host)
@@ -153,6 +158,11 @@ impl State {
         self.changes();
         self.awaited = Awaited::Since(now);
         self.debt.definition_comes(now);
+    }
+
+    /// Definitions were made on the database under another address.
+    pub(super) fn awaits_at_least(&mut self, awaited: Awaited) {
+        self.awaited = self.awaited.max(awaited);
     }
 
     /// What is known does not hold: a host has not been read.

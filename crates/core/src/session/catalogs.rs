@@ -76,6 +76,8 @@ impl CatalogNews<'_> {
     /// A request that may commit definitions was sent to a server of this pool: what is known of the catalog is no
     /// longer valid. It is read again after the answer. Returns the pools of the database whose servers are shared.
     pub(crate) fn code_may_change(&mut self, now: Time, pool_id: PoolId) -> Vec<PoolId> {
+        // A pool in session pooling reads no catalog, but a standby may be used later, which has to replay the definitions.
+        self.shared.catalogs.of_new(pool::of(self.pools, pool_id).catalog_key());
         let databases = self.names_of(pool_id);
         for database in &databases {
             if let Some(state) = self.shared.catalogs.of_mut(database) {
@@ -108,24 +110,17 @@ impl CatalogNews<'_> {
         pools
     }
 
-    /// The keys under which the catalog of a pool's database is known: several names of its host may lead there, and its
-    /// standbys are other hosts.
+    /// The keys under which the catalog of a pool's database is known.
     pub(super) fn names_of(&self, pool_id: PoolId) -> Vec<Arc<str>> {
-        let database = pool::of(self.pools, pool_id).catalog_key();
-        let catalogs = &self.shared.catalogs;
-        fn identity_of(state: &State) -> Option<&[u8]> {
-            state.known().0.identity()
-        }
-        let identity = catalogs.of(&database).and_then(identity_of);
+        let pool = pool::of(self.pools, pool_id);
+        let (database, catalogs) = (pool.catalog_key(), &self.shared.catalogs);
+        let state = catalogs.of(&database);
+        let identity = state.and_then(|state| state.known().0.identity());
         // A pool in session pooling reads no catalog, so only the name of its database is known.
-        let name = &*pool::of(self.pools, pool_id).settings().server_database;
-        let is_same = |other: &Arc<str>, state: &State| match (identity, identity_of(state)) {
-            _ if *other == database => true,
-            (Some(one), Some(two)) => one == two,
-            _ => other.strip_suffix(name).is_some_and(|host| host.ends_with(' ')),
-        };
-        let found = catalogs.all().filter(|(other, state)| is_same(other, state));
-        found.map(|(name, _)| name.clone()).collect()
+        let same = catalogs.keys_of(identity, &pool.settings().server_database).cloned();
+        let mut names: Vec<Arc<str>> = same.filter(|name| *name != database).collect();
+        names.extend(state.map(|_| database));
+        names
     }
 
     /// Whether an unanswered request may commit definitions in this database.
@@ -173,6 +168,11 @@ impl CatalogNews<'_> {
         match reading.end() {
             Ok(told) => {
                 state.reading_succeeded();
+                if let Some(server) = self.servers.get(reader.0) {
+                    let name = &pool::of(self.pools, server.pool).settings().server_database;
+                    let identity = told.draft.identity();
+                    self.shared.catalogs.is_identified(database, identity, name);
+                }
                 let position = told.position;
                 if self.is_kept(now, database, position, is_current) {
                     self.known(database, told.draft, told.rows);

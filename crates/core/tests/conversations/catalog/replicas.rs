@@ -1,7 +1,7 @@
 //! A primary and its standbys have one database: definitions reach the standbys when these have replayed them.
 
 use super::readings::{OBJECTS, PAUSE, SOURCES, is_probed, settles};
-use crate::rig::Rig;
+use crate::rig::{self, Rig};
 use pgweir_core::{ClientId, ServerId};
 use std::time::Duration;
 
@@ -143,6 +143,46 @@ fn a_standby_is_doubted_until_it_has_replayed_a_definition() {
     }
 }
 
+/// What was defined before a standby was first used counts, too.
+#[test]
+fn a_new_standby_is_doubted_until_it_has_replayed_earlier_definitions() {
+    let mut rig = Rig::with(TWO_ENTRIES, "default_pool_size = 1\n");
+    rig.catalogs_are_empty = false;
+    let primary = login(&mut rig, "rw", None);
+    tells(&mut rig, primary.1, &CLEAN);
+    rig.told(primary.1);
+    assert!(!is_doubted(&mut rig, primary));
+    replaces(&mut rig, primary);
+    assert!(is_read(&mut rig, primary.1, &SOURCES));
+    let standby = login(&mut rig, "ro", Some(0));
+    tells(&mut rig, standby.1, &CLEAN);
+    rig.told(standby.1);
+    assert!(is_doubted(&mut rig, standby), "it has not replayed the definition");
+    rig.replayed.insert(standby.1, 1);
+    assert!(is_read_soon(&mut rig, standby.1, &SOURCES));
+    assert!(!is_doubted(&mut rig, standby));
+}
+
+/// RELOAD gives the entry of a primary the address of a standby.
+#[test]
+fn a_new_address_is_doubted_until_it_has_replayed_earlier_definitions() {
+    let databases = |host: &str| format!("rw = host={host} user=u dbname=app");
+    let settings = "default_pool_size = 1\n";
+    let mut rig = Rig::with(&databases("10.0.0.1"), settings);
+    rig.catalogs_are_empty = false;
+    let primary = login(&mut rig, "rw", None);
+    tells(&mut rig, primary.1, &CLEAN);
+    rig.told(primary.1);
+    replaces(&mut rig, primary);
+    assert!(is_read(&mut rig, primary.1, &SOURCES));
+    settles(&mut rig, primary.1);
+    rig.reloads(rig::configuration(&databases("10.0.0.2"), settings));
+    let standby = login(&mut rig, "rw", Some(0));
+    tells(&mut rig, standby.1, &CLEAN);
+    rig.told(standby.1);
+    assert!(is_doubted(&mut rig, standby), "it has not replayed the definition");
+}
+
 /// If entries take both hosts, the primary is doubted as long as its standby.
 #[test]
 fn what_is_read_of_one_host_does_not_count_for_the_other() {
@@ -223,6 +263,21 @@ fn a_standby_of_a_primary_that_nobody_reads_is_doubted_for_a_minute() {
     rig.wait(PAUSE);
     is_read(&mut rig, standby.1, &SOURCES);
     assert!(!is_doubted(&mut rig, standby));
+}
+
+/// The same if the standby is first used after the definition.
+#[test]
+fn a_new_standby_of_a_primary_that_nobody_reads_is_doubted() {
+    let databases = "rw = host=10.0.0.1 user=u dbname=app pool_mode=session\nro = host=10.0.0.2 user=u dbname=app";
+    let mut rig = Rig::with(databases, "default_pool_size = 1\n");
+    rig.catalogs_are_empty = false;
+    let primary = login(&mut rig, "rw", None);
+    rig.told(primary.1);
+    replaces(&mut rig, primary);
+    let standby = login(&mut rig, "ro", Some(7));
+    tells(&mut rig, standby.1, &CLEAN);
+    rig.told(standby.1);
+    assert!(is_doubted(&mut rig, standby));
 }
 
 /// Two spellings of one address.
