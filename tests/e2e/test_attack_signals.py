@@ -26,6 +26,11 @@ def call(c: wire.Connection, how: str, function: str, process_id: int) -> list[w
         messages = c.query(f"select {function}({process_id});")
         c.query("commit")
         return messages
+    if how == "in a block, unnamed":
+        c.query("begin")
+        messages = call(c, "unnamed", function, process_id)
+        c.query("commit")
+        return messages
     if how == "unnamed":
         c.send(wire.one_statement(f"select {function}($1)", [str(process_id)]), wire.sync())
         return c.read_ready()
@@ -36,7 +41,7 @@ def call(c: wire.Connection, how: str, function: str, process_id: int) -> list[w
     return c.read_ready()
 
 
-HOWS = ["simple", "in a block", "unnamed", "prepared, binary"]
+HOWS = ["simple", "in a block", "unnamed", "in a block, unnamed", "prepared, binary"]
 
 
 def says_true(messages: list[wire.Message]) -> bool:
@@ -142,3 +147,102 @@ def test_a_superuser_of_one_postgresql_is_nobody_on_another(pg15, own_cluster, m
         with pooler.connect(database="too") as same:
             assert says_true(call(root, how, "pg_terminate_backend", same.process_id))
             assert same.closed()
+
+
+FUNCTIONS = {"pg_terminate_backend": "pg_terminate_backend(int, bigint)", "pg_cancel_backend": "pg_cancel_backend(int)"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("how", HOWS)
+def test_who_may_not_call_the_function_ends_nobody(pg, make_pooler, how, function):
+    pg.psql("create database guarded")
+    try:
+        pg.psql(f"revoke execute on function pg_catalog.{FUNCTIONS[function]} from public", dbname="guarded")
+        pooler = make_pooler(pg, settings={"default_pool_size": 2}, databases={"guarded": entry_of(pg, "guarded")})
+        with (
+            pooler.connect(user="alice", database="guarded") as victim,
+            pooler.connect(user="alice", database="guarded") as caller,
+            pooler.connect(database="guarded") as root,
+        ):
+            victim.send(wire.query("select pg_sleep(3)"))
+            time.sleep(0.2)
+            messages = call(caller, how, function, victim.process_id)
+            assert error_codes(messages) == ["42501"], messages
+            assert function in wire.first_error(messages).fields["M"]
+            assert error_codes(victim.read_ready()) == []
+            assert caller.value("select 1") == "1"
+            # A superuser may, but not under this role.
+            victim.send(wire.query("select pg_sleep(10)"))
+            time.sleep(0.2)
+            assert says_true(call(root, how, function, victim.process_id))
+            assert error_codes(victim.read_to_end(5) if "terminate" in function else victim.read_ready()) != []
+    finally:
+        pg.psql("drop database guarded with (force)")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("how", ["simple", "in a block", "unnamed", "in a block, unnamed", "prepared"])
+def test_a_function_of_the_users_in_front_of_pg_catalog_is_called_itself(pg, make_pooler, how, function):
+    pg.psql("create database fronted")
+    try:
+        pg.psql("create schema app", dbname="fronted")
+        pg.psql(f"create function app.{function}(int) returns text language sql as $$ select 'own' $$", dbname="fronted")
+        pg.psql("grant usage on schema app to public", dbname="fronted")
+        pooler = make_pooler(pg, settings={"default_pool_size": 2}, databases={"fronted": entry_of(pg, "fronted")})
+        with (
+            pooler.connect(user="alice", database="fronted") as victim,
+            pooler.connect(user="alice", database="fronted") as caller,
+        ):
+            victim.send(wire.query("select pg_sleep(3)"))
+            time.sleep(0.2)
+            caller.query("set search_path = app, pg_catalog")
+            if how == "prepared":
+                caller.send(wire.parse("p", f"select {function}($1)", [23]), wire.sync())
+                caller.read_ready()
+                caller.send(wire.bind("", "p", [str(victim.process_id)]), wire.execute(), wire.sync())
+                messages = caller.read_ready()
+            else:
+                messages = call(caller, how, function, victim.process_id)
+            assert rows_of(messages) == [("own",)], messages
+            assert error_codes(victim.read_ready()) == []
+            # The name with its schema means PostgreSQL's function, and so does the bare one where nothing is in front.
+            victim.send(wire.query("select pg_sleep(10)"))
+            time.sleep(0.2)
+            name = f"pg_catalog.{function}" if how == "simple" else function
+            if how != "simple":
+                caller.query("set search_path = pg_catalog")
+            assert says_true(call(caller, "simple", name, victim.process_id))
+            assert error_codes(victim.read_to_end(5) if "terminate" in function else victim.read_ready()) != []
+    finally:
+        pg.psql("drop database fronted with (force)")
+
+
+@pytest.mark.parametrize(("how", "sqlstate"), [("in a block", "25P02"), ("unnamed", "57014"), ("prepared", "57014")])
+def test_without_an_answer_nobody_is_ended(own_cluster, make_pooler, how, sqlstate):
+    """The server does not say in time whether the client may call the function."""
+    cluster = own_cluster()
+    pooler = make_pooler(cluster, settings={"default_pool_size": 3})
+    with (
+        pooler.connect() as victim,
+        pooler.connect() as caller,
+        wire.Connection(host=cluster.host, port=cluster.port, user=cluster.superuser, database="postgres") as admin,
+    ):
+        caller.send(wire.parse("p", "select pg_terminate_backend($1)", [23]), wire.describe("S", "p"), wire.sync())
+        caller.read_ready()
+        caller.query("set statement_timeout = 1000")
+        admin.query("begin; lock table pg_catalog.pg_proc in access exclusive mode")
+        if how == "prepared":
+            caller.send(wire.bind("", "p", [str(victim.process_id)]), wire.execute(), wire.sync())
+            messages = caller.read_ready()
+        else:
+            messages = call(caller, how, "pg_terminate_backend", victim.process_id)
+        admin.query("rollback")
+        assert error_codes(messages) == [sqlstate], messages
+        assert victim.value("select 1") == "1"
+        assert caller.value("select 2") == "2"
+        assert says_true(call(caller, "simple", "pg_terminate_backend", victim.process_id))
+        assert victim.closed()
+
+
+def entry_of(cluster, database: str) -> str:
+    return f"host={cluster.host} port={cluster.port} dbname={database}"

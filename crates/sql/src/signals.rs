@@ -4,7 +4,7 @@
 const CALL_BYTES_MAX: usize = 128;
 
 /// The function that is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum Signal {
     /// `pg_terminate_backend()`.
     Terminate,
@@ -23,7 +23,7 @@ impl Signal {
 }
 
 /// The process that a call names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum SignalTarget {
     /// This process id.
     ProcessId(u32),
@@ -32,12 +32,31 @@ pub enum SignalTarget {
 }
 
 /// A statement that consists of such a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct SignalCall {
     /// The function.
     pub kind: Signal,
     /// The process.
     pub target: SignalTarget,
+    /// The name has its schema: pg_catalog.
+    pub qualified: bool,
+}
+
+impl SignalCall {
+    /// A statement whose one row says whether the call means PostgreSQL's own function, and whether the current role may
+    /// call it. The name must have one meaning only: with a second function of that name in the search path, the types
+    /// of the arguments would decide.
+    pub fn question(&self) -> String {
+        let name = match self.kind {
+            Signal::Terminate => "pg_terminate_backend",
+            Signal::Cancel => "pg_cancel_backend",
+        };
+        let schema = if self.qualified { "pg_catalog." } else { "" };
+        format!(
+            "SELECT pg_catalog.has_function_privilege(pg_catalog.to_regproc('{schema}{name}')::pg_catalog.oid, 'EXECUTE') \
+             AND pg_catalog.to_regproc('{schema}{name}') OPERATOR(pg_catalog.=) pg_catalog.to_regproc('pg_catalog.{name}')"
+        )
+    }
 }
 
 /// Whether a text may be such a call. The letters from the eighth on tell it from nearly all other texts.
@@ -52,7 +71,8 @@ pub fn signal_call(text: &[u8]) -> Option<SignalCall> {
     let text = text.trim();
     let text = text.strip_suffix(';').unwrap_or(text).trim_end().to_ascii_lowercase();
     let call = text.strip_prefix("select ")?;
-    let call = call.strip_prefix("pg_catalog.").unwrap_or(call);
+    let bare = call.strip_prefix("pg_catalog.");
+    let (qualified, call) = (bare.is_some(), bare.unwrap_or(call));
     let (kind, rest) = if let Some(rest) = call.strip_prefix("pg_terminate_backend") {
         (Signal::Terminate, rest)
     } else {
@@ -74,7 +94,11 @@ pub fn signal_call(text: &[u8]) -> Option<SignalCall> {
         number if number.bytes().all(|b| b.is_ascii_digit()) => SignalTarget::ProcessId(number.parse().ok()?),
         _ => return None,
     };
-    Some(SignalCall { kind, target })
+    Some(SignalCall {
+        kind,
+        target,
+        qualified,
+    })
 }
 
 #[cfg(test)]
@@ -83,20 +107,26 @@ mod tests {
 
     #[test]
     fn only_a_statement_that_is_nothing_but_the_call_is_one() {
-        let call = |kind, target| Some(SignalCall { kind, target });
+        let call = |qualified, kind, target| {
+            Some(SignalCall {
+                kind,
+                target,
+                qualified,
+            })
+        };
         use SignalTarget::{Parameter, ProcessId};
         for (text, expected) in [
             (
                 "SELECT pg_terminate_backend(5000000)",
-                call(Signal::Terminate, ProcessId(5_000_000)),
+                call(false, Signal::Terminate, ProcessId(5_000_000)),
             ),
             (
                 "select pg_catalog.pg_cancel_backend ( $1 );",
-                call(Signal::Cancel, Parameter),
+                call(true, Signal::Cancel, Parameter),
             ),
             (
                 "select pg_terminate_backend($1::int, 1000)",
-                call(Signal::Terminate, Parameter),
+                call(false, Signal::Terminate, Parameter),
             ),
             ("select pg_cancel_backend(5000000, 1)", None),
             ("select pg_terminate_backend(pid) from pg_stat_activity", None),

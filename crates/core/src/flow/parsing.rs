@@ -290,6 +290,9 @@ impl Exchange<'_> {
         {
             return Some(step);
         }
+        if let Some(step) = self.settles_begin_before(&statement.query) {
+            return Some(step);
+        }
         let names = statement.effects.intersects(NAMING) && uses_names(&statement.verdict);
         (names && self.keeps_session())
             .then(|| self.waits_to_lend(Effects::PREPARE, &statement.query))

@@ -247,13 +247,16 @@ impl Reply<'_> {
                 Passed::Asks(Question::Probed)
             }
             Job::MoveChannels | Job::ListChannels => Passed::Asks(Question::MoveAnswered),
+            // The client that asked goes on with its call, on this server.
+            Job::AskRight if self.client().is_some_and(|client| client.asked_right.is_some()) => Passed::Skip,
             Job::Nothing
             | Job::Restore
             | Job::ReadCatalog
             | Job::ReadPosition
             | Job::ReadObjects
             | Job::ReadSources
-            | Job::CheckPlan => Passed::Asks(Question::Probed),
+            | Job::CheckPlan
+            | Job::AskRight => Passed::Asks(Question::Probed),
         }
     }
 

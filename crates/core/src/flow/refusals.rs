@@ -282,7 +282,10 @@ impl Reply<'_> {
         }
         if let To::Job(job) = refused.to {
             self.to().job_refused(job, &error.fields);
-            return Passed::Skip;
+            // A question in the midst of the client's segment has failed it: the client must know why.
+            if job != Job::AskRight || self.server.conversation.intake() != Intake::ToSync {
+                return Passed::Skip;
+            }
         }
         self.tell_client(error, refused)
     }

@@ -5,6 +5,11 @@
 //! login user, acting as itself, and superusers may do it, and only to clients of the same PostgreSQL: a role of one
 //! PostgreSQL says nothing about another. In every other case the call goes to the server unchanged; the server
 //! knows no such process, warns and returns false.
+//!
+//! Only the server knows what the name means under the client's search_path, and whether the client's role may call the
+//! function. So it is asked first, and the message waits. In front of a Query the question is a segment of its own. In
+//! front of a Bind it is a part of the client's segment, which its Sync would end too early; an error of the question
+//! then fails the segment, and the client gets it. If the answer is not yes, the call goes to the server unchanged.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{CLIENT_IDS_FROM, ClientId, ServerId};
@@ -13,9 +18,12 @@ use crate::base::time::Time;
 use crate::exchange::Exchange;
 use crate::flow::logins::admitting;
 use crate::pooler::Pooler;
+use crate::state::asked_right::AskedRight;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
-use pgweir_sql::{Signal, SignalTarget, signal_call};
+use crate::upstream::job::Job;
+use crate::upstream::phase::Begin;
+use pgweir_sql::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{FrontendTag, Reader, TransactionStatus};
 
@@ -51,10 +59,18 @@ enum Called<'m> {
 }
 
 struct Call<'m> {
-    kind: Signal,
+    of: SignalCall,
     process_id: u32,
     /// The portal and the formats of the results, if it is called by a Bind.
     bound: Option<(&'m [u8], &'m [u8])>,
+}
+
+/// Whether the server would carry out the call as well.
+enum Right {
+    Granted,
+    Refused,
+    /// It is being asked.
+    NotKnown(Step),
 }
 
 impl Exchange<'_> {
@@ -75,7 +91,7 @@ impl Exchange<'_> {
             SignalTarget::ProcessId(number) => number,
             SignalTarget::Parameter => first?,
         };
-        Some(self.calls_or_waits(call.kind, process_id, Some((names.portal, results))))
+        Some(self.calls_or_waits(call, process_id, Some((names.portal, results))))
     }
 
     fn called_by_query<'m>(&mut self, text: &[u8]) -> Option<Called<'m>> {
@@ -86,22 +102,70 @@ impl Exchange<'_> {
         if self.server.conversation.queue().in_pipeline() {
             return None;
         }
-        Some(self.calls_or_waits(call.kind, process_id, None))
+        Some(self.calls_or_waits(call, process_id, None))
     }
 
-    /// A call waits for replies: the client's privileges are known only when its earlier requests and the probes of its
-    /// session have been answered.
-    fn calls_or_waits<'m>(&mut self, kind: Signal, process_id: u32, bound: Option<(&'m [u8], &'m [u8])>) -> Called<'m> {
+    /// A call waits for replies: the client's privileges are known only when its earlier requests, the probes of its
+    /// session and the question about its right have been answered.
+    fn calls_or_waits<'m>(
+        &mut self,
+        of: SignalCall,
+        process_id: u32,
+        bound: Option<(&'m [u8], &'m [u8])>,
+    ) -> Called<'m> {
         let server = &mut *self.server;
-        let is_answered = server.session.probe().is_none() && !server.conversation.queue().client_segment_outstanding();
+        let queue = server.conversation.queue();
+        let is_answered =
+            server.session.probe().is_none() && !queue.client_segment_outstanding() && !queue.owes_job(Job::AskRight);
         if process_id >= CLIENT_IDS_FROM && !is_answered {
             return Called::Later(self.waits_for_replies());
         }
-        Called::Call(Call {
-            kind,
-            process_id,
-            bound,
-        })
+        Called::Call(Call { of, process_id, bound })
+    }
+
+    /// What the server has said about this call; if it has not been asked, it is.
+    fn right_to(&mut self, call: &Call<'_>) -> Right {
+        let segment = self.server.conversation.queue().segments_sent();
+        let asked = self.client.asked_right.take();
+        match asked.filter(|asked| asked.is_about(call.of, self.server_id, segment)) {
+            Some(asked) if asked.is_granted() => Right::Granted,
+            Some(_) => Right::Refused,
+            None => self.asks_right_to(call),
+        }
+    }
+
+    fn asks_right_to(&mut self, call: &Call<'_>) -> Right {
+        if self.server.conversation.only_begins() {
+            return Right::NotKnown(self.settle_begin());
+        }
+        let conversation = &self.server.conversation;
+        let by_query = call.bound.is_none();
+        // If the BEGIN were refused, nobody would end the segment in which the message waits.
+        if conversation.begin() == Begin::Owed {
+            return Right::Refused;
+        }
+        if by_query && (conversation.queue().segment_open() || conversation.is_queried_in_pipeline()) {
+            return Right::Refused;
+        }
+        self.to().asks_right(call.of);
+        match by_query {
+            true => self.to().sync_for(Job::AskRight),
+            false => self.asks_for_replies(),
+        }
+        let segment = self.server.conversation.queue().segments_sent();
+        self.client.asked_right = Some(Box::new(AskedRight::new(call.of, self.server_id, segment)));
+        Right::NotKnown(self.waits_for_replies())
+    }
+
+    /// A Parse of such a call behind a deferred BEGIN: the BEGIN gets a segment of its own, so that the Bind can wait in
+    /// the client's segment.
+    pub(crate) fn settles_begin_before(&mut self, text: &[u8]) -> Option<Step> {
+        (self.server.conversation.only_begins() && is_signal(text)).then(|| self.settle_begin())
+    }
+
+    fn settle_begin(&mut self) -> Step {
+        self.to().asks(To::Skip, |r| r.sync());
+        self.waits_for_replies()
     }
 
     /// Has the server answer a call that the pooler has carried out.
@@ -110,9 +174,9 @@ impl Exchange<'_> {
             None => {
                 self.client.statements.replace_unnamed(None);
                 self.server.held.unnamed_becomes(Unnamed::Nothing);
-                self.to().asks(To::Forward, |r| r.query(call.kind.answer()));
+                self.to().asks(To::Forward, |r| r.query(call.of.kind.answer()));
             }
-            Some((portal, results)) => self.answer_bind(call.kind, portal, results),
+            Some((portal, results)) => self.answer_bind(call.of.kind, portal, results),
         }
         let step = self.client.drop_message(message);
         if let Step::Progress(_) = step {
@@ -140,7 +204,12 @@ impl Pooler {
             Called::Call(call) => call,
         };
         let target = self.may_signal(id, server_id, call.process_id)?;
-        if let Some(ended) = self.signal(now, id, call.kind, target) {
+        match self.between(now, id, server_id).right_to(&call) {
+            Right::Granted => {}
+            Right::Refused => return None,
+            Right::NotKnown(step) => return Some(step),
+        }
+        if let Some(ended) = self.signal(now, id, call.of.kind, target) {
             return Some(ended);
         }
         Some(self.between(now, id, server_id).answer_call(message, &call))

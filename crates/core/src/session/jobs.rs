@@ -9,7 +9,8 @@ use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
 use crate::upstream::job::{Job, ProbeRows};
 use crate::upstream::phase::ServerPhase;
-use pgweir_wire::ErrorFields;
+use pgweir_sql::SignalCall;
+use pgweir_wire::{ErrorFields, HEADER_BYTES, backend};
 use std::sync::Arc;
 
 impl ServerSide<'_> {
@@ -31,6 +32,17 @@ impl ServerSide<'_> {
         self.asks(To::Job(job), |r| {
             r.bind(b"", scratch.server_name(), &[]);
             r.execute(b"");
+        });
+    }
+
+    /// Asks, in a portal of its own, whether a call means PostgreSQL's own function, and whether the client may call it.
+    pub(crate) fn asks_right(&mut self, call: SignalCall) {
+        let scratch = self.shared.internal.scratch.clone();
+        let portal = self.shared.internal.names.portal.clone();
+        self.prepare_scratch(call.question().as_bytes(), &[0, 0]);
+        self.server.conversation.queue_mut().preparing_is_for(Job::AskRight);
+        self.asks(To::Job(Job::AskRight), |r| {
+            r.run_in(&portal, scratch.server_name(), &[]);
         });
     }
 
@@ -83,8 +95,8 @@ impl ServerSide<'_> {
             }
             Job::MoveChannels | Job::ListChannels => server.session.move_fails(),
             Job::CheckPlan => self.check_failed(fields.sqlstate),
-            // The restoration has the error already.
-            Job::Restore => {}
+            // The restoration has the error already. A right that was not granted is refused.
+            Job::Restore | Job::AskRight => {}
         }
     }
 }
@@ -112,6 +124,19 @@ impl Reply<'_> {
             Job::ReadObjects => self.catalog_row(CatalogRows::Object, message),
             Job::ReadSources => self.catalog_row(CatalogRows::Source, message),
             Job::ListChannels => self.channel_row(message),
+            Job::AskRight => self.right_row(message),
+        }
+    }
+
+    /// The answer to [`ServerSide::asks_right`].
+    fn right_row(&mut self, message: &[u8]) {
+        let says_yes = message
+            .get(HEADER_BYTES..)
+            .is_some_and(|body| backend::data_row(body).is_ok_and(|row| row == [Some(&b"t"[..])]));
+        if let Some(asked) = self.client().and_then(|client| client.asked_right.as_mut())
+            && says_yes
+        {
+            asked.grant();
         }
     }
 

@@ -1,5 +1,6 @@
 //! What clients, servers and pools know of sessions: plain data.
 
+pub(crate) mod asked_right;
 pub(crate) mod beyond_ascii;
 pub(crate) mod client_session;
 pub(crate) mod deferred_begin;

@@ -24,6 +24,8 @@ pub(crate) enum Job {
     ListChannels,
     /// Whether a statement's plan is still valid: see [`crate::preparing::replanning`].
     CheckPlan,
+    /// Whether the client may make a call that the pooler carries out: see `flow/signals.rs`.
+    AskRight,
 }
 
 impl Job {
@@ -33,7 +35,7 @@ impl Job {
             Job::Probe(_) => Job::Probe(ProbeRows::Ignored),
             Job::ReadPosition | Job::ReadObjects | Job::ReadSources => Job::ReadCatalog,
             Job::ListChannels => Job::MoveChannels,
-            Job::Nothing | Job::Restore | Job::ReadCatalog | Job::MoveChannels | Job::CheckPlan => self,
+            Job::Nothing | Job::Restore | Job::ReadCatalog | Job::MoveChannels | Job::CheckPlan | Job::AskRight => self,
         }
     }
 }

@@ -117,6 +117,11 @@ impl ReplyQueue {
         }
     }
 
+    /// Whether a request of this job is unanswered.
+    pub(crate) fn owes_job(&self, job: Job) -> bool {
+        self.entries.iter().any(|e| e.to == To::Job(job))
+    }
+
     /// Whether an unanswered segment changes prepared statements: until it has succeeded or failed, their meaning for a
     /// message of a later segment is not known.
     #[inline]

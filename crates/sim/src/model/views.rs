@@ -102,6 +102,13 @@ const CONNECTIONS_ALLOWED: (&str, &str) = ("SELECT pg_catalog.current_setting('m
 /// model has no planner.
 const PLANNER_DEFAULTS: (&str, &str) = ("SELECT pg_catalog.count(pg_catalog.set_config(s.name, ", "select 0");
 
+/// The beginning of the question whether a client may call a function that the pooler carries out, and a text that grants
+/// it. The model has no such rights.
+const RIGHT: (&str, &str) = (
+    "SELECT pg_catalog.has_function_privilege(pg_catalog.to_regproc('",
+    "select true",
+);
+
 /// A text, or one that the model can read and that returns the same rows.
 pub(super) fn in_other_words(text: &str) -> &str {
     if text == WHOSE_SESSION {
@@ -109,6 +116,9 @@ pub(super) fn in_other_words(text: &str) -> &str {
     }
     if text == DISCARD_AT_ONCE.0 {
         return DISCARD_AT_ONCE.1;
+    }
+    if text.starts_with(RIGHT.0) {
+        return RIGHT.1;
     }
     if text.starts_with(PLANNER_DEFAULTS.0) {
         return PLANNER_DEFAULTS.1;

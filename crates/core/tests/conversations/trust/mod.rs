@@ -6,3 +6,4 @@ mod connect_query;
 mod left_behind;
 mod refused_settings;
 pub mod restorations;
+mod signal_calls;
