@@ -9,7 +9,8 @@ If no line matches, the client gets the error `no authentication method is found
 databases, users, for TCP an address, a method, and the method's options.
 - Databases and users are lists separated by commas. `all` means all, `sameuser` the database with the user's name, \
 `replication` physical replication connections, and `@file` the words of a file next to this one. A keyword in quotes is a name. A word that begins with a slash is a regular expression, in [most of PostgreSQL's syntax](differences.md). `+group`, `samerole` and `samegroup` match no client, because \
-only servers know the members of a role: `pgweir check` warns of them, and in a line that rejects they are an error.
+only servers know the members of a role: `pgweir check` warns of them. They are an error in a line that rejects, and in front of a line by which the \
+members could enter with another proof than theirs.
 - An address is `all`, `samehost`, `samenet`, a network such as `10.0.0.0/8` or `2001:db8::/32`, or an address and a mask. \
 The addresses of the machine are those that it has when the client connects.
 - `include FILE` and `include_if_exists FILE` read other files at that point. A backslash at the end of a line continues it.

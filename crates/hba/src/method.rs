@@ -36,6 +36,17 @@ pub enum Method {
     },
 }
 
+impl Method {
+    /// The method that stands for all that demand the same of a client: the password in the user's secret may be proven
+    /// in several ways.
+    pub(crate) fn family(&self) -> Method {
+        match self {
+            Method::Password | Method::Md5 => Method::ScramSha256,
+            other => other.clone(),
+        }
+    }
+}
+
 /// `clientcert`: what a rule of type hostssl demands of the client's certificate in addition to its
 /// method.
 #[derive(Clone, Debug, PartialEq, Eq)]

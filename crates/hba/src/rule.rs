@@ -51,6 +51,34 @@ impl Rule {
             && names::matches_user(&self.users, user)
     }
 
+    /// The word by which it would match members of a role, if it has one: it matches none.
+    pub(crate) fn unanswerable(&self) -> Option<&str> {
+        self.databases.iter().chain(&self.users).find_map(|name| match name {
+            Name::Unanswerable(word) => Some(&**word),
+            _ => None,
+        })
+    }
+
+    /// Whether clients that this rule would match by `word`, if members of a role were known, might enter by a later one
+    /// that does not demand the same: why the file cannot be used.
+    pub(crate) fn is_passed_by(&self, later: &Rule, word: &str) -> Option<Fault> {
+        let meet = match (&self.kind, &later.kind) {
+            (Kind::Local, Kind::Local) => true,
+            (Kind::Host { tls: one, .. }, Kind::Host { tls: two, .. }) => one.is_none() || two.is_none() || one == two,
+            _ => false,
+        };
+        let demands = |rule: &Rule| (rule.method.family(), rule.client_cert.clone());
+        let is_safe = self.method == Method::Trust || later.method == Method::Reject || demands(self) == demands(later);
+        (meet && !is_safe).then(|| {
+            Fault::new(format!(
+                "\"{word}\" cannot be used in front of {}, which does not demand the same: only servers know who is in a \
+                 role",
+                later.place
+            ))
+            .hint("name the users, or use a regular expression")
+        })
+    }
+
     /// Whether it depends on the addresses of this machine.
     pub(crate) fn asks_for_machine(&self) -> bool {
         matches!(&self.kind, Kind::Host { address, .. } if address.asks_for_machine())

@@ -53,6 +53,12 @@ impl Rules {
                 Err(fault) => problems.push(fault.at(&place, Level::Error)),
             }
         }
+        for (at, rule) in rules.iter().enumerate() {
+            if let Some(word) = rule.unanswerable() {
+                let passed = rules[at + 1..].iter().find_map(|later| rule.is_passed_by(later, word));
+                problems.extend(passed.map(|fault| fault.at(&rule.place, Level::Error)));
+            }
+        }
         if rules.is_empty() && problems.is_empty() {
             let fault = Fault::new("the file contains no entries").hint("nobody could log in");
             let place = Place {

@@ -247,6 +247,37 @@ fn groups_match_nobody_with_a_warning() {
     assert_eq!(method(&rules, Origin::UnixSocket, "a", "+staff"), Some(Method::Md5));
 }
 
+/// Members of the role would enter by the later line, and prove less than their own line demands.
+#[test]
+fn a_line_for_a_role_is_not_passed_by_a_weaker_one() {
+    for (text, is_good) in [
+        ("host all +dba all scram-sha-256\nhost all all all trust\n", false),
+        ("host samerole all all scram-sha-256\nhost all all all trust\n", false),
+        (
+            "host all +dba,eve all scram-sha-256\nlocal all all peer\nhostssl all all all trust\n",
+            false,
+        ),
+        ("hostssl all +dba all cert\nhostssl all all all scram-sha-256\n", false),
+        (
+            "hostssl all +dba all md5 clientcert=verify-ca\nhostssl all all all md5\n",
+            false,
+        ),
+        ("host all +dba all scram-sha-256\nhost all all all md5\n", true),
+        (
+            "host all +dba all scram-sha-256\nhost all all all reject\nlocal all all trust\n",
+            true,
+        ),
+        ("hostssl all +dba all cert\nhostnossl all all all trust\n", true),
+        ("host all +dba all trust\nhost all all all scram-sha-256\n", true),
+    ] {
+        let (rules, problems) = Rules::read("hba", &files(&[("hba", text)]));
+        assert_eq!(rules.is_some(), is_good, "{text}");
+        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let told = |p: &String| p.starts_with("hba:1: ") && p.contains("cannot be used in front of hba:");
+        assert_eq!(shown.iter().any(told), !is_good, "{shown:?}");
+    }
+}
+
 #[test]
 fn options_of_methods() {
     let rules = rules(

@@ -8,6 +8,7 @@ use super::trust::Trust;
 use pgweir_config::{
     Config, EcdhCurves, GlobalSettings, Place, Problem, SslMode, SslNegotiation, Tls13Ciphers, TlsCiphers, TlsProtocols,
 };
+use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -27,7 +28,7 @@ pub(crate) struct TlsContexts {
     /// For clients; `None`: `client_tls_sslmode = disable`.
     pub(super) accepts: Option<Accepts>,
     /// For servers; `None`: `server_tls_sslmode = disable`.
-    pub(super) connects: Option<Arc<ClientConfig>>,
+    pub(super) connects: Option<Connects>,
     /// For servers: TLS begins without an SSLRequest.
     pub(crate) connects_directly: bool,
 }
@@ -40,6 +41,14 @@ pub(super) struct Accepts {
     pub(super) end_point: Option<Arc<[u8]>>,
     /// Whether the certificates of clients are verified.
     pub(super) verifies: bool,
+}
+
+/// The settings for connections to servers.
+#[derive(Debug, Clone)]
+pub(super) struct Connects {
+    pub(super) config: Arc<ClientConfig>,
+    /// Whether a certificate must be for the host of its connection.
+    pub(super) checks_name: bool,
 }
 
 /// Why the settings of TLS cannot be used.
@@ -89,7 +98,7 @@ impl TlsContexts {
             },
             connects: match global.server_tls_sslmode {
                 SslMode::Disable => None,
-                mode => Some(Arc::new(connects(global, mode)?)),
+                mode => Some(connects(global, mode)?),
             },
             connects_directly: global.server_tls_sslnegotiation == SslNegotiation::Direct,
         })
@@ -148,14 +157,15 @@ fn accepts(global: &GlobalSettings, mode: SslMode) -> Result<Accepts, TlsFailure
     })
 }
 
-fn connects(global: &GlobalSettings, mode: SslMode) -> Result<ClientConfig, TlsFailure> {
+fn connects(global: &GlobalSettings, mode: SslMode) -> Result<Connects, TlsFailure> {
     let provider = provider(&global.server_tls_ciphers, &global.server_tls13_ciphers, None);
+    let checks_name = mode == SslMode::VerifyFull;
     let verifier = ServerVerifier {
         trust: match mode {
             SslMode::VerifyCa | SslMode::VerifyFull => Some(authorities(&global.server_tls_ca_file)?),
             _ => None,
         },
-        checks_name: mode == SslMode::VerifyFull,
+        checks_name,
         algorithms: provider.signature_verification_algorithms,
     };
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -169,7 +179,14 @@ fn connects(global: &GlobalSettings, mode: SslMode) -> Result<ClientConfig, TlsF
         builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
     };
     config.alpn_protocols = vec![ALPN.to_vec()];
-    Ok(config)
+    if mode >= SslMode::VerifyCa {
+        // A resumed session would stand for a certificate that has expired.
+        config.resumption = Resumption::disabled();
+    }
+    Ok(Connects {
+        config: Arc::new(config),
+        checks_name,
+    })
 }
 
 /// The cipher suites and groups that the settings allow.

@@ -5,7 +5,7 @@
 //! would report plain bytes that wait here. An idle connection has no buffer.
 
 use super::certificate::names;
-use super::contexts::TlsContexts;
+use super::contexts::{Connects, TlsContexts};
 use super::names::{suite_name, version_name};
 use super::steps::{Step, advance, write};
 use crate::handshakes::Turn;
@@ -14,7 +14,7 @@ use pgweir_core::TlsFacts;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
-use rustls::{ClientConfig, CommonState, Error};
+use rustls::{CertificateError, CommonState, Error};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(crate) struct TlsSession {
     /// The host of a server, as in the configuration.
     host: Box<str>,
     /// The settings of a connection to a server.
-    connects: Option<Arc<ClientConfig>>,
+    connects: Option<Connects>,
 }
 
 /// Prints the state, and no key.
@@ -128,7 +128,8 @@ impl TlsSession {
         }))
     }
 
-    /// Begins a handshake with a server. If `host` is not a DNS name, `address` is used instead. `direct`: the server
+    /// Begins a handshake with a server. If `host` is not a DNS name, `address` is used instead, unless the certificate
+    /// must be for the host. `direct`: the server
     /// has not been asked before, and must choose PostgreSQL's protocol.
     pub(crate) fn connect(
         contexts: &TlsContexts,
@@ -136,13 +137,18 @@ impl TlsSession {
         address: IpAddr,
         direct: bool,
     ) -> Option<Result<TlsSession, Error>> {
-        let config = Arc::clone(contexts.connects.as_ref()?);
-        let name = ServerName::try_from(host.to_owned()).unwrap_or(ServerName::IpAddress(address.into()));
-        let connection = UnbufferedClientConnection::new(Arc::clone(&config), name);
+        let connects = contexts.connects.clone()?;
+        let name = match ServerName::try_from(host.to_owned()) {
+            Ok(name) => name,
+            // A certificate for the address would not be one for the host.
+            Err(_) if connects.checks_name => return Some(Err(CertificateError::NotValidForName.into())),
+            Err(_) => ServerName::IpAddress(address.into()),
+        };
+        let connection = UnbufferedClientConnection::new(Arc::clone(&connects.config), name);
         Some(connection.map(|connection| TlsSession {
             is_fresh: true,
             host: host.into(),
-            connects: Some(config),
+            connects: Some(connects),
             needs_alpn: direct,
             ..TlsSession::new(Side::Client(connection))
         }))
