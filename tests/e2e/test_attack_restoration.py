@@ -354,6 +354,7 @@ def test_a_short_transaction_timeout_does_not_end_in_a_probe(own_cluster, make_p
     pooler = make_pooler(cluster, settings={**ONE_SERVER, "default_pool_size": 2})
     with pooler.connect() as c, wire.Connection(port=cluster.port) as locker:
         c.query("prepare p(text) as select set_config($1, '100ms', false)")
+        c.query("select 1")  # behind the question about the PREPARE
         locker.query("begin; lock table pg_catalog.pg_settings in access exclusive mode")
         WAYS_TO_LIMIT[way](c)
         time.sleep(0.4)
