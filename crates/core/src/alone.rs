@@ -1,8 +1,9 @@
 //! A client, a server, their pool and what all connections share, for unit tests of layers without a pooler.
 
+use crate::base::address::Address;
 use crate::base::ids::{ClientId, ConnectionId, ServerId, Slot};
 use crate::base::pool_id::{PoolKey, PoolKind};
-use crate::base::request::{Accepted, Address, Endpoint};
+use crate::base::request::{Accepted, Endpoint};
 use crate::base::secret_names::SecretNames;
 use crate::base::settings::PoolSettings;
 use crate::base::time::Time;

@@ -41,6 +41,7 @@ mod statements;
 mod upstream;
 mod weaknesses;
 
+pub use base::address::Address;
 pub use base::dns::{DnsFacts, DnsHost, DnsZone};
 pub use base::surroundings::Surroundings;
 #[cfg(feature = "weaknesses")]
@@ -54,7 +55,7 @@ pub use operator::stats;
 pub use outbox::{Outbox, Part, Source};
 pub use pooler::Pooler;
 pub use request::{
-    Accepted, Address, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request, TlsChange, TriedTls,
+    Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request, TlsChange, TriedTls,
 };
 pub use statements::parameter_types;
 pub use time::{Time, WallClock};

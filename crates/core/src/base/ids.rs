@@ -33,6 +33,9 @@ impl Slot {
     }
 }
 
+/// A listener's place in the table of listeners.
+pub(crate) type ListenerId = usize;
+
 /// A client connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub struct ClientId(pub Slot);

@@ -2,6 +2,7 @@
 //! errors, settings.
 
 pub(crate) mod access;
+pub mod address;
 pub(crate) mod admits;
 pub(crate) mod close_reason;
 pub(crate) mod consequence;

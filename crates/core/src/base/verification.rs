@@ -1,6 +1,6 @@
 //! Questions that a login waits for. The driver asks others, and answers later.
 
-use crate::base::request::Address;
+use crate::base::address::Address;
 use pgweir_auth::{Derivation, Password, ScramKeys};
 use pgweir_config::hba::LdapOptions;
 use std::sync::Arc;

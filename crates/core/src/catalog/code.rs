@@ -4,8 +4,7 @@
 //! ([`crate::catalog::sources`]), and which object runs which ([`crate::catalog::objects`]). An object has the effects
 //! of everything that it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
 
-use crate::catalog::objects::words_of;
-use crate::catalog::runs::{self, Kind, Node, Run};
+use crate::catalog::runs::{self, Kind, Node, Run, words_of};
 use foldhash::fast::RandomState;
 use pgweir_sql::{Effects, KnownNames};
 use std::borrow::Cow;

@@ -1,33 +1,11 @@
 //! Rows of a catalog about its objects: what is known of each, and which object runs which.
 
 use crate::catalog::code::{Draft, RUNS_MAX};
-use crate::catalog::runs::{Kind, Run};
+use crate::catalog::runs::{Kind, Run, words_of};
 use pgweir_sql::Effects;
 
 /// Added to what is known of a routine that is declared immutable.
 const IMMUTABLE: u32 = 8;
-
-/// First words of statements that cause event triggers to run.
-const DEFINING: [&str; 10] = [
-    "create", "alter", "drop", "grant", "revoke", "comment", "import", "refresh", "reindex", "security",
-];
-
-/// First words of statements that compute the expressions of indexes and statistics.
-const MAINTAINING: [&str; 5] = ["analyze", "analyse", "vacuum", "reindex", "cluster"];
-
-/// Words of statements that may make tables.
-const CREATING: [&str; 3] = ["create", "into", "import"];
-
-/// The words that stand for all statements of a kind.
-pub(super) fn words_of(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Definition => &DEFINING,
-        Kind::Creation => &CREATING,
-        Kind::Maintenance => &MAINTAINING,
-        Kind::Truncation => &["truncate"],
-        Kind::Routine | Kind::Relation | Kind::Type | Kind::Word | Kind::Nameless => &[],
-    }
-}
 
 impl Draft {
     /// Adds a row about an object; `false` if it is malformed.

@@ -24,6 +24,28 @@ pub(super) enum Kind {
     Truncation,
 }
 
+/// First words of statements that cause event triggers to run.
+const DEFINING: [&str; 10] = [
+    "create", "alter", "drop", "grant", "revoke", "comment", "import", "refresh", "reindex", "security",
+];
+
+/// First words of statements that compute the expressions of indexes and statistics.
+const MAINTAINING: [&str; 5] = ["analyze", "analyse", "vacuum", "reindex", "cluster"];
+
+/// Words of statements that may make tables.
+const CREATING: [&str; 3] = ["create", "into", "import"];
+
+/// The words that stand for all statements of a kind.
+pub(super) fn words_of(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Definition => &DEFINING,
+        Kind::Creation => &CREATING,
+        Kind::Maintenance => &MAINTAINING,
+        Kind::Truncation => &["truncate"],
+        Kind::Routine | Kind::Relation | Kind::Type | Kind::Word | Kind::Nameless => &[],
+    }
+}
+
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(super) struct Node {
     pub(super) kind: Kind,

@@ -13,7 +13,7 @@ use crate::base::request::{CancelEnd, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::ClientPhase;
-use crate::flow::held_cancels::Found;
+use crate::flow::held_cancels::{CANCEL_DONE, Found};
 use crate::flow::logins::admitting;
 use crate::login::cancel_keys::KeyForm;
 use crate::pooler::Pooler;
@@ -25,9 +25,6 @@ use pgweir_wire::CancelKey;
 use pgweir_wire::write::ErrorText;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
-
-/// Why the connection of a CancelRequest is closed.
-pub(super) const CANCEL_DONE: &str = "cancel request done";
 
 impl ServerSide<'_> {
     /// Sends a cancel, unless one is already on its way: a second one would hit the same work.

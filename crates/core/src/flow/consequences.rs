@@ -5,7 +5,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::flow::cancel::CANCEL_DONE;
+use crate::flow::held_cancels::CANCEL_DONE;
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
 

@@ -12,9 +12,11 @@ use crate::base::reasons::Waiting;
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
-use crate::flow::cancel::CANCEL_DONE;
 use crate::pooler::Pooler;
 use crate::pools::held_cancels::LOOK_AGAIN;
+
+/// Why the connection of a CancelRequest is closed.
+pub(super) const CANCEL_DONE: &str = "cancel request done";
 
 /// What a cancel request would find now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Opening and closing the connections of listeners, and what LISTEN and NOTIFY need of the pooler.
 
+use crate::base::ids::ListenerId;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::time::Time;
 use crate::listening::{Listening, UNUSED_TIME_MAX, backlog_bytes_max};
-use crate::notify::hub::ListenerId;
 use crate::pooler::Pooler;
 use crate::pools::pool;
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@ use crate::base::request::Request;
 use crate::base::settings::endpoint;
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::flow::cancel::CANCEL_DONE;
+use crate::flow::held_cancels::CANCEL_DONE;
 use crate::login::cancel_keys::Route;
 use crate::pooler::Pooler;
 use crate::pools::peers::PeerPools;

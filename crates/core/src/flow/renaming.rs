@@ -1,9 +1,10 @@
 //! Host names of servers whose addresses have changed.
 
+use crate::base::address::Address;
 use crate::base::close_reason::CloseReason;
 use crate::base::dns::DnsFacts;
 use crate::base::ids::ServerId;
-use crate::base::request::{Address, Endpoint};
+use crate::base::request::Endpoint;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::server::Server;

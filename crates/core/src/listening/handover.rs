@@ -17,13 +17,13 @@
 //! ```
 
 use crate::base::close_reason::CloseReason;
+use crate::base::ids::ListenerId;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::Request;
 use crate::listening::Listening;
 use crate::notify::channels::Notification;
-use crate::notify::hub::ListenerId;
 use crate::notify::moving::{Advanced, Answered, Moving, number};
 use crate::upstream::job::Job;
 use pgweir_sql::channel_command;

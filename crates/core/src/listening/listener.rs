@@ -16,12 +16,12 @@
 
 use crate::base::consequence::{ClientFailure, Consequence};
 use crate::base::errors::Trouble;
+use crate::base::ids::ListenerId;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolId};
 use crate::base::request::LogLevel;
 use crate::listening::Listening;
 use crate::notify::channels::{ChannelName, Channels, Notification, Told};
-use crate::notify::hub::ListenerId;
 use crate::notify::listener::Asked;
 use crate::notify::moving::Moving;
 use crate::notify::obstacle::Obstacle;

@@ -8,13 +8,14 @@ mod listener;
 mod notifications;
 
 use crate::base::consequence::Consequence;
+use crate::base::ids::ListenerId;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::exchange::{Exchange, Granted};
 use crate::notify::channels::Channels;
-use crate::notify::hub::{ListenerId, Listeners};
+use crate::notify::hub::Listeners;
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::server_side::ServerSide;

@@ -1,7 +1,8 @@
 //! Who may log in, and to which database: the rules before and after authentication.
 
 use crate::base::access::Access;
-use crate::base::request::{Accepted, Address};
+use crate::base::address::Address;
+use crate::base::request::Accepted;
 use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;
 use crate::pools::databases::Databases;

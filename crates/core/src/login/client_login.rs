@@ -12,7 +12,7 @@
 //! A [`Login`] knows no connection, no pool and no limit. It returns a [`LoginStep`], which says what must be done
 //! next. The caller does that and returns with the outcome.
 
-use crate::base::request::Address;
+use crate::base::address::Address;
 use crate::base::time::Time;
 use crate::base::verification::Verification;
 use crate::login::backend_start;

@@ -1,6 +1,7 @@
 //! How a client must authenticate: `auth_type`, or the first rule of `auth_hba_file` that fits.
 
-use crate::base::request::{Accepted, Address};
+use crate::base::address::Address;
+use crate::base::request::Accepted;
 use crate::base::verification::Verification;
 use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;

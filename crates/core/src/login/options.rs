@@ -1,7 +1,6 @@
 //! `options` of a startup packet: command-line options of postgres(1).
 
 use crate::login::rejection::Rejection;
-use crate::login::startup::bad_parameter;
 
 /// Plans that `-f` with this letter forbids.
 const PLANS: [(char, &str); 8] = [
@@ -66,7 +65,7 @@ fn words(text: &str) -> Vec<String> {
 fn assigned(assignment: &str) -> Result<(String, String), Rejection> {
     match assignment.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.replace('-', "_"), value.to_string())),
-        _ => Err(bad_parameter(format!(
+        _ => Err(Rejection::bad_parameter(format!(
             "invalid option: expected name=value, got \"{assignment}\""
         ))),
     }
@@ -82,7 +81,7 @@ fn forbidden(argument: &str) -> Option<(String, String)> {
 fn unsupported(word: &str) -> Rejection {
     // PgBouncer's words.
     let message = "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed";
-    bad_parameter(format!("{message}, got \"{word}\""))
+    Rejection::bad_parameter(format!("{message}, got \"{word}\""))
 }
 
 #[cfg(test)]

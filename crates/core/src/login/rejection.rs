@@ -61,6 +61,11 @@ impl Rejection {
         Self::new(Trouble::AuthenticationFailed, refused.told, "")
     }
 
+    /// A startup parameter that cannot be used.
+    pub(super) fn bad_parameter(message: String) -> Self {
+        Self::new(Trouble::BadStartupParameter, message, "")
+    }
+
     /// A setting of this name cannot exist.
     pub(crate) fn no_such_setting(name: &str) -> Self {
         let message = format!("unrecognized configuration parameter \"{name}\"");

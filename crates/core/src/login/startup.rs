@@ -1,8 +1,8 @@
 //! The first packet of a client connection.
 
+use crate::base::address::Address;
 use crate::base::errors::Trouble;
 use crate::base::pool_id::PoolKind;
-use crate::base::request::Address;
 use crate::base::settings::Settings;
 use crate::login::options::options;
 use crate::login::rejection::Rejection;
@@ -211,17 +211,13 @@ fn text(bytes: &[u8]) -> Result<String, Rejection> {
     }
 }
 
-pub(super) fn bad_parameter(message: String) -> Rejection {
-    Rejection::new(Trouble::BadStartupParameter, message, "")
-}
-
 /// The value of `replication`, which PostgreSQL reads as a boolean or the word `database`.
 fn replication(value: &str) -> Result<PoolKind, Rejection> {
     match boolean(value) {
         Some(true) => Ok(PoolKind::Replication { physical: true }),
         Some(false) => Ok(PoolKind::Clients),
         None if value == "database" => Ok(PoolKind::Replication { physical: false }),
-        None => Err(bad_parameter(format!(
+        None => Err(Rejection::bad_parameter(format!(
             "invalid value for parameter \"replication\": \"{value}\""
         ))),
     }

@@ -4,7 +4,7 @@
 //! A client gets notifications only when PostgreSQL would send them: between its transactions, that is before
 //! ReadyForQuery or while it is idle. Until then they wait here, up to `max_notification_backlog`.
 
-use crate::notify::hub::ListenerId;
+use crate::base::ids::ListenerId;
 use crate::notify::moving::Moving;
 use crate::statements::internal::CHANNELS_LISTED;
 use pgweir_wire::{BackendTag, HEADER_BYTES, ReadError, Reader};

@@ -1,6 +1,6 @@
 //! All listener connections, and the marks of the moves of channels.
 
-use crate::base::ids::{ClientId, ServerId};
+use crate::base::ids::{ClientId, ListenerId, ServerId};
 use crate::base::secret_names::SecretNames;
 use crate::base::time::Time;
 use crate::notify::channels::{ChannelName, Channels, Notification};
@@ -13,9 +13,6 @@ use std::sync::Arc;
 
 /// A listener's application_name in pg_stat_activity.
 pub(crate) const LISTENER_NAME: &str = "pgweir listener";
-
-/// A listener's place in the table.
-pub(crate) type ListenerId = usize;
 
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listeners {

@@ -1,7 +1,7 @@
 //! Moves of a client's channels between its server and a listener.
 
+use crate::base::ids::ListenerId;
 use crate::notify::channels::{CHANNELS_MAX, ChannelName, Channels, Notification};
-use crate::notify::hub::ListenerId;
 use crate::notify::obstacle::Obstacle;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,10 @@
 //! Tests of what is due.
 
 use super::*;
+use crate::base::address::Address;
 use crate::base::close_reason::CloseReason;
 use crate::base::pool_id::PoolKey;
-use crate::base::request::{Accepted, Address, Endpoint};
+use crate::base::request::{Accepted, Endpoint};
 use crate::base::settings::PoolSettings;
 use crate::pools::databases::Databases;
 use crate::state::deferred_begin::{By, DeferredBegin};

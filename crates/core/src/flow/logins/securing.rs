@@ -1,9 +1,10 @@
 //! TLS for clients and servers, as far as the core decides about it: when it is requested, when it is accepted, and
 //! what a failure means. The driver does the handshake.
 
+use crate::base::address::Address;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::LoginFailure;
-use crate::base::request::{Address, Endpoint, LogLevel, Request};
+use crate::base::request::{Endpoint, LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
 use crate::flow::logins::arrival::{Arrival, Next};

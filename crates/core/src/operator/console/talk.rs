@@ -1,8 +1,9 @@
 //! One client of the console: its messages, the replies, and the commands that concern no other connection.
 
 use crate::base::access::Access;
+use crate::base::address::Address;
 use crate::base::ids::ClientId;
-use crate::base::request::{Address, LogLevel, Request};
+use crate::base::request::{LogLevel, Request};
 use crate::base::stats::Stats;
 use crate::base::time::Time;
 use crate::console::grammar::{Command, Show};
