@@ -16,7 +16,6 @@ use crate::notify::channels::Channels;
 use crate::notify::moving::Moving;
 use crate::pools::fair::flow::Flow;
 use crate::pools::pool::{self, Pool};
-use crate::state::asked_right::AskedRight;
 use crate::state::client_session::ClientSession;
 use crate::state::shape::Shape;
 use crate::statements::client_statements::ClientStatements;
@@ -78,8 +77,6 @@ pub(crate) struct Client {
     pub(crate) needs_bytes: u32,
     pub(crate) session: ClientSession,
     pub(crate) statements: ClientStatements,
-    /// What its server was asked about the call that the client's next message is.
-    pub(crate) asked_right: Option<Box<AskedRight>>,
     /// The channels that it listens to, once it has listened.
     pub(crate) channels: Option<Box<Channels>>,
     /// The process id that it was told at login; 0 before.
@@ -114,7 +111,6 @@ impl Client {
             needs_bytes: 0,
             session: ClientSession::new(shape),
             statements: ClientStatements::default(),
-            asked_right: None,
             channels: None,
             process_id: 0,
             key_form: KeyForm::Short,

@@ -248,7 +248,13 @@ impl Reply<'_> {
             }
             Job::MoveChannels | Job::ListChannels => Passed::Asks(Question::MoveAnswered),
             // The client that asked goes on with its call, on this server.
-            Job::AskRight if self.client().is_some_and(|client| client.asked_right.is_some()) => Passed::Skip,
+            Job::AskRight
+                if self
+                    .client()
+                    .is_some_and(|client| client.session.asked_right().is_some()) =>
+            {
+                Passed::Skip
+            }
             Job::Nothing
             | Job::Restore
             | Job::ReadCatalog

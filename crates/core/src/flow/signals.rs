@@ -126,7 +126,7 @@ impl Exchange<'_> {
     /// What the server has said about this call; if it has not been asked, it is.
     fn right_to(&mut self, call: &Call<'_>) -> Right {
         let segment = self.server.conversation.queue().segments_sent();
-        let asked = self.client.asked_right.take();
+        let asked = self.client.session.take_asked_right();
         match asked.filter(|asked| asked.is_about(call.of, self.server_id, segment)) {
             Some(asked) if asked.is_granted() => Right::Granted,
             Some(_) => Right::Refused,
@@ -153,7 +153,8 @@ impl Exchange<'_> {
             false => self.asks_for_replies(),
         }
         let segment = self.server.conversation.queue().segments_sent();
-        self.client.asked_right = Some(Box::new(AskedRight::new(call.of, self.server_id, segment)));
+        let asked = AskedRight::new(call.of, self.server_id, segment);
+        self.client.session.asks_right(asked);
         Right::NotKnown(self.waits_for_replies())
     }
 

@@ -133,7 +133,7 @@ impl Reply<'_> {
         let says_yes = message
             .get(HEADER_BYTES..)
             .is_some_and(|body| backend::data_row(body).is_ok_and(|row| row == [Some(&b"t"[..])]));
-        if let Some(asked) = self.client().and_then(|client| client.asked_right.as_mut())
+        if let Some(asked) = self.client().and_then(|client| client.session.asked_right())
             && says_yes
         {
             asked.grant();

@@ -4,6 +4,7 @@ mod pinning;
 mod resets;
 mod suspecting;
 
+use crate::state::asked_right::AskedRight;
 use crate::state::deferred_begin::DeferredBegin;
 use crate::state::followed::Followed;
 use crate::state::pins::{Pinned, Pins};
@@ -52,6 +53,8 @@ pub(crate) struct ClientSession {
     reset_among: Option<Box<Returns>>,
     /// Statements that reset settings or end all statements, in pools where statements are not tracked otherwise.
     followed: Vec<Followed>,
+    /// What its server was asked about the call that the client's next message is.
+    asked_right: Option<Box<AskedRight>>,
 }
 
 impl ClientSession {
@@ -73,7 +76,22 @@ impl ClientSession {
             bound_reset: None,
             reset_among: None,
             followed: Vec::new(),
+            asked_right: None,
         }
+    }
+
+    /// Its server is asked about the call that the client's next message is.
+    pub(crate) fn asks_right(&mut self, asked: AskedRight) {
+        self.asked_right = Some(Box::new(asked));
+    }
+
+    /// What the server has been asked about the client's next message, and has said.
+    pub(crate) fn asked_right(&mut self) -> Option<&mut AskedRight> {
+        self.asked_right.as_deref_mut()
+    }
+
+    pub(crate) fn take_asked_right(&mut self) -> Option<Box<AskedRight>> {
+        self.asked_right.take()
     }
 
     /// The virtual session's settings, as last told to the client.
