@@ -116,6 +116,45 @@ def test_what_an_object_does_to_the_session_reaches_nobody_else(prepared, make_p
     next_one_finds(lambda: connect(pooler), FRESH)
 
 
+READS_IN_CHECK = """
+create function ac_reads(text) returns bool language plpgsql set datestyle = 'iso' as $$begin return true; end$$;
+create domain ac_read as text check (ac_reads(value));
+create table ac_reading (a ac_read, b int);
+"""
+
+
+@pytest.mark.parametrize("text", ("select '{x}'::ac_read[], $1::int", "insert into ac_reading values ('x', $1::int)"))
+def test_an_unnamed_statement_survives_its_own_analysis(prepared, make_pooler, text):
+    """Its Parse runs a check that may set what constants are read under; it does not stand behind itself. Drivers such as lib/pq
+    send Parse and Bind in two segments."""
+    prepared.psql(READS_IN_CHECK, dbname="ac")
+    try:
+        pooler = one_server(make_pooler, prepared)
+        with connect(pooler) as c:
+            for _ in range(3):
+                c.send(wire.parse("", text), wire.describe("S"), wire.sync())
+                assert not wire.first_error(c.read_ready())
+                c.send(wire.bind(values=["5"]), wire.execute(), wire.sync())
+                error = wire.first_error(c.read_ready())
+                assert not error, error.fields
+    finally:
+        prepared.psql("drop table ac_reading; drop domain ac_read; drop function ac_reads", dbname="ac")
+
+
+def test_an_unnamed_statement_survives_the_doubt_about_a_catalog(prepared, make_pooler):
+    """Behind a definition, before the catalog has been read again, any Parse may run code."""
+    pooler = one_server(make_pooler, prepared)
+    with connect(pooler) as c:
+        for _ in range(5):
+            c.query("create or replace function ac_any(text) returns text language plpgsql as $$begin return $1; end$$")
+            c.send(wire.parse("", "select ac_any('x'), $1::int"), wire.describe("S"), wire.sync())
+            assert not wire.first_error(c.read_ready())
+            c.send(wire.bind(values=["5"]), wire.execute(), wire.sync())
+            answer = c.read_ready()
+            assert rows_of(answer) == [("x", "5")], wire.first_error(answer).fields
+        c.query("drop function ac_any")
+
+
 @pytest.fixture
 def with_objects(pg, request):
     """A database of its own for one case: an operator or a cast makes every statement of its database suspect."""

@@ -103,20 +103,22 @@ impl Exchange<'_> {
                 .unnamed()
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
         let mut new = (!same).then(|| interned(&mut self.shared.statements, server, &parse, settings));
-        if let Some(statement) = new.as_ref().or(client.statements.unnamed())
-            && (!statement.effects.is_empty() || checks_run)
+        let minded = new.as_ref().or(client.statements.unnamed());
+        let minded = minded.filter(|s| !s.effects.is_empty() || checks_run).cloned();
+        if let Some(statement) = &minded
+            && let Some(step) = self.minds_parse(message, statement)
         {
-            let statement = statement.clone();
-            if let Some(step) = self.minds_parse(message, &statement) {
-                return step;
-            }
-            self.suspect_analysis(&statement);
+            return step;
         }
         if let Some(statement) = &mut new
             && self.server.held.may_read_behind_set()
             && let Some(step) = self.unnamed_reads_behind_set(statement)
         {
             return step;
+        }
+        // Only now, because the statement is not parsed behind what its own analysis may set.
+        if let Some(statement) = &minded {
+            self.suspect_analysis(statement);
         }
         let client = &mut *self.client;
         let server = &mut *self.server;
