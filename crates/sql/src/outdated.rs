@@ -86,7 +86,7 @@ pub fn outdates(text: &[u8]) -> Option<Outdates> {
         return Some(unknown);
     }
     if let [one] = all[..]
-        && (changes_password_only(one) || leaves_new_sessions(one))
+        && Tokens::of(one).leave_sessions()
     {
         return None;
     }
@@ -94,7 +94,7 @@ pub fn outdates(text: &[u8]) -> Option<Outdates> {
     let mut found = all
         .iter()
         .filter(|statement| mentions(statement))
-        .map(|s| in_statement(s));
+        .map(|s| Tokens::of(s).outdate());
     let first = found.next();
     let is_alone = all.len() == 1 && matches!(first, Some(Some(_)));
     let found = first.map(|first| found.fold(first, |all, one| Some(both(all?, one?))));
@@ -117,63 +117,74 @@ fn mentions(text: &[u8]) -> bool {
         || as_tokens.may_end()
 }
 
-/// ALTER ROLE .. PASSWORD and nothing else: sessions go on as before, and the next login is judged by the secret that the
-/// pooler knows.
-fn changes_password_only(statement: &[u8]) -> bool {
-    let tokens: Vec<Token<'_>> = Lexer::new(statement).collect();
-    let at = |place: usize, word: &str| tokens.get(place).is_some_and(|token| token.is(word));
-    let mut place = 3;
-    for word in ["with", "encrypted"] {
-        place += usize::from(at(place, word));
+/// The tokens of one statement.
+struct Tokens<'a>(Vec<Token<'a>>);
+
+impl<'a> Tokens<'a> {
+    fn of(statement: &'a [u8]) -> Self {
+        Tokens(Lexer::new(statement).collect())
     }
-    let is_of_role = at(0, "alter") && (at(1, "role") || at(1, "user"));
-    let is_last = tokens.len() == place + 2;
-    let is_value = at(place + 1, "null") || matches!(tokens.get(place + 1), Some(Token::Text(_)));
-    is_of_role && at(place, "password") && is_last && is_value
-}
 
-/// ALTER DATABASE with RENAME, OWNER, REFRESH or SET TABLESPACE: a new session in the database begins as before.
-fn leaves_new_sessions(statement: &[u8]) -> bool {
-    let tokens: Vec<Token<'_>> = Lexer::new(statement).collect();
-    let at = |place: usize, word: &str| tokens.get(place).is_some_and(|token| token.is(word));
-    let is_of_database = at(0, "alter") && at(1, "database");
-    is_of_database && (at(3, "rename") || at(3, "owner") || at(3, "refresh") || at(3, "set") && at(4, "tablespace"))
-}
+    fn at(&self, place: usize, word: &str) -> bool {
+        self.0.get(place).is_some_and(|token| token.is(word))
+    }
 
-/// What one statement of this kind outdates, and whether anyone may cause that.
-fn in_statement(text: &[u8]) -> Option<(Outdated, bool)> {
-    let tokens: Vec<Token<'_>> = Lexer::new(text).collect();
-    let at = |place: usize, word: &str| tokens.get(place).is_some_and(|token| token.is(word));
-    let has = |word: &str| tokens.iter().any(|token| token.is(word));
-    let is_role = at(1, "role") || at(1, "user") || at(1, "group");
-    let found = match () {
-        () if at(0, "create") && is_role => (roles(names(tokens.get(2..3)?)), false),
-        () if at(0, "drop") && is_role => {
-            let behind = if at(2, "if") { 4 } else { 2 };
-            (roles(names(tokens.get(behind..)?)), false)
+    fn has(&self, word: &str) -> bool {
+        self.0.iter().any(|token| token.is(word))
+    }
+
+    /// Whether sessions go on, and new ones begin, as before. ALTER ROLE .. PASSWORD and nothing else: the next login is
+    /// judged by the secret that the pooler knows. ALTER DATABASE with RENAME, OWNER, REFRESH or SET TABLESPACE: a
+    /// session in the database begins as before.
+    fn leave_sessions(&self) -> bool {
+        let at = |place, word| self.at(place, word);
+        if at(0, "alter") && at(1, "database") {
+            return at(3, "rename") || at(3, "owner") || at(3, "refresh") || at(3, "set") && at(4, "tablespace");
         }
-        () if at(0, "drop") && at(1, "owned") => (roles(names(tokens.get(3..)?)), true),
-        () if at(0, "reassign") => (Outdated::All, true),
-        () if at(0, "alter") && at(1, "group") && has("drop") => (Outdated::All, true),
-        () if at(0, "alter") && is_role && at(3, "rename") => {
-            let both = [*tokens.get(2)?, Token::Byte(b','), *tokens.get(5)?];
-            (roles(names(&both)), false)
+        let mut place = 3;
+        for word in ["with", "encrypted"] {
+            place += usize::from(at(place, word));
         }
-        () if at(0, "alter") && is_role => {
-            let by_anyone = has("set") || has("reset") || has("password");
-            (roles(names(tokens.get(2..3)?)), by_anyone)
-        }
-        () if at(0, "alter") && at(1, "database") => (databases(names(tokens.get(2..3)?)), true),
-        () if at(0, "revoke") => {
-            let on = tokens.iter().position(|token| token.is("on") || token.is("from"))?;
-            match at(on, "on") && at(on + 1, "database") {
-                true => (databases(names(tokens.get(on + 2..)?)), true),
-                false => (Outdated::All, true),
+        let is_of_role = at(0, "alter") && (at(1, "role") || at(1, "user"));
+        let is_last = self.0.len() == place + 2;
+        let is_value = at(place + 1, "null") || matches!(self.0.get(place + 1), Some(Token::Text(_)));
+        is_of_role && at(place, "password") && is_last && is_value
+    }
+
+    /// What a statement of this kind outdates, and whether anyone may cause that.
+    fn outdate(&self) -> Option<(Outdated, bool)> {
+        let tokens = &self.0;
+        let (at, has) = (|place, word| self.at(place, word), |word| self.has(word));
+        let is_role = at(1, "role") || at(1, "user") || at(1, "group");
+        let found = match () {
+            () if at(0, "create") && is_role => (roles(names(tokens.get(2..3)?)), false),
+            () if at(0, "drop") && is_role => {
+                let behind = if at(2, "if") { 4 } else { 2 };
+                (roles(names(tokens.get(behind..)?)), false)
             }
-        }
-        () => return None,
-    };
-    Some(found)
+            () if at(0, "drop") && at(1, "owned") => (roles(names(tokens.get(3..)?)), true),
+            () if at(0, "reassign") => (Outdated::All, true),
+            () if at(0, "alter") && at(1, "group") && has("drop") => (Outdated::All, true),
+            () if at(0, "alter") && is_role && at(3, "rename") => {
+                let both = [*tokens.get(2)?, Token::Byte(b','), *tokens.get(5)?];
+                (roles(names(&both)), false)
+            }
+            () if at(0, "alter") && is_role => {
+                let by_anyone = has("set") || has("reset") || has("password");
+                (roles(names(tokens.get(2..3)?)), by_anyone)
+            }
+            () if at(0, "alter") && at(1, "database") => (databases(names(tokens.get(2..3)?)), true),
+            () if at(0, "revoke") => {
+                let on = tokens.iter().position(|token| token.is("on") || token.is("from"))?;
+                match at(on, "on") && at(on + 1, "database") {
+                    true => (databases(names(tokens.get(on + 2..)?)), true),
+                    false => (Outdated::All, true),
+                }
+            }
+            () => return None,
+        };
+        Some(found)
+    }
 }
 
 /// Names that are separated by commas. `None`: they cannot be read.
