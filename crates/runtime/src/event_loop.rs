@@ -413,6 +413,10 @@ impl EventLoop {
                     self.handle_serial(&zone, serial);
                     continue;
                 }
+                Message::TlsPanic(text) => {
+                    self.log.write(LogLevel::Error, &text);
+                    continue;
+                }
             }
             self.settle();
         }

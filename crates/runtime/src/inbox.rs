@@ -36,6 +36,8 @@ pub(crate) enum Message {
     },
     /// The serial number of a zone was looked up.
     ZoneSerial { zone: String, serial: Result<u32, String> },
+    /// The TLS library has failed. The text is for the log.
+    TlsPanic(String),
 }
 
 /// The sending end. Each thread of the control plane has one.

@@ -250,7 +250,12 @@ impl EventLoop {
 
     /// The end that a signal has asked for. Other signals are ignored.
     fn told_to_end(&mut self) -> Option<Ending> {
+        let log = &mut self.log;
         let endings = self.inbox.try_iter().filter_map(|message| match message {
+            Message::TlsPanic(text) => {
+                log.write(LogLevel::Error, &text);
+                None
+            }
             Message::Command(Command::ShutdownImmediate) => Some(Ending::AtOnce),
             Message::Command(Command::ShutdownWaitForClients | Command::ShutdownWaitForServers) => {
                 Some(Ending::WithClients)

@@ -3,6 +3,8 @@
 //! | file | contains |
 //! |---|---|
 //! | `session` | TLS on one connection: the handshake, and decrypting and encrypting its bytes |
+//! | `side` | rustls's part of a session, for both roles |
+//! | `guard` | a panic in the library ends its connection alone |
 //! | `steps` | what rustls asks for, step by step |
 //! | `contexts` | the settings `client_tls_*` and `server_tls_*`, with the files that they name |
 //! | `names` | OpenSSL's names for rustls's suites, groups and versions |
@@ -15,12 +17,15 @@ mod certificate;
 mod chain;
 mod client_verifier;
 mod contexts;
+mod guard;
 mod names;
 mod server_verifier;
 mod session;
+mod side;
 mod steps;
 mod trust;
 
 pub(crate) use contexts::{TlsContexts, for_directory};
 pub use contexts::{TlsFailure, check_tls_files};
+pub(crate) use guard::report_panics;
 pub(crate) use session::{End, LEFT, TlsSession};

@@ -4,17 +4,17 @@
 //! become pending output of the connection. All complete records of a read are decrypted at once, because no event
 //! would report plain bytes that wait here. An idle connection has no buffer.
 
-use super::certificate::names;
 use super::contexts::{Connects, TlsContexts};
-use super::names::{suite_name, version_name};
-use super::steps::{Step, advance, write};
+use super::guard::{Guarded, Panicked, guarded};
+use super::side::Side;
+use super::steps::Step;
 use crate::handshakes::Turn;
 use crate::transport::{Received, Transport};
 use pgweir_core::TlsFacts;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
-use rustls::{CertificateError, CommonState, Error};
+use rustls::{CertificateError, Error};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -42,17 +42,9 @@ pub(crate) const LEFT: &str = "the other side has closed the connection";
 const LEFT_AT_ONCE: &str = "the other side has closed the connection (PostgreSQL before 17 does not accept TLS without an \
                             SSLRequest: see server_tls_sslnegotiation)";
 
-/// The pooler's role in the handshake.
-enum Side {
-    /// Server, for a client's connection.
-    Server(UnbufferedServerConnection),
-    /// Client, for a server's connection.
-    Client(UnbufferedClientConnection),
-}
-
 /// TLS on one connection.
 pub(crate) struct TlsSession {
-    side: Side,
+    library: Guarded,
     /// The bytes of an incomplete record, or all bytes from before the handshake.
     unread: Vec<u8>,
     /// `unread` contains bytes that rustls has not seen.
@@ -117,7 +109,7 @@ impl TlsSession {
     /// Waits for a client's handshake. `early` are bytes of it that have already arrived. `None`: TLS is off.
     pub(crate) fn accept(contexts: &TlsContexts, early: Vec<u8>, direct: bool) -> Option<Result<TlsSession, Error>> {
         let accepts = contexts.accepts.as_ref()?;
-        let connection = UnbufferedServerConnection::new(Arc::clone(&accepts.config));
+        let connection = created(|| UnbufferedServerConnection::new(Arc::clone(&accepts.config)));
         Some(connection.map(|connection| TlsSession {
             is_fresh: !early.is_empty(),
             unread: early,
@@ -144,7 +136,7 @@ impl TlsSession {
             Err(_) if connects.checks_name => return Some(Err(CertificateError::NotValidForName.into())),
             Err(_) => ServerName::IpAddress(address.into()),
         };
-        let connection = UnbufferedClientConnection::new(Arc::clone(&connects.config), name);
+        let connection = created(|| UnbufferedClientConnection::new(Arc::clone(&connects.config), name));
         Some(connection.map(|connection| TlsSession {
             is_fresh: true,
             host: host.into(),
@@ -156,7 +148,7 @@ impl TlsSession {
 
     fn new(side: Side) -> TlsSession {
         TlsSession {
-            side,
+            library: Guarded::new(side),
             unread: Vec::new(),
             is_fresh: false,
             turn: Turn::None,
@@ -194,8 +186,8 @@ impl TlsSession {
 
     /// The error if the other side closes the connection before the handshake ends.
     fn left(&self) -> &'static str {
-        match &self.side {
-            Side::Client(_) if self.needs_alpn => LEFT_AT_ONCE,
+        match &self.connects {
+            Some(_) if self.needs_alpn => LEFT_AT_ONCE,
             _ => LEFT,
         }
     }
@@ -203,13 +195,6 @@ impl TlsSession {
     /// Whether the other side has been sent records.
     pub(crate) fn has_answered(&self) -> bool {
         self.has_answered
-    }
-
-    fn state(&self) -> &CommonState {
-        match &self.side {
-            Side::Server(connection) => connection,
-            Side::Client(connection) => connection,
-        }
     }
 
     /// Reads the socket once. Plain bytes are written to `into`, and records to be sent are appended to `out`.
@@ -268,51 +253,44 @@ impl TlsSession {
 
     /// Reads all complete records.
     fn read_records(&mut self, records: &mut [u8], into: &mut [u8], out: &mut Vec<u8>, progress: &mut Progress) {
-        let mut at = 0;
-        loop {
-            let (discard, step) = match &mut self.side {
-                Side::Server(c) => advance(
-                    c.process_tls_records(&mut records[at..]),
-                    into,
-                    &mut progress.bytes,
-                    out,
-                ),
-                Side::Client(c) => advance(
-                    c.process_tls_records(&mut records[at..]),
-                    into,
-                    &mut progress.bytes,
-                    out,
-                ),
-            };
-            at += discard;
-            match step {
-                Ok(Step::Again) => {}
-                Ok(Step::NeedsInput) => break,
-                Ok(Step::Over) => {
-                    self.is_over = true;
-                    progress.more = true;
-                    break;
-                }
-                Err(e) => {
-                    self.send_alert(out);
-                    self.is_broken = true;
-                    progress.more = true;
-                    let end = self.failed(&e.to_string());
-                    if !self.is_secured {
-                        progress.end = Some(end);
-                    }
-                    return;
-                }
+        let (mut used, own) = (0, out.len());
+        let bytes = &mut progress.bytes;
+        let step = self
+            .library
+            .with(|side| side.read(records, &mut used, into, bytes, out));
+        match step {
+            Ok(Ok(Step::Again | Step::NeedsInput)) => {}
+            Ok(Ok(Step::Over)) => {
+                self.is_over = true;
+                progress.more = true;
+            }
+            Ok(Err(e)) => {
+                let _ = self.library.with(|side| side.write_alert(out));
+                return self.broken(&e.to_string(), progress);
+            }
+            Err(Panicked) => {
+                out.truncate(own);
+                return self.broken(&Panicked.to_string(), progress);
             }
         }
         self.has_answered |= !out.is_empty();
-        self.unread = records[at..].to_vec();
-        if !self.is_secured && !self.state().is_handshaking() {
+        self.unread = records[used..].to_vec();
+        if !self.is_secured && matches!(self.library.with(|side| side.is_handshaking()), Ok(false)) {
             self.is_secured = true;
             match self.facts() {
                 Ok(facts) => progress.secured = Some(facts),
-                Err(why) => progress.end = Some(self.failed(why)),
+                Err(why) => progress.end = Some(self.failed(&why)),
             }
+        }
+    }
+
+    /// The other side has broken TLS, or the library has failed. Plain bytes from before are still delivered.
+    fn broken(&mut self, why: &str, progress: &mut Progress) {
+        self.is_broken = true;
+        progress.more = true;
+        let end = self.failed(why);
+        if !self.is_secured {
+            progress.end = Some(end);
         }
     }
 
@@ -321,42 +299,22 @@ impl TlsSession {
         End::NotSecured(why.to_owned())
     }
 
-    /// Sends the other side an alert after an error. rustls must not look at its input again: it may remember messages
-    /// there. It does not as long as it has something to send.
-    fn send_alert(&mut self, out: &mut Vec<u8>) {
-        while self.state().wants_write() {
-            let (_, step) = match &mut self.side {
-                Side::Server(c) => advance(c.process_tls_records(&mut []), &mut [], &mut 0, out),
-                Side::Client(c) => advance(c.process_tls_records(&mut []), &mut [], &mut 0, out),
-            };
-            if !matches!(step, Ok(Step::Again)) {
-                return;
+    /// The result of the handshake.
+    fn facts(&mut self) -> Result<TlsFacts, String> {
+        let (needs_alpn, reports_peer) = (self.needs_alpn, self.reports_peer);
+        let own = self.end_point.clone();
+        let facts = self
+            .library
+            .with(|side| (!needs_alpn || side.has_alpn()).then(|| side.facts(own, reports_peer)));
+        match facts {
+            Ok(Some(facts)) => Ok(facts),
+            Ok(None) if self.connects.is_some() => Err(NO_ALPN_CHOSEN.into()),
+            Ok(None) => Err(NO_ALPN_ASKED.into()),
+            Err(Panicked) => {
+                self.is_broken = true;
+                Err(Panicked.to_string())
             }
         }
-    }
-
-    /// The result of the handshake.
-    fn facts(&self) -> Result<TlsFacts, &'static str> {
-        let state = self.state();
-        if self.needs_alpn && state.alpn_protocol().is_none() {
-            return Err(match &self.side {
-                Side::Server(_) => NO_ALPN_ASKED,
-                Side::Client(_) => NO_ALPN_CHOSEN,
-            });
-        }
-        let certificate = state.peer_certificates().and_then(|chain| chain.first());
-        Ok(TlsFacts {
-            protocol: state.protocol_version().map_or("unknown", version_name),
-            cipher: state.negotiated_cipher_suite().map_or("unknown", suite_name),
-            end_point: match &self.side {
-                Side::Server(_) => self.end_point.clone(),
-                Side::Client(_) => certificate.and_then(|der| super::certificate::end_point(der)),
-            },
-            peer: certificate
-                .filter(|_| self.reports_peer)
-                .and_then(|der| names(der))
-                .map(Arc::new),
-        })
     }
 
     /// Encrypts `plain` and appends the records to `out`. Fails before the end of the handshake, and when the
@@ -375,18 +333,23 @@ impl TlsSession {
         if !self.is_secured || self.is_broken {
             return Err(());
         }
-        loop {
-            // rustls remembers places in the bytes that it has not used up, so it must be shown these.
-            let (discard, step) = match &mut self.side {
-                Side::Server(c) => write(c.process_tls_records(&mut self.unread), out, room, plain),
-                Side::Client(c) => write(c.process_tls_records(&mut self.unread), out, room, plain),
-            };
-            self.unread.drain(..discard);
-            match step {
-                Step::Again => {}
-                Step::NeedsInput => return Ok(()),
-                Step::Over => return Err(()),
-            }
+        let (unread, own) = (&mut self.unread, out.len());
+        let written = self.library.with(|side| side.write(unread, out, room, plain));
+        if written == Err(Panicked) {
+            out.truncate(own);
+            self.is_broken = true;
         }
+        // The other side would wait for ever for what cannot be written.
+        self.is_over |= written != Ok(Ok(()));
+        written.unwrap_or(Err(()))
     }
 }
+
+/// Creates rustls's part of a session.
+fn created<C>(create: impl FnOnce() -> Result<C, Error>) -> Result<C, Error> {
+    guarded(create).unwrap_or_else(|panicked| Err(Error::General(panicked.to_string())))
+}
+
+#[cfg(test)]
+#[path = "session_tests/mod.rs"]
+mod tests;
