@@ -324,9 +324,11 @@ impl TlsSession {
         self.write(out, plain.len() + records * RECORD_OVERHEAD_BYTES, Some(plain))
     }
 
-    /// Appends the record that ends the pooler's side to `out`.
+    /// Appends the record that ends the pooler's side to `out`. Nothing is read after that: rustls could not send an
+    /// alert any more.
     pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
         let _ = self.write(out, ALERT_BYTES, None);
+        self.is_over = true;
     }
 
     fn write(&mut self, out: &mut Vec<u8>, room: usize, plain: Option<&[u8]>) -> Result<(), ()> {
