@@ -5,7 +5,7 @@ use super::*;
 use crate::tls::guard::report_panics;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::version::TLS13;
+use rustls::version::{TLS12, TLS13};
 use rustls::{DigitallySignedStruct, NoKeyLog, SignatureScheme};
 use std::sync::Mutex;
 
@@ -94,4 +94,29 @@ fn a_panic_while_writing_ends_the_session() {
     assert!(parties.session.seal(b"select 1", &mut out).is_err());
     assert_eq!(out, b"before");
     assert!(matches!(parties.receive().progress.end, Some(End::Closed)));
+}
+
+/// In TLS 1.2 a connection ends with its keys: its client must not wait for what cannot be sent.
+#[test]
+fn a_session_whose_keys_are_used_up_ends() {
+    let setup = Setup {
+        records_max: Some(10),
+        ..Setup::usual(true, &TLS12)
+    };
+    let mut parties = Parties::secured(&setup, Arc::new(NoKeyLog));
+    assert!(parties.receive().progress.is_blocked);
+    let mut out = Vec::new();
+    let sealed = (0..20).take_while(|_| parties.session.seal(b"row", &mut out).is_ok());
+    assert!((5..10).contains(&sealed.count()));
+    assert!(matches!(parties.receive().progress.end, Some(End::Closed)));
+    // The alert goes behind all rows.
+    parties.session.close(&mut out);
+    let (plain, outcome) = parties.others_input(&out);
+    assert!(plain.starts_with(b"rowrow") && outcome.is_ok(), "{outcome:?}");
+    assert!(
+        !parties
+            .other
+            .process_new_packets()
+            .is_ok_and(|state| !state.peer_has_closed())
+    );
 }

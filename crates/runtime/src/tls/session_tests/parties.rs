@@ -10,6 +10,7 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
+use rustls::{CipherSuiteCommon, SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
 use rustls::{
     ClientConfig, ClientConnection, Connection, KeyLog, ServerConfig, ServerConnection, SupportedProtocolVersion,
 };
@@ -33,6 +34,25 @@ fn pairs() -> &'static [Pair; 2] {
     PAIRS.get_or_init(|| [pair("server"), pair("client")])
 }
 
+/// The suite, with a limit of records for each key.
+fn limited(suite: SupportedCipherSuite, records_max: u64) -> SupportedCipherSuite {
+    let common = |common: &CipherSuiteCommon| CipherSuiteCommon {
+        suite: common.suite,
+        hash_provider: common.hash_provider,
+        confidentiality_limit: records_max,
+    };
+    match suite {
+        SupportedCipherSuite::Tls12(old) => SupportedCipherSuite::Tls12(Box::leak(Box::new(Tls12CipherSuite {
+            common: common(&old.common),
+            ..*old
+        }))),
+        SupportedCipherSuite::Tls13(new) => SupportedCipherSuite::Tls13(Box::leak(Box::new(Tls13CipherSuite {
+            common: common(&new.common),
+            ..*new
+        }))),
+    }
+}
+
 /// How the two sides are set up.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
@@ -52,6 +72,8 @@ pub(super) struct Setup {
     pub(super) direct: bool,
     pub(super) alpn: Option<&'static str>,
     pub(super) tickets: bool,
+    /// The most records of one key, if there are fewer than usual.
+    pub(super) records_max: Option<u64>,
 }
 
 impl Setup {
@@ -72,12 +94,14 @@ impl Setup {
             direct: false,
             alpn: Some("postgresql"),
             tickets: true,
+            records_max: None,
         }
     }
 
     fn provider(&self) -> Arc<CryptoProvider> {
         let mut provider = ring::default_provider();
-        provider.cipher_suites = vec![provider.cipher_suites[self.suite]];
+        let suite = provider.cipher_suites[self.suite];
+        provider.cipher_suites = vec![self.records_max.map_or(suite, |max| limited(suite, max))];
         Arc::new(provider)
     }
 

@@ -31,6 +31,8 @@ fn setup(choices: &mut Choices, is_fair: bool) -> Setup {
         direct: choices.once_in(3),
         alpn: [None, Some("postgresql"), Some("h2")][choices.below(3)],
         tickets: choices.once_in(2),
+        // At the limit new keys begin, or the connection ends (TLS 1.2).
+        records_max: (!is_fair && choices.once_in(3)).then(|| 2 + choices.below(20) as u64),
         ..Setup::usual(choices.once_in(2), if is_new { &TLS13 } else { &TLS12 })
     };
     if is_fair {
