@@ -25,7 +25,7 @@ const RECORD_OVERHEAD_BYTES: usize = 64;
 /// The most bytes of content in a record (RFC 8446, section 5.1).
 const RECORD_CONTENT_BYTES_MAX: usize = 16 * 1024;
 
-/// Room for an alert.
+/// Room for an alert, or for updates of the keys that rustls may put in front of a record.
 const ALERT_BYTES: usize = 128;
 
 /// The error for a client that begins with TLS at once and does not name the protocol. It must, so that nobody can make
@@ -321,7 +321,8 @@ impl TlsSession {
     /// connection's keys are used up.
     pub(crate) fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), ()> {
         let records = plain.len() / RECORD_CONTENT_BYTES_MAX + 1;
-        self.write(out, plain.len() + records * RECORD_OVERHEAD_BYTES, Some(plain))
+        let room = plain.len() + records * RECORD_OVERHEAD_BYTES + ALERT_BYTES;
+        self.write(out, room, Some(plain))
     }
 
     /// Appends the record that ends the pooler's side to `out`. Nothing is read after that: rustls could not send an
