@@ -155,6 +155,26 @@ def test_samehost_follows_an_address_that_moves(pg15, make_pooler):
         assert first_answer(to, coming) == "R"
 
 
+def test_samehost_counts_when_open_files_run_out(pg15, make_pooler):
+    """The addresses of the machine cannot be asked for then. A rule that rejects it must not be passed over."""
+    rules = "host all all samehost reject\nhost all all all trust\n"
+    pooler = with_rules(make_pooler, pg15, rules, settings={"max_client_conn": 500}, open_files_max=60)
+    packet = wire.startup({"user": "postgres", "database": "postgres"})
+    answers = set()
+    with contextlib.ExitStack() as stack:
+        crowd = []
+        for _ in range(80):
+            s = stack.enter_context(socket.create_connection((pooler.host, pooler.port), timeout=10))
+            s.sendall(packet[:9])
+            crowd.append(s)
+        pooler.wait_log("Too many open files")
+        for s in crowd:
+            with contextlib.suppress(OSError):
+                s.sendall(packet[9:])
+                answers.add(s.recv(1))
+    assert answers <= {b"E", b""}, answers
+
+
 def test_peer(pg15, make_pooler):
     """The system user at the other end of the Unix socket; over TCP the rule does not count."""
     if os.geteuid() != 0:

@@ -221,9 +221,12 @@ impl EventLoop {
     fn welcome(&mut self, index: usize, socket: OwnedFd, peer: Option<SocketAddrAny>) {
         let accepted = match &self.accepting.listeners[index].place {
             ListenPlace::Tcp(_) => {
-                // An address may have moved to another machine.
-                if self.pooler.asks_for_machine() {
-                    self.pooler.handle_machine(interfaces::machine());
+                // An address may have moved to another machine. If descriptors have run out, the last known addresses
+                // count: without any, a rule that rejects this machine would be passed over.
+                if self.pooler.asks_for_machine()
+                    && let Ok(machine) = interfaces::machine()
+                {
+                    self.pooler.handle_machine(machine);
                 }
                 let peer = socket::address_or_unix(peer, 0);
                 Accepted {

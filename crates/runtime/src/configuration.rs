@@ -2,7 +2,7 @@
 
 use crate::interfaces;
 use crate::tls::TlsContexts;
-use pgweir_config::{Config, Problem, load};
+use pgweir_config::{Config, Place, Problem, load};
 use pgweir_core::ReloadOutcome;
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,15 @@ impl ConfigurationFile {
     /// Reads the file and the files that it includes.
     pub(crate) fn load(&self) -> Result<ConfigAndWarnings, Vec<Problem>> {
         let mut loaded = load(&self.path, &read_file)?;
-        loaded.config.login_rules.machine = interfaces::machine();
+        let rules = &mut loaded.config.login_rules;
+        match interfaces::machine() {
+            Ok(machine) => rules.machine = machine,
+            Err(e) if rules.hba.as_ref().is_some_and(|rules| rules.ask_for_machine()) => {
+                let text = format!("could not ask for the addresses of this machine, for samehost and samenet: {e}");
+                return Err(vec![Problem::error(&Place::file(&self.path), text)]);
+            }
+            Err(_) => {}
+        }
         Ok((loaded.config, loaded.warnings))
     }
 

@@ -1,23 +1,21 @@
 //! The addresses of this machine, for `samehost` and `samenet` in HBA files.
 
 use pgweir_config::hba::{Interface, Machine};
+use std::io;
 use std::net::IpAddr;
 
-/// The addresses of all interfaces. If the system does not tell them, there are none, and `samehost` and `samenet`
-/// match no client.
-pub(crate) fn machine() -> Machine {
-    let Ok(found) = nix::ifaddrs::getifaddrs() else {
-        return Machine::default();
-    };
+/// The addresses of all interfaces. The system does not tell them if the process has no free file descriptor.
+pub(crate) fn machine() -> io::Result<Machine> {
+    let found = nix::ifaddrs::getifaddrs()?;
     let interfaces = found.filter_map(|interface| {
         Some(Interface {
             address: ip(&interface.address?)?,
             mask: ip(&interface.netmask?)?,
         })
     });
-    Machine {
+    Ok(Machine {
         interfaces: interfaces.collect(),
-    }
+    })
 }
 
 fn ip(address: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
@@ -33,7 +31,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_loopback_address() {
-        let found = machine().interfaces;
+        let found = machine().unwrap().interfaces;
         assert!(
             found.iter().any(|i| i.address == IpAddr::from([127, 0, 0, 1])),
             "{found:?}"
