@@ -12,6 +12,7 @@ import pytest
 
 from harness import ports, wire
 from harness.pooler import kind
+from harness.waiting import eventually
 
 pytestmark = [
     pytest.mark.skipif(kind() == "direct", reason="there is no pooler"),
@@ -120,3 +121,61 @@ def test_a_client_whose_server_does_not_close_after_a_fatal_message_is_closed(ma
             with pytest.raises((wire.Closed, OSError)):
                 for _ in range(3):
                     c.read(5)
+
+
+def flood(s: socket.socket, bytes_max: int) -> int:
+    """Sends until the other side has closed the connection, but not more than this. Returns the number of bytes."""
+    sent = 0
+    s.settimeout(20)
+    with contextlib.suppress(OSError):
+        while sent < bytes_max:
+            sent += s.send(bytes(1 << 20))
+    return sent
+
+
+# Nothing is asked of the server but what the client asks.
+UNQUESTIONED = {"session_state": "pgbouncer"}
+
+
+class AnswersCancels(Upstream):
+    """A server that answers a CancelRequest without end."""
+
+    sent = 0
+
+    def _serve(self, connection):
+        first = connection.recv(65536)
+        if first[4:8] == struct.pack("!I", wire.CANCEL_REQUEST):
+            self.sent = flood(connection, 1 << 28)
+            connection.close()
+            return
+        with contextlib.suppress(OSError):
+            connection.sendall(LET_IN)
+            while connection.recv(65536):
+                pass
+
+
+def test_a_server_that_answers_a_cancel_request_without_end_does_not_hold_up_others(make_pooler):
+    with AnswersCancels(b"", closes=False) as upstream:
+        pooler = make_pooler(databases={"db": f"host=127.0.0.1 port={upstream.port}"}, mode="session", settings=UNQUESTIONED)
+        with pooler.connect(database="db") as c:
+            c.send(wire.query("select 1"))
+            time.sleep(0.2)
+            c.cancel()
+            pooler.wait_log("cancel request to .* failed: the other side answers without end")
+            eventually(lambda: upstream.sent)
+            assert upstream.sent < 1 << 25
+
+
+def test_a_client_that_is_refused_for_lack_of_descriptors_does_not_hold_up_others(pg15, make_pooler):
+    pooler = make_pooler(pg15, settings={"max_client_conn": 500}, open_files_max=60)
+    packet = wire.startup({"user": "postgres", "database": "postgres"})
+    with pooler.connect() as inside, contextlib.ExitStack() as stack:
+        connect = lambda: stack.enter_context(socket.create_connection((pooler.host, pooler.port), timeout=10))  # noqa: E731
+        for _ in range(60):
+            connect().sendall(packet[:9])
+        pooler.wait_log("Too many open files")
+        for _ in range(3):
+            refused = connect()
+            refused.sendall(packet)
+            assert flood(refused, 1 << 28) < 1 << 25
+            assert inside.value("select 1") == "1"

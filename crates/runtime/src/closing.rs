@@ -17,7 +17,7 @@ use pgweir_core::ids::Slot;
 use pgweir_core::{ConnectionId, ServerId};
 
 /// The most input that is thrown away before the connection is closed, bytes.
-const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The most connections that stay open in this way at a time. One more is closed at once, so that many refused clients
 /// do not use up descriptors.

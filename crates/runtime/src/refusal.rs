@@ -4,6 +4,7 @@
 //! one of the core's. Its startup packet must be read first, because closing a socket with unread input loses the
 //! answer.
 
+use crate::closing::DISCARDED_BYTES_MAX;
 use crate::transport::{Received, Sent, Transport};
 use pgweir_wire::StartupPacket;
 use pgweir_wire::startup::STARTUP_BYTES_MAX;
@@ -23,6 +24,8 @@ pub(crate) struct Refusal {
     transport: Transport,
     received: Vec<u8>,
     is_told: bool,
+    /// Input after the startup packet, which is thrown away.
+    discarded_bytes: usize,
 }
 
 /// Whether the refusal continues.
@@ -38,6 +41,7 @@ impl Refusal {
             transport,
             received: Vec::new(),
             is_told: false,
+            discarded_bytes: 0,
         }
     }
 
@@ -47,7 +51,12 @@ impl Refusal {
         loop {
             match self.transport.receive(&mut bytes) {
                 Received::Bytes(count) if !self.is_told => self.received.extend_from_slice(&bytes[..count]),
-                Received::Bytes(_) => {}
+                Received::Bytes(count) => {
+                    self.discarded_bytes += count;
+                    if self.discarded_bytes > DISCARDED_BYTES_MAX {
+                        return Outcome::Over;
+                    }
+                }
                 Received::WouldBlock => return Outcome::Waits,
                 Received::Closed => return Outcome::Over,
             }

@@ -14,6 +14,9 @@ use pgweir_wire::StartupPacket;
 use rustix::io::Errno;
 use std::io;
 
+/// The most bytes that the other side may send after the packet. PostgreSQL sends none, or a few by TLS.
+const HEARD_BYTES_MAX: usize = 64 * 1024;
+
 /// The connection of a CancelRequest.
 #[derive(Debug)]
 pub(super) struct Talk {
@@ -21,6 +24,8 @@ pub(super) struct Talk {
     /// Bytes for the socket.
     out: Vec<u8>,
     pub(super) stage: Stage,
+    /// The bytes that the other side has sent after the packet.
+    heard_bytes: usize,
 }
 
 /// The state of a CancelRequest. It uses TLS if the server's connection does.
@@ -44,6 +49,8 @@ pub(super) enum Progress {
     NotOpen,
     /// The connection cannot be secured, and the packet was not sent.
     Failed(String),
+    /// The packet was sent, and the other side answers without end.
+    Babbles,
     Done,
 }
 
@@ -79,6 +86,7 @@ impl Talk {
             transport: Transport::new(socket),
             out,
             stage,
+            heard_bytes: 0,
         })
     }
 
@@ -178,13 +186,14 @@ impl Talk {
     }
 
     fn await_end(&mut self) -> Progress {
-        let mut answer = [0; 64];
-        loop {
+        let mut answer = [0; 1024];
+        while self.heard_bytes <= HEARD_BYTES_MAX {
             match self.transport.receive(&mut answer) {
-                Received::Bytes(_) => {}
+                Received::Bytes(count) => self.heard_bytes += count,
                 Received::WouldBlock => return Progress::Waits,
                 Received::Closed => return Progress::Done,
             }
         }
+        Progress::Babbles
     }
 }
