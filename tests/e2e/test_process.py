@@ -3,7 +3,9 @@
 import contextlib
 import fcntl
 import os
+import pathlib
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 from conftest import backends
 from harness import wire
+from harness.logins import is_served
 from harness.pooler import CHECKOUT, kind, program
 from harness.scenes import backend_pid, held_server
 from harness.waiting import Stopwatch, eventually
@@ -297,6 +300,33 @@ def test_log_file_is_opened_again(pg15, make_pooler):
     with pooler.connect() as c:
         c.value("select 1")
     pooler.wait_log("login attempt")
+
+
+def test_a_full_pipe_does_not_stop_the_pooler(pg15, make_pooler):
+    """Whoever reads stderr may have stopped. Anybody can fill the pipe, by logins that are refused."""
+    pooler = make_pooler(pg15, start=False, settings={"logfile": None})
+    reader, writer = os.pipe()
+    try:
+        command = pgthrow.as_server_user([*program(), pooler.ini_path], die_with_parent="KILL")
+        pathlib.Path(pooler.stderr_path).touch()
+        pooler.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=writer, cwd=pooler.dir)
+        said = b""
+        while b"process up" not in said:
+            assert select.select([reader], [], [], 20)[0], said
+            said += os.read(reader, 65536)
+        for _ in range(1000):
+            with socket.create_connection((pooler.host, pooler.port), timeout=10) as s:
+                s.sendall(wire.startup({"user": "u" * 300, "database": "nowhere"}))
+                assert s.recv(1) == b"E"
+        assert is_served(pooler)
+        while b"log lines were lost" not in said:
+            assert select.select([reader], [], [], 10)[0], said[-1000:]
+            said += os.read(reader, 65536)
+            is_served(pooler)
+        assert re.search(r"(?m)^\d.* WARNING \d+ log lines were lost, because nobody read them$", said.decode())
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def test_quiet_and_stderr(pg15, make_pooler):

@@ -295,7 +295,7 @@ catalogue! {
     /// The log file.
     logfile: String {
         default: Some(""), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
-        help: "RELOAD opens it again, for log rotation. The log also goes to stderr unless `-q` or `-d` is given. A daemon needs `logfile` or `syslog`.",
+        help: "RELOAD opens it again, for log rotation. The log also goes to stderr unless `-q` or `-d` is given. The pooler does not wait for the reader of a pipe: lines without room are lost, and a later line says how many. A daemon needs `logfile` or `syslog`.",
     }
     /// A notice sent to each client after it has logged in.
     login_notify_message: String {

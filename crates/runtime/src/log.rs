@@ -12,9 +12,13 @@ use crate::syslog::{Syslog, on_one_line};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pgweir_core::LogLevel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 
 /// The log's destinations. The data plane owns them; nothing else writes while the process runs.
 #[derive(Debug)]
@@ -28,6 +32,61 @@ pub(crate) struct Log {
     file: Option<File>,
     syslog: Option<Syslog>,
     line: String,
+    to_stderr: Way,
+    to_file: Way,
+}
+
+/// The most bytes that a pipe takes without waiting when poll() says that it has room: PIPE_BUF.
+const AT_ONCE_BYTES: usize = 4096;
+
+/// What has become of the lines for one destination. It may be a pipe, whose reader has stopped reading: the pooler does
+/// not wait for it.
+#[derive(Debug, Default)]
+struct Way {
+    /// Lines that were not written, or only in part, after the last one that was.
+    lost: u64,
+    /// The last of them ends in its middle.
+    is_cut: bool,
+}
+
+impl Way {
+    /// Writes a line. `notice` makes a line of a text.
+    fn write(&mut self, to: &impl AsFd, line: &str, notice: impl Fn(&str) -> String) {
+        if self.lost > 0 {
+            let end = if self.is_cut { "\n" } else { "" };
+            let text = format!("{} log lines were lost, because nobody read them", self.lost);
+            let notice = format!("{end}{}", notice(&text));
+            if write_at_once(to, notice.as_bytes()) != notice.len() {
+                self.lost += 1;
+                return;
+            }
+            *self = Way::default();
+        }
+        let written = write_at_once(to, line.as_bytes());
+        if written < line.len() {
+            self.lost += 1;
+            self.is_cut = written > 0;
+        }
+    }
+}
+
+/// Writes as much as the destination takes without waiting. Returns the number of bytes.
+fn write_at_once(to: &impl AsFd, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while written < bytes.len() {
+        let mut watched = [PollFd::new(to, PollFlags::OUT)];
+        let has_room = poll(&mut watched, Some(&Timespec::default())).is_ok_and(|count| count > 0);
+        if !has_room || !watched[0].revents().contains(PollFlags::OUT) {
+            break;
+        }
+        let end = bytes.len().min(written + AT_ONCE_BYTES);
+        match rustix::io::write(to, &bytes[written..end]) {
+            Ok(count) => written += count,
+            Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    written
 }
 
 impl Log {
@@ -41,6 +100,8 @@ impl Log {
             file: None,
             syslog: None,
             line: String::new(),
+            to_stderr: Way::default(),
+            to_file: Way::default(),
         }
     }
 
@@ -108,11 +169,16 @@ impl Log {
         let mut line = std::mem::take(&mut self.line);
         line.clear();
         compose(&mut line, Timestamp::now(), &self.zone, level, text);
+        let notice = |text: &str| {
+            let mut notice = String::new();
+            compose(&mut notice, Timestamp::now(), &self.zone, LogLevel::Warning, text);
+            notice
+        };
         if self.stderr {
-            let _ = io::stderr().write_all(line.as_bytes());
+            self.to_stderr.write(&io::stderr(), &line, notice);
         }
-        if let Some(file) = &mut self.file {
-            let _ = file.write_all(line.as_bytes());
+        if let Some(file) = &self.file {
+            self.to_file.write(file, &line, notice);
         }
         if let Some(syslog) = &mut self.syslog {
             syslog.send(level, text);
@@ -132,7 +198,13 @@ impl Log {
 }
 
 fn open_file(path: &str) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    // A named pipe that nobody reads is an error, not a reason to wait.
+    let flags = libc::O_NONBLOCK;
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .custom_flags(flags)
+        .open(path)
 }
 
 /// The word PgBouncer prints for a level.
