@@ -174,10 +174,11 @@ impl CatalogNews<'_> {
                     self.shared.catalogs.is_identified(database, identity, name);
                 }
                 let position = told.position;
-                if self.is_kept(now, database, position, is_current) {
+                let holds = self.holds(now, database, position, is_current);
+                if self.is_kept(database, holds) {
                     self.known(database, told.draft, told.rows);
                 }
-                replayed = self.host_is_read(now, database, reader, position, is_current);
+                replayed = self.host_is_read(now, database, reader, position, holds);
             }
             Err(failure) => {
                 let level = match state.reading_failed(now, &failure) {

@@ -17,29 +17,33 @@ use crate::session::catalogs::CatalogNews;
 use std::sync::Arc;
 
 impl CatalogNews<'_> {
-    /// Whether what was read of a server replaces what is known. A standby that lags tells of older code than a host that
-    /// has been read since the last definition.
-    pub(super) fn is_kept(&self, now: Time, database: &Arc<str>, position: Position, is_current: bool) -> bool {
+    /// Whether what was read of a server at this position holds for its host: the server has replayed all definitions,
+    /// and `is_current`: none has come meanwhile.
+    pub(super) fn holds(&self, now: Time, database: &Arc<str>, position: Position, is_current: bool) -> bool {
+        let trusts = self.shared.is_weak(Weakness::TrustsReplicas);
         let state = self.shared.catalogs.of(database);
-        state.is_some_and(|state| is_current && state.counts(now, position) || state.has_read_no_host())
-            || self.shared.is_weak(Weakness::TrustsReplicas)
+        is_current && state.is_some_and(|state| trusts || state.counts(now, position))
     }
 
-    /// A server has been read. `is_current`: no definition has come meanwhile. Returns whether it is a standby that has
-    /// replayed definitions.
+    /// Whether what was read of a server replaces what is known. A standby that lags tells of older code than a host that
+    /// has been read since the last definition.
+    pub(super) fn is_kept(&self, database: &Arc<str>, holds: bool) -> bool {
+        let state = self.shared.catalogs.of(database);
+        holds || state.is_some_and(State::has_read_no_host) || self.shared.is_weak(Weakness::TrustsReplicas)
+    }
+
+    /// A server has been read. Returns whether it is a standby that has replayed definitions.
     pub(super) fn host_is_read(
         &mut self,
         now: Time,
         database: &Arc<str>,
         reader: ServerId,
         position: Position,
-        is_current: bool,
+        holds: bool,
     ) -> bool {
-        let trusts = self.shared.is_weak(Weakness::TrustsReplicas);
         let Some(state) = self.shared.catalogs.of_mut(database) else {
             return false;
         };
-        let holds = is_current && (trusts || state.counts(now, position));
         let replayed = state.host_is_read(position, holds);
         if holds {
             let Some(reader) = self.servers.get(reader.0) else {
