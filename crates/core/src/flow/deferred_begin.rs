@@ -80,7 +80,7 @@ impl ClientSide<'_> {
         }
         let [text @ .., 0] = message.body() else { return None };
         let verdict = pgweir_sql::classify(text);
-        if verdict == Statement::Other || !is_plain(text) {
+        if !is_read_alike(&verdict, text) {
             return None;
         }
         let reply = self.run_deferred(&verdict, By::Query)?;
@@ -164,10 +164,11 @@ impl ClientSide<'_> {
     }
 }
 
-/// Whether every server reads a text alike. Bytes beyond ASCII are refused if they are no characters in client_encoding,
-/// also in a comment. A vertical tab is white space only since PostgreSQL 16.
-fn is_plain(text: &[u8]) -> bool {
-    text.iter().all(|b| b.is_ascii() && !matches!(b, b'\0' | b'\x0b'))
+/// Whether a text is a statement with a verdict, which every server reads alike. Bytes beyond ASCII are refused if they
+/// are no characters in client_encoding, also in a comment. A vertical tab is white space only since PostgreSQL 16.
+fn is_read_alike(verdict: &Statement, text: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii() && !matches!(byte, b'\0' | b'\x0b');
+    *verdict != Statement::Other && text.iter().all(is_plain)
 }
 
 /// Reads `[Parse] Bind [Describe] Execute Sync` of the unnamed portal, all of it present. `None`: it is something else, or
@@ -200,7 +201,7 @@ fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
         }
         _ => return None,
     };
-    if verdict == Statement::Other || !is_plain(text) {
+    if !is_read_alike(&verdict, text) {
         return None;
     }
     (tag, body) = rest.next()?;
