@@ -24,9 +24,6 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Settings that a server reports: names and values.
-pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
-
 /// One pool.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Pool {

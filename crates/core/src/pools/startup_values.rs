@@ -1,9 +1,12 @@
 //! Values of startup parameters that a pool's servers have accepted.
 
 use crate::base::pool_id::StartupValue;
-use crate::pools::pool::Reported;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Settings that a server reports: names and values.
+pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
 
 /// Half of the most values of startup parameters that a pool remembers.
 const STARTUP_VALUES_HALF: usize = 2048;
