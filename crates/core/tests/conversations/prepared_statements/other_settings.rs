@@ -3,7 +3,19 @@
 use super::one_statement::{SELECT, binds, prepared_elsewhere, prepares};
 use crate::rig;
 use crate::rig::{NO_TYPES, NOTHING, Rig};
+use pgweir_core::ServerId;
 use pgweir_wire::TransactionStatus::{Failed, Idle};
+
+/// The server carries out a client's SET, and then whatever it is asked.
+fn sets(rig: &mut Rig, server: ServerId, name: &str, value: &str) {
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("SET");
+        w.parameter_status(name.as_bytes(), value.as_bytes());
+        w.ready_for_query(Idle);
+    });
+    rig.answers_all_about(server, NOTHING.with(&[(name, value)]));
+}
 
 #[test]
 fn statements_parsed_under_other_settings_are_others() {
@@ -12,13 +24,7 @@ fn statements_parsed_under_other_settings_are_others() {
     prepares(&mut rig, a, b"s", b"select '01/02/2003'::date");
     rig.says(b, |w| w.query(b"set datestyle = 'ISO, DMY'"));
     let server = rig.server_of(b).unwrap();
-    rig.told(server);
-    rig.says(server, |w| {
-        w.command_complete("SET");
-        w.parameter_status(b"DateStyle", b"ISO, DMY");
-        w.ready_for_query(Idle);
-    });
-    rig.answers_all_about(server, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
+    sets(&mut rig, server, "DateStyle", "ISO, DMY");
     rig.says(b, |w| {
         w.parse(b"s", b"select '01/02/2003'::date", NO_TYPES);
         w.sync();
@@ -36,13 +42,7 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     rig.says(a, |w| w.query(b"set datestyle = 'ISO, DMY'"));
     let second = rig.servers_log_in()[0];
     assert_ne!(first, second);
-    rig.told(second);
-    rig.says(second, |w| {
-        w.command_complete("SET");
-        w.parameter_status(b"DateStyle", b"ISO, DMY");
-        w.ready_for_query(Idle);
-    });
-    rig.answers_all_about(second, NOTHING.with(&[("DateStyle", "ISO, DMY")]));
+    sets(&mut rig, second, "DateStyle", "ISO, DMY");
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
     let parse = asked.iter().position(|l| l == "Parse pgweir_12 select 1").unwrap();
@@ -140,13 +140,7 @@ fn a_failed_transaction_refuses_a_statement_that_it_would_read_otherwise() {
         rig.says(a, |w| w.query(b"set standard_conforming_strings = off"));
         let second = rig.servers_log_in()[0];
         assert_ne!(first, second);
-        rig.told(second);
-        rig.says(second, |w| {
-            w.command_complete("SET");
-            w.parameter_status(b"standard_conforming_strings", b"off");
-            w.ready_for_query(Idle);
-        });
-        rig.answers_all_about(second, NOTHING.with(&[("standard_conforming_strings", "off")]));
+        sets(&mut rig, second, "standard_conforming_strings", "off");
         rig.says(a, |w| w.query(b"begin; select 1/0"));
         assert_eq!(rig.told(second), ["Query begin; select 1/0"]);
         rig.says(second, |w| {
