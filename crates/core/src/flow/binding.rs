@@ -98,7 +98,7 @@ impl Exchange<'_> {
             Use::GoesOn => {}
             Use::Becomes(other) => statement = Some(other),
             Use::Waits => return Step::Wait,
-            Use::Refused(text) => return self.refuse_use(message, text),
+            Use::Refused(why) => return self.refuse_use(message, why),
         }
         let Some(statement) = statement else {
             return self.unknown_name(message, names.statement, Expect::Bind);

@@ -110,7 +110,7 @@ impl Exchange<'_> {
                 match self.prepare_named(name, Expect::Describe, false) {
                     Use::Waits => return Step::Wait,
                     Use::Becomes(other) => statement = other,
-                    Use::Refused(text) => return self.refuse_use(message, text),
+                    Use::Refused(why) => return self.refuse_use(message, why),
                     Use::GoesOn => {}
                 }
                 let entry = self.tells_rows(name, statement.id, false);

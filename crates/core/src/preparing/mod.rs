@@ -9,3 +9,4 @@ pub(crate) mod prepare_again;
 pub(crate) mod replanning;
 pub(crate) mod told_types;
 pub(crate) mod untracked;
+pub(crate) mod use_refusal;

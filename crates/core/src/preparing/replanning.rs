@@ -14,11 +14,11 @@
 //! a segment cannot be sent, because a transaction is open that an error would fail, or because something has been
 //! executed since the last Sync, the statement is closed and prepared again without asking.
 
-use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::message::{Message, Step};
 use crate::base::secret_names::could_be_internal;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
+use crate::preparing::use_refusal::UseRefusal;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
@@ -30,7 +30,6 @@ use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Entry, Expect, Instead, To};
 use crate::upstream::job::Job;
 use crate::upstream::phase::Intake;
-use pgweir_wire::write::ErrorText;
 use pgweir_wire::{TransactionStatus, Writer};
 use std::sync::Arc;
 
@@ -43,28 +42,9 @@ pub(crate) enum Use {
     Becomes(Arc<Statement>),
     /// The server must answer first; then the message is handled again.
     Waits,
-    /// The use must be refused with this error.
-    Refused(&'static ErrorText<'static>),
+    /// The use must be refused.
+    Refused(UseRefusal),
 }
-
-/// The statement now returns other columns than the client was told.
-const OTHER_ROWS: ErrorText<'_> = ErrorText {
-    severity: "ERROR",
-    sqlstate: "0A000",
-    message: "cached plan must not change result type",
-    detail: "",
-    hint: "",
-};
-
-/// The statement would be read under other settings than when the client prepared it.
-const READ_OTHERWISE: ErrorText<'_> = ErrorText {
-    severity: "ERROR",
-    sqlstate: "0A000",
-    message: "the statement cannot be prepared again in a failed transaction block",
-    detail: "The server does not hold it yet, and its text means something else under the present client_encoding or \
-             standard_conforming_strings.",
-    hint: "Prepare it again under the present settings, or end the block with ROLLBACK.",
-};
 
 /// What must be done before a use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,15 +195,6 @@ pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>
     }
 }
 
-/// Why a statement is refused that a failed transaction would read otherwise than when its client prepared it. A failed
-/// transaction runs only what ends it.
-fn refusal_when_failed(statement: &Statement) -> &'static ErrorText<'static> {
-    match pgweir_sql::may_end_block(&statement.query) {
-        true => &READ_OTHERWISE,
-        false => &TRANSACTION_FAILED,
-    }
-}
-
 impl Exchange<'_> {
     /// Makes sure, before a use, that the server holds a client's named statement, and that its plan is not older than
     /// the client's name. `described` is whether the client describes the portal that is bound.
@@ -252,9 +223,9 @@ impl Exchange<'_> {
         }
         match need {
             Need::Nothing => Use::GoesOn,
-            Need::Refusal => Use::Refused(&OTHER_ROWS),
+            Need::Refusal => Use::Refused(UseRefusal::OtherRows),
             Need::Parse if failed && self.to().would_be_read_otherwise(&statement) => {
-                Use::Refused(refusal_when_failed(&statement))
+                Use::Refused(UseRefusal::in_failed_transaction(&statement))
             }
             Need::Answer => self.use_waits(),
             // PostgreSQL does not plan such a statement again, and describing a FETCH without its cursor would end the
@@ -349,14 +320,9 @@ impl Exchange<'_> {
     }
 
     /// Refuses a Bind or Describe. It must fail on the server too.
-    pub(crate) fn refuse_use(&mut self, message: &Message<'_>, text: &ErrorText<'_>) -> Step {
+    pub(crate) fn refuse_use(&mut self, message: &Message<'_>, why: UseRefusal) -> Step {
         let mut reply = Vec::new();
-        let mut w = Writer::new(&mut reply);
-        match text.sqlstate == TRANSACTION_FAILED.sqlstate {
-            true => w.error(text),
-            // asyncpg and the JDBC driver prepare the statement again if the error names this routine.
-            false => w.error_with(text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]),
-        }
+        why.write(&mut Writer::new(&mut reply));
         let entry = Entry::forward(Expect::Bind).replacing(*b"26000", Instead::Error(reply));
         let nowhere = self.shared.internal.names.nowhere.clone();
         self.asks_instead(message, |r| r.special(entry).bind(b"", &nowhere, &[]))
