@@ -15,6 +15,7 @@ impl Client {
     /// Bytes that are not the protocol at all.
     pub fn some_rubbish(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
+        let mut flights = 0;
         for _ in 0..self.random.between(1, 5) {
             match self.random.below(4) {
                 0 => bytes.extend((0..self.random.between(1, 40)).map(|_| self.random.next() as u8)),
@@ -29,14 +30,20 @@ impl Client {
                     bytes.push(*self.random.pick(b"QPBd"));
                     bytes.extend((self.random.below(1 << 20) as u32).to_be_bytes());
                 }
-                _ => {
-                    if let Some(author) = &mut self.author {
-                        bytes.extend(author.flight().stages.concat());
-                    }
-                }
+                _ => self.write_flight(&mut bytes, &mut flights),
             }
         }
         bytes
+    }
+
+    /// A flight behind so many others, before anything is answered.
+    fn write_flight(&mut self, bytes: &mut Vec<u8>, flights: &mut u64) {
+        if let Some(author) = &mut self.author
+            && (*flights == 0 || author.may_pipeline_flights())
+        {
+            *flights += 1;
+            bytes.extend(author.flight().stages.concat());
+        }
     }
 
     /// Messages of the protocol that no driver sends, and how long the client stays afterwards at most, microseconds.
@@ -51,15 +58,12 @@ impl Client {
             }
             Hostility::Stalls => 100,
             Hostility::Anything => {
+                let mut flights = 0;
                 for _ in 0..self.random.between(1, 3) {
                     match self.random.below(3) {
                         0 => self.flood(&mut bytes),
                         1 => self.use_names(&mut bytes, internal),
-                        _ => bytes.extend(
-                            self.author
-                                .iter_mut()
-                                .flat_map(|author| author.flight().stages.concat()),
-                        ),
+                        _ => self.write_flight(&mut bytes, &mut flights),
                     }
                 }
                 60

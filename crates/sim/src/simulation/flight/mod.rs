@@ -169,6 +169,12 @@ impl Author {
         })
     }
 
+    /// Whether another flight may be sent before the last one is answered. A plan may have constants that were read under
+    /// the settings in front of a SET in the same pipeline (docs/differences.md).
+    pub fn may_pipeline_flights(&self) -> bool {
+        !self.leaves_behind
+    }
+
     /// The next flight.
     pub fn flight(&mut self) -> Flight {
         if self.reads {
