@@ -120,14 +120,15 @@ impl Pooler {
                 let server = server.ok_or("waits for a probe without a server")?;
                 let asked = server.session.probe().is_some()
                     || !server.conversation.queue().is_empty()
-                    || server.cancels.may_hit();
+                    || server.cancels.may_hit()
+                    || ends(server);
                 must(asked, || "waits for a probe, and nothing is asked".into())?;
             }
             Waiting::ForReplies => {
                 let server = server.ok_or("waits for replies without a server")?;
                 // Only the server ends a DISCARD SEQUENCES; one that breaks the protocol may never confirm it.
                 let said = server.conversation.intake() == Intake::ToSync || server.session.is_forgetting();
-                let owed = !server.conversation.queue().is_empty() || server.cancels.may_hit() || said;
+                let owed = !server.conversation.queue().is_empty() || server.cancels.may_hit() || said || ends(server);
                 must(owed, || "waits for replies, and none is owed".into())?;
             }
             Waiting::ToDefine => {
@@ -247,6 +248,11 @@ fn check_own_questions(server: &Server) -> Result<(), String> {
             server.reading.is_some()
         )
     })
+}
+
+/// The server has said a FATAL error. Its connection ends, and with it the client's.
+fn ends(server: &Server) -> bool {
+    server.conversation.fatal().is_some()
 }
 
 fn must(holds: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
