@@ -23,7 +23,7 @@
 //!   `cert` and `peer` ask the client nothing: the caller has looked at the certificate, or asked the operating system.
 //! * A secret that must be fetched first: an exchange starts out waiting, and [`ClientAuth::handle_secret`] begins it.
 //! * LDAP and PAM ask for a clear text password, which the caller has others check: [`ClientStep::Judge`],
-//!   [`ClientAuth::handle_verdict`].
+//!   [`ClientAuth::handle_verdict`]. [`DirectoryAnswers`] bounds what a directory answers.
 //! * Channel binding (`SCRAM-SHA-256-PLUS`, tls-server-end-point) is a property of the TLS connection: the hash of the
 //!   certificate is an argument of both exchanges, [`ClientAuth::offer_channel_binding`] and [`ServerAuth::bind_to`].
 #![forbid(unsafe_code)]
@@ -33,6 +33,7 @@ mod client_auth;
 mod client_auth_method;
 mod client_proof;
 mod client_step;
+mod directory_answers;
 mod error;
 mod md5;
 mod mock;
@@ -46,6 +47,7 @@ pub use auth_request::{AUTH_REQUEST_BYTES_MAX, AuthRequest};
 pub use client_auth::{ClientAuth, ClientAuthNonces, ClientAuthRules};
 pub use client_auth_method::ClientAuthMethod;
 pub use client_step::{Accepted, ClientStep, Learned, Refused};
+pub use directory_answers::{AnswerFault, DirectoryAnswers};
 pub use error::{AskedMethod, Blame, ClientAuthError, ScramFault, SecretError, ServerAuthError};
 pub use md5::{MD5_SALT_BYTES, MD5_SECRET_BYTES, Md5Secret};
 pub use mock::{MockKey, MockSecret};

@@ -44,4 +44,7 @@ for StartTLS. Certificates are checked against those of the system, of `LDAPTLS_
 
 The user's name is always escaped. Empty passwords are refused, because a directory would take them for an anonymous bind. \
 A password that the directory has accepted is also used to log in to servers that ask for one.
+
+What a directory answers is checked before it is read. A message that is longer than 64 kB or nested deeper than 16 levels, or more than 32 \
+messages for one login, refuse the login, as if the directory could not be reached. The log tells which limit it was.
 ";

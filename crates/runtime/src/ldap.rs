@@ -1,7 +1,10 @@
 //! Passwords that a directory checks.
 
+mod connection;
+
 use crate::tls::for_directory;
-use ldap3::{LdapConn, LdapConnSettings, LdapResult, Scope, SearchEntry, dn_escape, ldap_escape};
+use connection::{Connection, Security};
+use ldap3::{Ldap, LdapError, Scope, SearchEntry, dn_escape, ldap_escape};
 use pgweir_auth::Password;
 use pgweir_config::hba::{LdapBind, LdapOptions, LdapScheme, LdapScope, SearchFilter};
 use rustls::ClientConfig;
@@ -20,7 +23,7 @@ const ENTRIES_MAX: usize = 16;
 
 /// A directory, and the time until which its answers count.
 struct Directory {
-    connection: LdapConn,
+    connection: Connection,
     /// Its host and port, for the log.
     server: String,
     until: Instant,
@@ -30,9 +33,9 @@ struct Directory {
 
 impl Directory {
     /// The next request's answer must come in the time that is left.
-    fn in_time(&mut self) -> Result<&mut LdapConn, String> {
+    fn in_time(&mut self) -> Result<&mut Ldap, String> {
         let wait = time_left(self.until)?;
-        Ok(self.connection.with_timeout(wait))
+        Ok(self.connection.ldap.with_timeout(wait))
     }
 
     /// What went wrong, for the log.
@@ -66,21 +69,26 @@ pub(crate) fn check(options: &LdapOptions, user: &str, password: &Password) -> R
     let Ok(password) = std::str::from_utf8(password.as_bytes()) else {
         return Err("the password is not valid UTF-8, which LDAP asks for".into());
     };
-    let mut directory = connect(options, Instant::now() + CONVERSATION_WAIT_MAX)
-        .map_err(|why| format!("LDAP login failed for user {}: {why}", user.escape_default()))?;
-    let verdict = judge(&mut directory, options, user, password);
-    let _ = directory.connection.unbind();
-    verdict
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| format!("cannot ask LDAP servers: {e}"))?;
+    runtime.block_on(async {
+        let mut directory = connect(options, Instant::now() + CONVERSATION_WAIT_MAX)
+            .await
+            .map_err(|why| format!("LDAP login failed for user {}: {why}", user.escape_default()))?;
+        let verdict = judge(&mut directory, options, user, password).await;
+        directory.connection.close().await;
+        verdict
+    })
 }
 
-fn judge(directory: &mut Directory, options: &LdapOptions, user: &str, password: &str) -> Result<(), String> {
+async fn judge(directory: &mut Directory, options: &LdapOptions, user: &str, password: &str) -> Result<(), String> {
     let dn = match &options.bind {
         LdapBind::Simple { prefix, suffix } => simple_name(prefix, user, suffix).map_err(|why| directory.about(why))?,
-        LdapBind::Search { base_dn, .. } => match find(directory, &options.bind, user) {
+        LdapBind::Search { base_dn, .. } => match find(directory, &options.bind, user).await {
             Ok(dn) => dn,
             Err(why) if directory.has_more => return Err(why),
             Err(why) => {
-                pretend(directory, base_dn, user, password);
+                pretend(directory, base_dn, user, password).await;
                 return Err(why);
             }
         },
@@ -88,46 +96,44 @@ fn judge(directory: &mut Directory, options: &LdapOptions, user: &str, password:
     if dn.is_empty() {
         return Err(directory.about("the user has no distinguished name"));
     }
-    bind(directory, &dn, password).map_err(|why| {
+    bind(directory, &dn, password).await.map_err(|why| {
         let (dn, server) = (dn.escape_default(), &directory.server);
         format!("LDAP login failed for user {dn} on server {server}: {why}")
     })
 }
 
 /// Connects to the first server that can be reached.
-fn connect(options: &LdapOptions, until: Instant) -> Result<Directory, String> {
-    let scheme = match options.scheme {
-        LdapScheme::Ldap => "ldap",
-        LdapScheme::Ldaps => "ldaps",
+async fn connect(options: &LdapOptions, until: Instant) -> Result<Directory, String> {
+    let security = match options.scheme {
+        LdapScheme::Ldaps => Security::Tls(Arc::new(tls()?)),
+        LdapScheme::Ldap if options.starttls => Security::StartTls(Arc::new(tls()?)),
+        LdapScheme::Ldap => Security::Plain,
     };
-    let mut settings = LdapConnSettings::new().set_starttls(options.starttls);
-    if options.starttls || options.scheme == LdapScheme::Ldaps {
-        settings = settings.set_config(Arc::new(tls()?));
-    }
     let mut problems = Vec::new();
     for (host, port) in &options.servers {
-        let place = if host.contains(':') {
+        let server = if host.contains(':') {
             format!("[{host}]:{port}")
         } else {
             format!("{host}:{port}")
         };
-        let settings = match time_left(until) {
-            Ok(wait) => settings.clone().set_conn_timeout(wait),
+        let wait = match time_left(until) {
+            Ok(wait) => wait,
             Err(why) => {
-                problems.push(format!("{place}: {why}"));
+                problems.push(format!("{server}: {why}"));
                 break;
             }
         };
-        match LdapConn::with_settings(settings, &format!("{scheme}://{place}")) {
+        let opened = tokio::time::timeout(wait, Connection::open(host, *port, security.clone())).await;
+        match opened.unwrap_or_else(|elapsed| Err(LdapError::from(elapsed).to_string())) {
             Ok(connection) => {
                 return Ok(Directory {
                     connection,
-                    server: place,
+                    server,
                     until,
                     has_more: false,
                 });
             }
-            Err(e) => problems.push(format!("{place}: {e}")),
+            Err(why) => problems.push(format!("{server}: {why}")),
         }
     }
     Err(format!("no LDAP server can be reached: {}", problems.join("; ")))
@@ -183,7 +189,7 @@ fn filter_for(filter: &SearchFilter, user: &str) -> String {
 }
 
 /// The distinguished name of the user's entry; exactly one entry must match.
-fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String, String> {
+async fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String, String> {
     let LdapBind::Search {
         base_dn,
         scope,
@@ -196,6 +202,7 @@ fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String,
     };
     if !bind_dn.is_empty() {
         bind(directory, bind_dn, bind_password)
+            .await
             .map_err(|why| directory.about(format_args!("could not bind as \"{bind_dn}\": {why}")))?;
     }
     let scope = match scope {
@@ -203,56 +210,65 @@ fn find(directory: &mut Directory, how: &LdapBind, user: &str) -> Result<String,
         LdapScope::One => Scope::OneLevel,
         LdapScope::Sub => Scope::Subtree,
     };
-    let filter = filter_for(filter, user);
-    let server = directory.server.clone();
-    let could_not = |why: String| format!("LDAP server {server}: could not search: {why}");
-    let until = directory.until;
-    let connection = directory.in_time().map_err(could_not)?;
-    let mut answers = connection
-        .streaming_search(base_dn, scope, &filter, vec!["1.1"])
-        .map_err(|e| could_not(e.to_string()))?;
-    let not_unique = || {
-        format!(
-            "LDAP user \"{}\" is not unique on server {server}",
-            user.escape_default()
-        )
-    };
+    let found = search(directory, base_dn, scope, &filter_for(filter, user))
+        .await
+        .map_err(|why| directory.about(format_args!("could not search: {why}")))?;
+    let (user, server) = (user.escape_default(), &directory.server);
+    match found {
+        Found::Nobody => Err(format!("LDAP user \"{user}\" does not exist on server {server}")),
+        Found::Several => Err(format!("LDAP user \"{user}\" is not unique on server {server}")),
+        Found::One(dn) => Ok(dn),
+    }
+}
+
+/// What a search has found: distinguished names.
+enum Found {
+    Nobody,
+    One(String),
+    Several,
+}
+
+async fn search(directory: &mut Directory, base_dn: &str, scope: Scope, filter: &str) -> Result<Found, String> {
+    let started = directory
+        .in_time()?
+        .streaming_search(base_dn, scope, filter, vec!["1.1"])
+        .await;
+    let mut answers = started.map_err(|e| directory.connection.reason(&e))?;
     let (mut found, mut read) = (Vec::new(), 0);
-    while let Some(entry) = answers.next().map_err(|e| could_not(e.to_string()))? {
-        time_left(until).map_err(could_not)?;
+    while let Some(entry) = answers.next().await.map_err(|e| directory.connection.reason(&e))? {
+        time_left(directory.until)?;
         read += 1;
         if read > ENTRIES_MAX {
-            drop(answers);
             directory.has_more = true;
-            return Err(not_unique());
+            return Ok(Found::Several);
         }
         if !entry.is_ref() && !entry.is_intermediate() {
             found.push(SearchEntry::construct(entry).dn);
         }
     }
-    answers.result().success().map_err(|e| could_not(e.to_string()))?;
-    match found.pop() {
-        None => Err(format!(
-            "LDAP user \"{}\" does not exist on server {server}",
-            user.escape_default()
-        )),
-        Some(_) if !found.is_empty() => Err(not_unique()),
-        Some(dn) => Ok(dn),
-    }
+    let result = answers.finish().await.success();
+    result.map_err(|e| directory.connection.reason(&e))?;
+    Ok(match found.pop() {
+        None => Found::Nobody,
+        Some(_) if !found.is_empty() => Found::Several,
+        Some(dn) => Found::One(dn),
+    })
 }
 
 /// Asks as many questions about a user who was not found as about one who was, so that the time of the refusal does not
 /// reveal which users exist. The bind uses a name that no entry has, and its answer is ignored. The time that the
 /// directory needs to compare a password is beyond the pooler's control.
-fn pretend(directory: &mut Directory, base_dn: &str, user: &str, password: &str) {
-    let _ = bind(directory, &format!("cn={},{base_dn}", dn_escape(user)), password);
+async fn pretend(directory: &mut Directory, base_dn: &str, user: &str, password: &str) {
+    let _ = bind(directory, &format!("cn={},{base_dn}", dn_escape(user)), password).await;
 }
 
-fn bind(directory: &mut Directory, dn: &str, password: &str) -> Result<(), String> {
-    let answer: LdapResult = directory
-        .in_time()?
-        .simple_bind(dn, password)
-        .map_err(|e| e.to_string())?;
+async fn bind(directory: &mut Directory, dn: &str, password: &str) -> Result<(), String> {
+    let answer = directory.in_time()?.simple_bind(dn, password).await;
+    let answer = answer.map_err(|e| directory.connection.reason(&e))?;
+    // A fault may follow a sound answer.
+    if let Some(fault) = directory.connection.fault() {
+        return Err(fault.to_string());
+    }
     match answer.rc {
         0 => Ok(()),
         INVALID_CREDENTIALS => Err("Invalid credentials".into()),
