@@ -17,7 +17,7 @@ use crate::setting::Support::{AcceptedNoEffect, Full};
 use crate::setting::{Group, Setting};
 use crate::tls_ciphers::{EcdhCurves, Tls13Ciphers, TlsCiphers};
 use crate::tls_protocols::TlsProtocols;
-use crate::value::{CheckQuery, CommaList, Flag, PipelineDepth, PoolSize, SettingValue};
+use crate::value::{AtMost, CheckQuery, CommaList, Flag, PipelineDepth, PoolSize, SettingValue};
 
 macro_rules! catalogue {
     ($(
@@ -598,19 +598,19 @@ catalogue! {
         help: "The times are the system's unless `tcp_keepidle`, `tcp_keepintvl` and `tcp_keepcnt` are set.",
     }
     /// Keepalive probes before a connection counts as dead.
-    tcp_keepcnt: u32 {
+    tcp_keepcnt: AtMost<127> {
         default: Some("0"), unit: "probes", group: Network, scopes: [Global], change: Reload, support: Full,
-        help: "0 is the system's default.",
+        help: "At most 127, which is the largest value that Linux takes. 0 is the system's default.",
     }
     /// Quiet time before the first keepalive probe.
-    tcp_keepidle: u32 {
+    tcp_keepidle: AtMost<32767> {
         default: Some("0"), unit: "seconds", group: Network, scopes: [Global], change: Reload, support: Full,
-        help: "0 is the system's default.",
+        help: "At most 32767, which is the largest value that Linux takes. 0 is the system's default.",
     }
     /// Time between keepalive probes.
-    tcp_keepintvl: u32 {
+    tcp_keepintvl: AtMost<32767> {
         default: Some("0"), unit: "seconds", group: Network, scopes: [Global], change: Reload, support: Full,
-        help: "0 is the system's default.",
+        help: "At most 32767, which is the largest value that Linux takes. 0 is the system's default.",
     }
     /// The kernel's socket buffers.
     tcp_socket_buffer: u32 {

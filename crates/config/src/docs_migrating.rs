@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 23] = [
+const NOTES: [(&[&str], Verdict, &str); 24] = [
     (
         &["auth_file"],
         Better,
@@ -146,6 +146,11 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
         &["suspend_timeout"],
         Different,
         "PgBouncer 1.26 reads it and does not show it in SHOW CONFIG",
+    ),
+    (
+        &["tcp_keepcnt", "tcp_keepidle", "tcp_keepintvl"],
+        Better,
+        "a value that Linux does not take is refused; PgBouncer accepts it, and then closes every TCP connection",
     ),
     (
         &["track_extra_parameters"],

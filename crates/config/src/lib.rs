@@ -72,4 +72,4 @@ pub use setting::{ChangeRule, Group, Scope, Setting, Support};
 pub use tls_ciphers::{EcdhCurves, Tls13Ciphers, TlsCiphers};
 pub use tls_protocols::{TlsProtocols, TlsVersion};
 pub use user::UserSettings;
-pub use value::{CheckQuery, CommaList, Flag, Kind, PIPELINE_DEPTH_MAX, PipelineDepth, PoolSize, SettingValue};
+pub use value::{AtMost, CheckQuery, CommaList, Flag, Kind, PIPELINE_DEPTH_MAX, PipelineDepth, PoolSize, SettingValue};

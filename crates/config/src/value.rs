@@ -63,6 +63,32 @@ impl SettingValue for u32 {
     }
 }
 
+/// A number that may not be larger than `MAX`. Negative numbers are read as 0, as those of a `u32`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtMost<const MAX: u32>(u32);
+
+impl<const MAX: u32> AtMost<MAX> {
+    /// The number.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl<const MAX: u32> SettingValue for AtMost<MAX> {
+    const KIND: Kind = Kind::Integer;
+
+    fn parse(text: &str) -> Result<AtMost<MAX>, Mismatch> {
+        match u32::parse(text)? {
+            value if value <= MAX => Ok(AtMost(value)),
+            _ => Err(Mismatch::expected(format!("an integer from 0 to {MAX}"))),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        self.0.show()
+    }
+}
+
 /// PgBouncer's `unsigned int`.
 impl SettingValue for u64 {
     const KIND: Kind = Kind::Integer;

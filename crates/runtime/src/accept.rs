@@ -1,7 +1,6 @@
 //! Accepting clients, even when file descriptors run out.
 
 use crate::connection::{Connection, Facts};
-use crate::defer_accept::set_defer_accept;
 use crate::event_loop::EventLoop;
 use crate::interfaces;
 use crate::listener::{ListenPlace, Listener};
@@ -121,15 +120,14 @@ impl Accepting {
                 log.write(LogLevel::Warning, &e.to_string());
             }
         }
-        self.use_tcp_settings(&settings.tcp);
+        self.use_tcp_settings(&settings.tcp, log);
     }
 
     /// Sockets that are accepted from now on inherit these options.
-    pub(crate) fn use_tcp_settings(&mut self, tcp: &TcpSettings) {
+    pub(crate) fn use_tcp_settings(&mut self, tcp: &TcpSettings, log: &mut Log) {
         for listener in &self.listeners {
             if let ListenPlace::Tcp(_) = listener.place {
-                let _ = socket::set_tcp_options(&listener.socket, tcp);
-                let _ = set_defer_accept(&listener.socket, tcp.defer_accept_seconds);
+                socket::set_listener_options(&listener.socket, tcp, log);
             }
         }
     }

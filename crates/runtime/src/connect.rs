@@ -3,6 +3,7 @@
 use crate::connection::{Connection, Facts};
 use crate::dns::{Found, LookUp};
 use crate::event_loop::EventLoop;
+use crate::log::Log;
 use crate::settings::TcpSettings;
 use crate::socket::{self, SocketAddress};
 use crate::timers::Timer;
@@ -163,7 +164,7 @@ impl EventLoop {
             let Some(address) = connecting.addresses.pop_front() else {
                 return self.fail(server, CONNECT_FAILED);
             };
-            let (socket, outcome) = match attempt(&address, &self.settings.tcp) {
+            let (socket, outcome) = match attempt(&address, &self.settings.tcp, &mut self.log) {
                 Ok(attempt) => attempt,
                 Err(e) => {
                     self.log_connect_failure(&address, &e);
@@ -283,8 +284,11 @@ impl EventLoop {
     }
 }
 
-fn attempt(address: &SocketAddress, tcp: &TcpSettings) -> io::Result<(OwnedFd, Attempt)> {
-    let socket = socket::open(address, tcp)?;
+fn attempt(address: &SocketAddress, tcp: &TcpSettings, log: &mut Log) -> io::Result<(OwnedFd, Attempt)> {
+    let socket = socket::open(address)?;
+    if let SocketAddress::Tcp(_) = address {
+        socket::set_tcp_options(&socket, tcp, log);
+    }
     match socket::connect(&socket, address) {
         Ok(()) => Ok((socket, Attempt::Open)),
         Err(Errno::INPROGRESS) => Ok((socket, Attempt::UnderWay)),

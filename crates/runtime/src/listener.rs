@@ -1,6 +1,6 @@
 //! Listening sockets.
 
-use crate::defer_accept::set_defer_accept;
+use crate::log::Log;
 use crate::name_server;
 use crate::settings::{ListenSettings, TcpSettings};
 use crate::socket::{self, SocketAddress};
@@ -97,6 +97,7 @@ pub(crate) fn listen(
     settings: &ListenSettings,
     tcp: &TcpSettings,
     inherited: &mut Vec<Listener>,
+    log: &mut Log,
 ) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
     for address in &settings.addresses {
@@ -122,7 +123,7 @@ pub(crate) fn listen(
                 listeners.push(listener);
                 continue;
             }
-            match listen_tcp(place, settings, tcp) {
+            match listen_tcp(place, settings, tcp, log) {
                 Ok(listener) => listeners.push(listener),
                 // A machine without IPv6 listens only on IPv4.
                 Err(e) if some_suffice && is_no_such_family(e) => refused = Some((place, e)),
@@ -161,9 +162,14 @@ fn is_no_such_family(e: Errno) -> bool {
     matches!(e, Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL | Errno::PROTONOSUPPORT)
 }
 
-fn listen_tcp(place: SocketAddr, settings: &ListenSettings, tcp: &TcpSettings) -> rustix::io::Result<Listener> {
+fn listen_tcp(
+    place: SocketAddr,
+    settings: &ListenSettings,
+    tcp: &TcpSettings,
+    log: &mut Log,
+) -> rustix::io::Result<Listener> {
     let address = SocketAddress::Tcp(place);
-    let socket = socket::open(&address, tcp)?;
+    let socket = socket::open(&address)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if settings.so_reuseport {
         sockopt::set_socket_reuseport(&socket, true)?;
@@ -172,7 +178,7 @@ fn listen_tcp(place: SocketAddr, settings: &ListenSettings, tcp: &TcpSettings) -
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     socket::bind(&socket, &address)?;
-    set_defer_accept(&socket, tcp.defer_accept_seconds)?;
+    socket::set_listener_options(&socket, tcp, log);
     rustix::net::listen(&socket, settings.backlog)?;
     // The port may have been 0.
     let bound = rustix::net::getsockname(&socket)?;
@@ -199,7 +205,7 @@ fn listen_unix(dir: &str, settings: &ListenSettings) -> Result<Listener, StartEr
     if is_file {
         remove_if_stale(&path, &address).map_err(error)?;
     }
-    let socket = socket::open(&address, &TcpSettings::default()).map_err(|e| error(e.into()))?;
+    let socket = socket::open(&address).map_err(|e| error(e.into()))?;
     socket::bind(&socket, &address).map_err(|e| error(e.into()))?;
     let listener = Listener {
         socket,
@@ -232,7 +238,7 @@ fn remove_if_stale(path: &str, address: &SocketAddress) -> io::Result<()> {
             "a file that is not a socket is in the way",
         ));
     }
-    let probe = socket::open(address, &TcpSettings::default())?;
+    let probe = socket::open(address)?;
     match socket::connect(&probe, address) {
         Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
         Err(Errno::NOENT) => Ok(()),

@@ -14,6 +14,7 @@ use jiff::tz::TimeZone;
 use pgweir_core::LogLevel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -32,6 +33,8 @@ pub(crate) struct Log {
     file: Option<File>,
     syslog: Option<Syslog>,
     line: String,
+    /// The texts that [`Log::write_once`] has written.
+    once: HashSet<String>,
     to_stderr: Way,
     to_file: Way,
 }
@@ -100,6 +103,7 @@ impl Log {
             file: None,
             syslog: None,
             line: String::new(),
+            once: HashSet::new(),
             to_stderr: Way::default(),
             to_file: Way::default(),
         }
@@ -121,6 +125,7 @@ impl Log {
 
     /// Uses new settings. If a log file cannot be opened, the old one stays in use.
     pub(crate) fn configure(&mut self, settings: &LogSettings) {
+        self.once.clear();
         let old = std::mem::replace(&mut self.settings, settings.clone());
         if old.logfile != settings.logfile {
             self.reopen();
@@ -184,6 +189,15 @@ impl Log {
             syslog.send(level, text);
         }
         self.line = line;
+    }
+
+    /// Writes a line, unless this text has been written by this method since the settings were last changed. For texts
+    /// that only the configuration and the system decide: all of them are kept.
+    pub(crate) fn write_once(&mut self, level: LogLevel, text: &str) {
+        if !self.once.contains(text) {
+            self.once.insert(text.to_owned());
+            self.write(level, text);
+        }
     }
 
     fn open_syslog(&mut self) {

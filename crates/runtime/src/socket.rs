@@ -1,7 +1,9 @@
 //! Socket calls, and addresses as the core names them.
 
+use crate::defer_accept::set_defer_accept;
+use crate::log::Log;
 use crate::settings::TcpSettings;
-use pgweir_core::Address;
+use pgweir_core::{Address, LogLevel};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
@@ -62,18 +64,14 @@ pub(crate) fn local_address(socket: impl AsFd, unix_port: u16) -> Address {
     address_or_unix(rustix::net::getsockname(socket).ok(), unix_port)
 }
 
-/// An unconnected socket of the family of `address`. A TCP socket gets the options of `tcp`.
-pub(crate) fn open(address: &SocketAddress, tcp: &TcpSettings) -> rustix::io::Result<OwnedFd> {
+/// An unconnected socket of the family of `address`.
+pub(crate) fn open(address: &SocketAddress) -> rustix::io::Result<OwnedFd> {
     let family = match address {
         SocketAddress::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
         SocketAddress::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
         SocketAddress::Unix(_) => AddressFamily::UNIX,
     };
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
-    if family != AddressFamily::UNIX {
-        set_tcp_options(&socket, tcp)?;
-    }
-    Ok(socket)
+    rustix::net::socket_with(family, SocketType::STREAM, FLAGS, None)
 }
 
 /// Begins to connect. `INPROGRESS` means that an event will report the outcome.
@@ -107,34 +105,57 @@ pub(crate) fn error(socket: impl AsFd) -> Option<io::Error> {
 
 /// Sets the options of PostgreSQL's and PgBouncer's TCP connections. Accepted sockets inherit those of the listening
 /// one.
-pub(crate) fn set_tcp_options(socket: impl AsFd, tcp: &TcpSettings) -> rustix::io::Result<()> {
+///
+/// A connection works without each of them. So one that the system refuses is logged, once, and the others are set.
+pub(crate) fn set_tcp_options(socket: impl AsFd, tcp: &TcpSettings, log: &mut Log) {
     let socket = socket.as_fd();
-    sockopt::set_tcp_nodelay(socket, true)?;
-    sockopt::set_socket_keepalive(socket, tcp.keepalive)?;
-    if tcp.keepalive {
-        if tcp.keepidle_seconds > 0 {
-            sockopt::set_tcp_keepidle(socket, Duration::from_secs(tcp.keepidle_seconds.into()))?;
+    let mut report = |option: &str, outcome: rustix::io::Result<()>| {
+        if let Err(e) = outcome {
+            let text = format!("the system refuses {option} of TCP connections, which go on without it: {e}");
+            log.write_once(LogLevel::Warning, &text);
         }
-        if tcp.keepintvl_seconds > 0 {
-            sockopt::set_tcp_keepintvl(socket, Duration::from_secs(tcp.keepintvl_seconds.into()))?;
-        }
-        if tcp.keepcnt > 0 {
-            sockopt::set_tcp_keepcnt(socket, tcp.keepcnt)?;
-        }
+    };
+    report("TCP_NODELAY", sockopt::set_tcp_nodelay(socket, true));
+    report("tcp_keepalive", sockopt::set_socket_keepalive(socket, tcp.keepalive));
+    let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+    if tcp.keepalive && tcp.keepidle_seconds > 0 {
+        let outcome = sockopt::set_tcp_keepidle(socket, seconds(tcp.keepidle_seconds));
+        report("tcp_keepidle", outcome);
+    }
+    if tcp.keepalive && tcp.keepintvl_seconds > 0 {
+        let outcome = sockopt::set_tcp_keepintvl(socket, seconds(tcp.keepintvl_seconds));
+        report("tcp_keepintvl", outcome);
+    }
+    if tcp.keepalive && tcp.keepcnt > 0 {
+        report("tcp_keepcnt", sockopt::set_tcp_keepcnt(socket, tcp.keepcnt));
     }
     if tcp.user_timeout_ms > 0 {
-        sockopt::set_tcp_user_timeout(socket, tcp.user_timeout_ms)?;
+        let outcome = sockopt::set_tcp_user_timeout(socket, tcp.user_timeout_ms);
+        report("tcp_user_timeout", outcome);
     }
     if tcp.socket_buffer_bytes > 0 {
-        sockopt::set_socket_send_buffer_size(socket, tcp.socket_buffer_bytes)?;
-        sockopt::set_socket_recv_buffer_size(socket, tcp.socket_buffer_bytes)?;
+        let bytes = tcp.socket_buffer_bytes;
+        let send = sockopt::set_socket_send_buffer_size(socket, bytes);
+        report(
+            "tcp_socket_buffer",
+            send.and(sockopt::set_socket_recv_buffer_size(socket, bytes)),
+        );
     }
-    Ok(())
+}
+
+/// Sets the options of a listening TCP socket: those of the sockets that it will accept, and its own.
+pub(crate) fn set_listener_options(socket: impl AsFd, tcp: &TcpSettings, log: &mut Log) {
+    set_tcp_options(&socket, tcp, log);
+    if let Err(e) = set_defer_accept(socket, tcp.defer_accept_seconds) {
+        let text = format!("the system refuses tcp_defer_accept, and clients are accepted at once: {e}");
+        log.write_once(LogLevel::Warning, &text);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::LogSettings;
     use std::net::TcpListener;
 
     #[test]
@@ -146,13 +167,52 @@ mod tests {
             user_timeout_ms: 4321,
             ..Default::default()
         };
-        set_tcp_options(&listener, &tcp).unwrap();
+        set_tcp_options(&listener, &tcp, &mut Log::new(false, false));
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         assert!(sockopt::tcp_nodelay(&accepted).unwrap());
         assert!(sockopt::socket_keepalive(&accepted).unwrap());
         assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), Duration::from_secs(77));
         assert_eq!(sockopt::tcp_user_timeout(&accepted).unwrap(), 4321);
+    }
+
+    /// A connection must not end because of an option that it does not need.
+    #[test]
+    fn a_refused_option_is_logged_once_and_costs_no_other_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut log = Log::new(false, false);
+        let settings = LogSettings {
+            logfile: path.to_str().unwrap().to_owned(),
+            ..LogSettings::default()
+        };
+        log.open(&settings).unwrap();
+        let lines = || std::fs::read_to_string(&path).unwrap().lines().count();
+        // Linux takes at most 32767 seconds.
+        let tcp = TcpSettings {
+            keepalive: true,
+            keepidle_seconds: 32768,
+            keepcnt: 7,
+            user_timeout_ms: 4321,
+            ..Default::default()
+        };
+        for _ in 0..2 {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            set_tcp_options(&listener, &tcp, &mut log);
+            assert!(sockopt::tcp_nodelay(&listener).unwrap());
+            assert_eq!(sockopt::tcp_keepcnt(&listener).unwrap(), 7);
+            assert_eq!(sockopt::tcp_user_timeout(&listener).unwrap(), 4321);
+            assert_eq!(lines(), 1);
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains("the system refuses tcp_keepidle of TCP connections"),
+            "{text}"
+        );
+        // After a RELOAD it is said again.
+        log.configure(&settings);
+        set_tcp_options(TcpListener::bind("127.0.0.1:0").unwrap(), &tcp, &mut log);
+        assert_eq!(lines(), 2);
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn start(
     let caught = signals::catch()?;
     let mut beginning = Beginning::find(options.reboot, &settings.listen, log)?;
     let mut _pidfile = first_pidfile(&settings, &beginning)?;
-    let listeners = listeners(&settings, &mut beginning)?;
+    let listeners = listeners(&settings, &mut beginning, log)?;
     let places: Vec<String> = listeners.iter().map(|l: &Listener| l.place.to_string()).collect();
     let mut begun = beginning.pooler(config, surroundings(open_files.now)?, log);
     let predecessor = begun.predecessor();
@@ -197,7 +197,7 @@ fn replaced_pidfile(settings: &Settings, log: &mut Log) -> Option<PidFile> {
 
 /// The listening sockets. If a service manager has opened some (for this process, or for the earlier one), only these
 /// are used. Otherwise those of the earlier process are used, and the missing ones are opened.
-fn listeners(settings: &Settings, beginning: &mut Beginning) -> Result<Vec<Listener>, StartError> {
+fn listeners(settings: &Settings, beginning: &mut Beginning, log: &mut Log) -> Result<Vec<Listener>, StartError> {
     let given = match beginning.is_take_over() {
         true => beginning.listeners().extract_if(.., |l| l.is_given).collect(),
         false => activation::sockets(settings.listen.port).map_err(StartError::Activation)?,
@@ -205,7 +205,7 @@ fn listeners(settings: &Settings, beginning: &mut Beginning) -> Result<Vec<Liste
     if !given.is_empty() {
         return Ok(given);
     }
-    listener::listen(&settings.listen, &settings.tcp, beginning.listeners())
+    listener::listen(&settings.listen, &settings.tcp, beginning.listeners(), log)
 }
 
 /// Says that clients can connect: in the log, and to the process that has started this one in the background.

@@ -313,3 +313,27 @@ fn the_rest_of_a_password_is_not_shown() {
         assert!(!texts.iter().any(|text| text.contains("horse")), "{texts:?}");
     }
 }
+
+/// With a value that Linux does not take, no TCP connection could be opened.
+#[test]
+fn keepalive_settings_have_the_limits_of_linux() {
+    for (name, largest) in [("tcp_keepcnt", 127), ("tcp_keepidle", 32767), ("tcp_keepintvl", 32767)] {
+        let config = config(&sound(&format!("{name} = {largest}")));
+        let row = config.rows().find(|row| row.key == name).unwrap();
+        assert_eq!(row.value, Some(largest.to_string()));
+        for value in [largest + 1, i32::MAX] {
+            assert_one(
+                &errors(&sound(&format!("{name} = {value}"))),
+                &[&format!(
+                    "\"{name}\": expected an integer from 0 to {largest}, got \"{value}\""
+                )],
+            );
+            let mut config = config.clone();
+            let problem = config.set(name, &value.to_string()).unwrap_err();
+            assert!(
+                problem.to_string().contains(&format!("from 0 to {largest}")),
+                "{problem}"
+            );
+        }
+    }
+}

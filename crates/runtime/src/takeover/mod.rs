@@ -34,7 +34,6 @@ pub(crate) use relay::Relay;
 
 use crate::listener::unix_socket_path;
 use crate::relayed::RelayedPeer;
-use crate::settings::TcpSettings;
 use crate::socket::{self, SocketAddress};
 use pgweir_core::{ConnectionId, Pooler, Time};
 use pgweir_freeze::{Freeze, mix};
@@ -127,7 +126,7 @@ fn owner(path: &str) -> Option<Uid> {
         Some(_) => {
             let address = SocketAddress::unix(path).ok()?;
             // Not blocking: nobody may accept.
-            let socket = socket::open(&address, &TcpSettings::default()).ok()?;
+            let socket = socket::open(&address).ok()?;
             socket::connect(&socket, &address).ok()?;
             Some(sockopt::socket_peercred(&socket).ok()?.uid)
         }
