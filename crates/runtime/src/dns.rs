@@ -6,9 +6,9 @@
 use crate::inbox::InboxSender;
 use crate::name_server::{Lookup, NameServer};
 use crate::settings::DnsSettings;
+use crate::start_error::StartError;
 use pgweir_core::{DnsFacts, DnsHost, DnsZone, Time};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -62,8 +62,7 @@ fn zone_of(host: &str) -> Option<&str> {
 }
 
 impl Resolver {
-    /// An error says that the file of the setting `resolv_conf` cannot be used.
-    pub(crate) fn new(settings: DnsSettings, inbox: InboxSender) -> io::Result<Self> {
+    pub(crate) fn new(settings: DnsSettings, inbox: InboxSender) -> Result<Self, StartError> {
         let names = NameServer::start(&settings.resolv_conf, inbox)?;
         Ok(Resolver {
             settings,

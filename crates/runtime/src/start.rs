@@ -8,7 +8,7 @@ use crate::control;
 use crate::daemon::{self, Background};
 use crate::dns::Resolver;
 use crate::event_loop::{EventLoop, Parts};
-use crate::inbox::{InboxSender, Message, inbox};
+use crate::inbox::{Message, inbox};
 use crate::limits::{self, OpenFiles};
 use crate::listener::{self, Listener};
 use crate::log::Log;
@@ -98,7 +98,7 @@ fn start(
     let reports = sender.clone();
     report_panics(move |text| reports.send(Message::TlsPanic(text)));
     let control = control::start(file, sender.clone())?;
-    let resolver = resolver(&settings, sender.clone())?;
+    let resolver = Resolver::new(settings.dns.clone(), sender.clone())?;
     let verifier = Verifier::new(sender.clone());
     let mut connections = Connections::new(poll.registry().try_clone()?);
     // Other processes may send signals as soon as they see the pid file or the sockets.
@@ -160,13 +160,6 @@ fn work(
     let outcome = event_loop.run();
     *log = event_loop.log;
     Ok(outcome?)
-}
-
-fn resolver(settings: &Settings, inbox: InboxSender) -> Result<Resolver, StartError> {
-    Resolver::new(settings.dns.clone(), inbox).map_err(|source| StartError::ResolvConf {
-        path: settings.dns.resolv_conf.clone(),
-        source,
-    })
 }
 
 fn pidfile(

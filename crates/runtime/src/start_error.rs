@@ -61,6 +61,9 @@ pub enum StartError {
         /// What is wrong.
         source: io::Error,
     },
+    /// The thread that looks up names could not be started.
+    #[error("could not start to look up names: {0}")]
+    NameServer(#[source] io::Error),
     /// The log file could not be opened.
     #[error("could not open log file {path}: {source}\n    hint: see the setting logfile")]
     LogFile {
