@@ -5,7 +5,7 @@ mod talk;
 use crate::connection::Facts;
 use crate::event_loop::EventLoop;
 use crate::handshakes::Turn;
-use crate::relayed;
+use crate::relayed::{self, End};
 use crate::socket::{self, SocketAddress};
 use crate::timers::Timer;
 use crate::tls::{TlsContexts, TlsSession};
@@ -87,12 +87,6 @@ impl Cancel {
     }
 
     fn step(&mut self, with: &mut Surroundings<'_>) -> Progress {
-        if let Some(after) = &mut self.after {
-            if !relayed::has_ended(after) {
-                return Progress::Waits;
-            }
-            self.after = None;
-        }
         match &mut self.talk {
             None => Progress::Waits,
             Some(talk) => talk.step(with, &self.packet, &self.speech),
@@ -216,6 +210,19 @@ impl EventLoop {
 
     pub(crate) fn handle_cancel_event(&mut self, slot: Slot) {
         let Some(cancel) = self.cancels.get(slot) else { return };
+        if let Some(after) = &mut cancel.after {
+            match relayed::end(after) {
+                End::Open => return,
+                End::Unknown => {
+                    // A new registration reports what is still there. The request's timer ends this.
+                    let (fd, token) = (after.fd(), Subject::Cancel(slot).token());
+                    let registry = self.poll.registry();
+                    let _ = registry.reregister(&mut SourceFd(&fd), token, Interest::READABLE);
+                    return;
+                }
+                End::Closed => cancel.after = None,
+            }
+        }
         let mut surroundings = Surroundings {
             slot,
             tls: &self.tls,

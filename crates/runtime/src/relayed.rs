@@ -57,16 +57,32 @@ pub(crate) fn ask_for_reset(transport: &mut Transport) {
     transport.finish_sending();
 }
 
+/// What is known of the end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The other side has not closed it.
+    Open,
+    /// The other side has sent so much that this was not found out. Nothing reports that the rest can be read.
+    Unknown,
+    /// The other side has closed it.
+    Closed,
+}
+
+/// The most bytes that one call of [`end`] throws away.
+const THROWN_AWAY_BYTES_MAX: usize = 64 * 1024;
+
 /// Whether the other side has closed this connection. What it has sent before is thrown away.
-pub(crate) fn has_ended(transport: &mut Transport) -> bool {
+pub(crate) fn end(transport: &mut Transport) -> End {
     let mut thrown_away = [0; 4096];
-    loop {
+    let mut left = THROWN_AWAY_BYTES_MAX;
+    while left > 0 {
         match transport.receive(&mut thrown_away) {
-            Received::Bytes(_) => {}
-            Received::WouldBlock => return false,
-            Received::Closed => return true,
+            Received::Bytes(count) => left = left.saturating_sub(count),
+            Received::WouldBlock => return End::Open,
+            Received::Closed => return End::Closed,
         }
     }
+    End::Unknown
 }
 
 /// Whether [`ask_for_reset`] was called for the other end of a pair.
@@ -90,6 +106,34 @@ mod tests {
         (Transport::new(here.into()), Transport::new(there.into()))
     }
 
+    /// Whether the end of a connection has not come, when everything has been read.
+    fn is_open(transport: &mut Transport) -> bool {
+        loop {
+            match end(transport) {
+                End::Unknown => {}
+                end => return end == End::Open,
+            }
+        }
+    }
+
+    /// A server that sends without end must not hold up all other connections.
+    #[test]
+    fn one_call_throws_away_only_so_much() {
+        let (mut here, mut there) = pair();
+        let mut sent = 0;
+        while let Sent::Bytes(count @ 1..) = there.send(&[7; 65536]) {
+            sent += count;
+        }
+        assert!(sent > THROWN_AWAY_BYTES_MAX);
+        assert_eq!(end(&mut here), End::Unknown);
+        let mut left = 0;
+        while let Received::Bytes(count) = here.receive(&mut [0; 4096]) {
+            left += count;
+        }
+        assert!((1..=sent - THROWN_AWAY_BYTES_MAX).contains(&left), "{left} of {sent}");
+        assert_eq!(end(&mut here), End::Open);
+    }
+
     #[test]
     fn an_orderly_end_asks_for_no_reset() {
         let (mut here, mut there) = pair();
@@ -110,11 +154,11 @@ mod tests {
             assert!(!is_to_be_reset(&here));
             ask_for_reset(&mut there);
             let mut left = (!closes).then_some(there);
-            assert!(left.as_mut().is_none_or(|there| !has_ended(there)));
+            assert!(left.as_mut().is_none_or(is_open));
             assert!(is_to_be_reset(&here));
             assert!(matches!(here.receive(&mut [0; 8]), Received::Bytes(_)));
             drop(here);
-            assert!(left.as_mut().is_none_or(has_ended));
+            assert!(left.as_mut().is_none_or(|there| end(there) == End::Closed));
         }
     }
 }
