@@ -28,8 +28,8 @@ const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// Rounds of accepting before the listening sockets are closed, so that a flood cannot put off the end.
 const LAST_ROUNDS_MAX: usize = 64;
 
-/// A lack of file descriptors is logged at most this often.
-const STARVED_LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// A lack of file descriptors, and any other failure, is logged at most this often.
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The listening sockets, and the descriptor kept in reserve for when descriptors run out.
 #[derive(Debug)]
@@ -46,14 +46,39 @@ pub(crate) struct Accepting {
     /// No client is accepted while another process is taking over.
     is_held: bool,
     starved_logged_at: Option<Time>,
+    failure_logged_at: Option<Time>,
 }
 
 /// Outcome of one attempt to accept.
 enum Accept {
     Client(OwnedFd, Option<SocketAddrAny>),
+    /// This client is gone already; others may wait behind it.
+    Gone,
     Nobody,
     NoDescriptor(io::Error),
+    /// The next attempt may fail in the same way.
     Failed(io::Error),
+}
+
+impl Accept {
+    fn failed(e: Errno) -> Accept {
+        match e {
+            // Linux also reports errors of the network that belong to the new connection (accept(2), "Error handling").
+            Errno::INTR
+            | Errno::CONNABORTED
+            | Errno::CONNRESET
+            | Errno::HOSTDOWN
+            | Errno::HOSTUNREACH
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+            | Errno::NOPROTOOPT
+            | Errno::PROTO
+            | Errno::TIMEDOUT => Accept::Gone,
+            Errno::AGAIN => Accept::Nobody,
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Accept::NoDescriptor(e.into()),
+            e => Accept::Failed(e.into()),
+        }
+    }
 }
 
 impl Accepting {
@@ -74,12 +99,13 @@ impl Accepting {
             is_starved: false,
             is_held: false,
             starved_logged_at: None,
+            failure_logged_at: None,
         })
     }
 
     /// Whether clients may be waiting for which no further event comes.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.is_starved && !self.is_held && self.listeners.iter().any(|l| l.readable)
+        !self.is_starved && !self.is_held && self.listeners.iter().any(|l| l.readable && !l.rests)
     }
 
     /// Stops listening.
@@ -132,8 +158,11 @@ impl Accepting {
         }
     }
 
-    /// Tries again to get a descriptor.
+    /// Tries again to get a descriptor, and to accept where that has failed.
     pub(crate) fn try_again(&mut self) {
+        for listener in &mut self.listeners {
+            listener.rests = false;
+        }
         if self.refusal.is_none() {
             self.reserve = self.reserve.take().or_else(reserve);
             self.is_starved = false;
@@ -141,15 +170,22 @@ impl Accepting {
     }
 
     fn accept(&mut self, index: usize) -> Accept {
-        loop {
-            return match rustix::net::acceptfrom_with(&self.listeners[index].socket, socket::FLAGS) {
-                Ok((socket, peer)) => Accept::Client(socket, peer),
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(Errno::AGAIN) => Accept::Nobody,
-                Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => Accept::NoDescriptor(e.into()),
-                Err(e) => Accept::Failed(e.into()),
-            };
+        match rustix::net::acceptfrom_with(&self.listeners[index].socket, socket::FLAGS) {
+            Ok((socket, peer)) => Accept::Client(socket, peer),
+            Err(e) => Accept::failed(e),
         }
+    }
+
+    /// accept() has failed. No further event tells of the clients that wait, so it must be tried again after a while.
+    /// Returns whether the failure is to be logged.
+    fn rest(&mut self, index: usize, now: Time) -> bool {
+        self.listeners[index].rests = true;
+        let is_due = |at: Time| now.since(at) >= FAILURE_LOG_INTERVAL;
+        let logs = self.failure_logged_at.is_none_or(is_due);
+        if logs {
+            self.failure_logged_at = Some(now);
+        }
+        logs
     }
 }
 
@@ -169,7 +205,6 @@ impl EventLoop {
     /// Continues where the last turn stopped to let other connections have theirs.
     pub(crate) fn accept_ready(&mut self) {
         for index in 0..self.accepting.listeners.len() {
-            // The core may have asked in the meantime to stop listening.
             if self.accepting.listeners.get(index).is_some_and(|l| l.readable) {
                 self.accept_some(index);
             }
@@ -198,19 +233,28 @@ impl EventLoop {
 
     fn accept_some(&mut self, index: usize) {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
-            if self.accepting.is_starved || self.accepting.is_held || index >= self.accepting.listeners.len() {
+            if self.accepting.is_starved || self.accepting.is_held {
+                return;
+            }
+            // The core may have asked in the meantime to stop listening.
+            if self.accepting.listeners.get(index).is_none_or(|l| l.rests) {
                 return;
             }
             match self.accepting.accept(index) {
                 Accept::Client(socket, peer) => self.welcome(index, socket, peer),
+                Accept::Gone => {}
                 Accept::Nobody => {
                     self.accepting.listeners[index].readable = false;
                     return;
                 }
                 Accept::NoDescriptor(e) => return self.starve(index, &e),
                 Accept::Failed(e) => {
-                    self.accepting.listeners[index].readable = false;
-                    return self.log.write(LogLevel::Error, &format!("accept() failed: {e}"));
+                    if self.accepting.rest(index, self.now) {
+                        let place = &self.accepting.listeners[index].place;
+                        let text = format!("accept() failed on {place}: {e}");
+                        self.log.write(LogLevel::Error, &text);
+                    }
+                    return self.timers.set(self.now, Timer::AcceptAgain);
                 }
             }
         }
@@ -276,7 +320,7 @@ impl EventLoop {
         if self
             .accepting
             .starved_logged_at
-            .is_none_or(|at| self.now.since(at) >= STARVED_LOG_INTERVAL)
+            .is_none_or(|at| self.now.since(at) >= FAILURE_LOG_INTERVAL)
         {
             self.accepting.starved_logged_at = Some(self.now);
             let text = format!(
@@ -324,5 +368,43 @@ fn given(listener: &Listener) -> &'static str {
     match listener.is_given {
         true => "given ",
         false => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketType};
+
+    /// A socket that does not listen: accept() fails.
+    fn broken() -> Listener {
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, socket::FLAGS, None);
+        Listener::inherited(socket.unwrap(), ListenPlace::Tcp("127.0.0.1:0".parse().unwrap()))
+    }
+
+    /// No event comes for clients that wait already: without a further attempt they would wait for the next client.
+    #[test]
+    fn after_a_failure_accepting_is_tried_again() {
+        let poll = mio::Poll::new().unwrap();
+        let mut accepting = Accepting::new(vec![broken(), broken()], poll.registry()).unwrap();
+        assert!(matches!(accepting.accept(0), Accept::Failed(_)));
+        assert!(accepting.rest(0, Time(0)));
+        assert!(accepting.is_ready(), "the other socket is not concerned");
+        assert!(!accepting.rest(1, Time(1)), "logged just now");
+        assert!(!accepting.is_ready(), "the event loop may sleep");
+        accepting.try_again();
+        assert!(accepting.is_ready());
+        let later = Time(0) + FAILURE_LOG_INTERVAL;
+        assert!(accepting.rest(0, later) && !accepting.rest(1, later));
+    }
+
+    #[test]
+    fn a_client_that_is_gone_does_not_keep_others_waiting() {
+        for e in [Errno::CONNABORTED, Errno::PROTO, Errno::NETDOWN, Errno::INTR] {
+            assert!(matches!(Accept::failed(e), Accept::Gone), "{e}");
+        }
+        assert!(matches!(Accept::failed(Errno::AGAIN), Accept::Nobody));
+        assert!(matches!(Accept::failed(Errno::NFILE), Accept::NoDescriptor(_)));
+        assert!(matches!(Accept::failed(Errno::PERM), Accept::Failed(_)));
     }
 }

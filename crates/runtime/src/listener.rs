@@ -22,6 +22,8 @@ pub(crate) struct Listener {
     pub(crate) place: ListenPlace,
     /// Connections may be waiting: set by an event, cleared when accept() finds none.
     pub(crate) readable: bool,
+    /// accept() has failed: nothing is accepted until the timer's next attempt.
+    pub(crate) rests: bool,
     /// Another process will remove its file.
     pub(crate) leaves_file: bool,
     /// A service manager has opened it. It is used whatever the configuration says, even after a take-over.
@@ -35,6 +37,7 @@ impl Listener {
             socket,
             place,
             readable: true,
+            rests: false,
             leaves_file: true,
             is_given: false,
         }
@@ -187,6 +190,7 @@ fn listen_tcp(
         socket,
         place: ListenPlace::Tcp(place),
         readable: false,
+        rests: false,
         leaves_file: false,
         is_given: false,
     })
@@ -211,6 +215,7 @@ fn listen_unix(dir: &str, settings: &ListenSettings) -> Result<Listener, StartEr
         socket,
         place: place.clone(),
         readable: false,
+        rests: false,
         leaves_file: false,
         is_given: false,
     };
