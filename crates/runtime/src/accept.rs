@@ -47,6 +47,8 @@ pub(crate) struct Accepting {
     is_held: bool,
     starved_logged_at: Option<Time>,
     failure_logged_at: Option<Time>,
+    /// The turn in which the core was told this machine's addresses.
+    told_machine_at: Option<Time>,
 }
 
 /// Outcome of one attempt to accept.
@@ -100,6 +102,7 @@ impl Accepting {
             is_held: false,
             starved_logged_at: None,
             failure_logged_at: None,
+            told_machine_at: None,
         })
     }
 
@@ -156,6 +159,11 @@ impl Accepting {
                 socket::set_listener_options(&listener.socket, tcp, log);
             }
         }
+    }
+
+    /// The addresses of this machine have not been told in this turn, or other rules have come since.
+    pub(crate) fn ask_for_machine_again(&mut self) {
+        self.told_machine_at = None;
     }
 
     /// Tries again to get a descriptor, and to accept where that has failed.
@@ -261,15 +269,11 @@ impl EventLoop {
     }
 
     fn welcome(&mut self, index: usize, socket: OwnedFd, peer: Option<SocketAddrAny>) {
+        if let ListenPlace::Tcp(_) = self.accepting.listeners[index].place {
+            self.tell_machine();
+        }
         let accepted = match &self.accepting.listeners[index].place {
             ListenPlace::Tcp(_) => {
-                // An address may have moved to another machine. If descriptors have run out, the last known addresses
-                // count: without any, a rule that rejects this machine would be passed over.
-                if self.pooler.asks_for_machine()
-                    && let Ok(machine) = interfaces::machine()
-                {
-                    self.pooler.handle_machine(machine);
-                }
                 let peer = socket::address_or_unix(peer, 0);
                 Accepted {
                     peer,
@@ -312,6 +316,19 @@ impl EventLoop {
             return;
         }
         self.settle();
+    }
+
+    /// Tells the core the addresses of this machine, once in a turn: an address may have moved to another machine. If
+    /// descriptors have run out, the last known addresses count: without any, a rule that rejects this machine would be
+    /// passed over.
+    fn tell_machine(&mut self) {
+        if self.pooler.asks_for_machine()
+            && self.accepting.told_machine_at != Some(self.now)
+            && let Ok(machine) = interfaces::machine()
+        {
+            self.pooler.handle_machine(machine);
+            self.accepting.told_machine_at = Some(self.now);
+        }
     }
 
     /// There is no descriptor for the next client: gives up the reserve to refuse it with an error.

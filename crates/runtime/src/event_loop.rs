@@ -425,6 +425,7 @@ impl EventLoop {
     /// Uses new values of the settings that can change while running.
     pub(crate) fn use_settings(&mut self, settings: Settings) {
         self.log.configure(&settings.log);
+        self.accepting.ask_for_machine_again();
         self.accepting.use_tcp_settings(&settings.tcp, &mut self.log);
         self.resolver.use_settings(&settings.dns);
         self.settings.take_changeable(settings);
