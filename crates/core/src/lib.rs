@@ -55,7 +55,7 @@ pub use operator::stats;
 pub use outbox::{Outbox, Part, Source};
 pub use pooler::Pooler;
 pub use request::{
-    Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request, TlsChange, TriedTls,
+    Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, OrderId, ReloadOutcome, Request, TlsChange, TriedTls,
 };
 pub use statements::parameter_types;
 pub use time::{Time, WallClock};

@@ -8,7 +8,7 @@ use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
 use crate::base::request::{
-    Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request, TlsChange, TriedTls,
+    Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, OrderId, ReloadOutcome, Request, TlsChange, TriedTls,
 };
 use crate::base::secret_names::SecretNames;
 use crate::base::slab::Slab;
@@ -358,7 +358,7 @@ impl Pooler {
     }
 
     /// The answer to a [`Request::Reload`].
-    pub fn handle_reload(&mut self, now: Time, by: Option<ClientId>, outcome: ReloadOutcome) {
+    pub fn handle_reload(&mut self, now: Time, by: Option<OrderId>, outcome: ReloadOutcome) {
         self.reloaded(now, by, outcome);
         self.settle(now);
     }

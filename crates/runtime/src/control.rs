@@ -2,7 +2,7 @@
 
 use crate::configuration::ConfigurationFile;
 use crate::inbox::{InboxSender, Message};
-use pgweir_core::ClientId;
+use pgweir_core::OrderId;
 use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -12,8 +12,8 @@ use std::thread;
 pub(crate) enum ControlRequest {
     /// Read the configuration again.
     Reload {
-        /// The console client that asked, or `None` for a signal.
-        by: Option<ClientId>,
+        /// The command of the console that asked, or `None` for a signal.
+        by: Option<OrderId>,
     },
 }
 

@@ -5,7 +5,7 @@ use crate::tls::TlsContexts;
 use crate::token::Subject;
 use crate::verifier::QuestionId;
 use mio::{Registry, Waker};
-use pgweir_core::{ClientId, Command, ConnectionId, ReloadOutcome, Verified};
+use pgweir_core::{Command, ConnectionId, OrderId, ReloadOutcome, Verified};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,8 +17,8 @@ pub(crate) enum Message {
     Command(Command),
     /// The configuration was read again.
     Reloaded {
-        /// The console client that asked, or `None` for a signal.
-        by: Option<ClientId>,
+        /// The command of the console that asked, or `None` for a signal.
+        by: Option<OrderId>,
         outcome: ReloadOutcome,
         /// With a new configuration.
         tls: Option<TlsContexts>,

@@ -171,8 +171,8 @@ pub enum Request {
     Status(String),
     /// Read the configuration again. Answered by `handle_reload`.
     Reload {
-        /// The console client that asked; `None` for a signal.
-        by: Option<ClientId>,
+        /// The command of the console that asked; `None` for a signal.
+        by: Option<OrderId>,
     },
     /// SET or a RELOAD has changed the configuration: the driver uses this one from now on. The files of a RELOAD have
     /// been read; those of a SET have been tried.
@@ -202,6 +202,15 @@ pub enum Command {
     Resume,
 }
 
+/// A command of the console that is answered later. Its client may have left by then, or wait for another command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub struct OrderId {
+    /// The client.
+    pub(crate) client: ClientId,
+    /// No other command has this number.
+    pub(crate) number: u64,
+}
+
 /// The answer to [`Request::Reload`].
 #[derive(Debug, Clone)]
 pub enum ReloadOutcome {
@@ -215,8 +224,8 @@ pub enum ReloadOutcome {
 /// A SET that changes settings of TLS.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TlsChange {
-    /// The client of the console.
-    pub(crate) by: ClientId,
+    /// The command of the console.
+    pub(crate) by: OrderId,
     /// The setting.
     pub(crate) key: String,
     /// Its new value.

@@ -1,6 +1,7 @@
 //! Operators' orders that stay in force.
 
 use crate::base::ids::ClientId;
+use crate::base::request::OrderId;
 use crate::base::stats::{Periods, Stats};
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
@@ -39,6 +40,8 @@ pub(crate) struct Orders {
     ending: Ending,
     /// Console clients that wait for the end of a command.
     waiters: Vec<ClientId>,
+    /// The number of the last [`OrderId`].
+    last_order: u64,
     /// Something has happened that an order may wait for: `Pooler::follow_orders` looks at the end of the turn.
     is_due: bool,
     console_stats: Stats,
@@ -132,13 +135,22 @@ impl Orders {
         Ok(())
     }
 
+    /// The identity of a command that is answered later.
+    pub(crate) fn next_order(&mut self, client: ClientId) -> OrderId {
+        self.last_order += 1;
+        OrderId {
+            client,
+            number: self.last_order,
+        }
+    }
+
     /// Whether RESUME has ended what a console client waits for.
     pub(crate) fn is_resumed(&self, databases: &Databases, waits: &Waits) -> bool {
         let paused = self.halt == Halt::Paused;
         match waits {
             Waits::Paused(None) => !paused,
             Waits::Paused(Some(database)) => !paused && !databases.is_paused(database),
-            Waits::Closed(_) | Waits::Reloaded | Waits::Set => false,
+            Waits::Closed(_) | Waits::Reloaded(_) | Waits::Set(_) => false,
         }
     }
 

@@ -1,5 +1,7 @@
 //! Commands of the console that are answered later.
 
+use crate::base::request::OrderId;
+
 /// A command that is answered later.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Waits {
@@ -9,9 +11,9 @@ pub(crate) enum Waits {
     /// marked to be closed is closed.
     Closed(Option<String>),
     /// RELOAD: until the files have been read.
-    Reloaded,
+    Reloaded(OrderId),
     /// SET of a setting of TLS: until the files have been read.
-    Set,
+    Set(OrderId),
 }
 
 impl Waits {
@@ -20,8 +22,8 @@ impl Waits {
         match self {
             Waits::Paused(_) => "PAUSE",
             Waits::Closed(_) => "WAIT_CLOSE",
-            Waits::Reloaded => "RELOAD",
-            Waits::Set => "SET",
+            Waits::Reloaded(_) => "RELOAD",
+            Waits::Set(_) => "SET",
         }
     }
 }

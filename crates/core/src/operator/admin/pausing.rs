@@ -99,7 +99,7 @@ impl Pooler {
             let over = match waits {
                 Waits::Paused(database) => !any_server(database.as_deref(), |_| true),
                 Waits::Closed(database) => !any_server(database.as_deref(), |s| s.close_reason.is_some()),
-                Waits::Reloaded | Waits::Set => false,
+                Waits::Reloaded(_) | Waits::Set(_) => false,
             };
             if over {
                 let verb = waits.verb();

@@ -2,9 +2,8 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
-use crate::base::ids::ClientId;
 use crate::base::pool_id::{PoolId, PoolKind};
-use crate::base::request::{LogLevel, ReloadOutcome, Request};
+use crate::base::request::{LogLevel, OrderId, ReloadOutcome, Request};
 use crate::base::settings::{PoolMode, PoolSettings, Settings};
 use crate::base::time::Time;
 use crate::console::refusal::Refusal;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 
 impl Pooler {
     /// The configuration has been read again. If it has errors, nothing changes.
-    pub(crate) fn reloaded(&mut self, now: Time, by: Option<ClientId>, outcome: ReloadOutcome) {
+    pub(crate) fn reloaded(&mut self, now: Time, by: Option<OrderId>, outcome: ReloadOutcome) {
         let answer = match outcome {
             ReloadOutcome::Bad(problems) => reload_refused(&mut self.shared, &problems),
             ReloadOutcome::New(config, warnings) => match self.shared.config.reload((*config).clone()) {
@@ -37,8 +36,8 @@ impl Pooler {
                 }
             },
         };
-        if let Some(id) = by.filter(|id| self.console_waits_for(*id, &Waits::Reloaded)) {
-            self.answer_console(id, answer.as_ref().map(|()| "RELOAD"));
+        if let Some(by) = by.filter(|by| self.console_waits_for(by.client, &Waits::Reloaded(*by))) {
+            self.answer_console(by.client, answer.as_ref().map(|()| "RELOAD"));
         }
     }
 

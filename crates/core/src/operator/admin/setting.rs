@@ -1,7 +1,7 @@
 //! SET.
 
 use crate::base::ids::ClientId;
-use crate::base::request::{LogLevel, Request, TlsChange, TriedTls};
+use crate::base::request::{LogLevel, OrderId, Request, TlsChange, TriedTls};
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::console::refusal::Refusal;
@@ -16,7 +16,7 @@ pub(crate) enum SetProgress {
     /// The new value is used.
     Done,
     /// The driver reads files first.
-    Waits,
+    Waits(OrderId),
 }
 
 impl Pooler {
@@ -34,8 +34,9 @@ impl Pooler {
         let old = &self.shared.config;
         let changes = |setting: &Setting| setting.value(old) != setting.value(&to);
         if Setting::find(key).is_some_and(|setting| is_of_tls(setting) && changes(setting)) {
-            self.try_tls(by, key, value, to);
-            return Ok(SetProgress::Waits);
+            let order = self.admin.next_order(by);
+            self.try_tls(order, key, value, to);
+            return Ok(SetProgress::Waits(order));
         }
         self.use_setting(now, key, value, to);
         Ok(SetProgress::Done)
@@ -64,8 +65,8 @@ impl Pooler {
                 (Ok(set_tag(&key, &value)), TriedTls::Used)
             }
         };
-        if self.console_waits_for(by, &Waits::Set) {
-            self.answer_console(by, answer.as_deref());
+        if self.console_waits_for(by.client, &Waits::Set(by)) {
+            self.answer_console(by.client, answer.as_deref());
         }
         tried
     }
@@ -83,7 +84,7 @@ impl Pooler {
         Ok(Arc::new(config))
     }
 
-    fn try_tls(&mut self, by: ClientId, key: &str, value: &str, to: Arc<Config>) {
+    fn try_tls(&mut self, by: OrderId, key: &str, value: &str, to: Arc<Config>) {
         let change = TlsChange {
             by,
             key: key.to_owned(),

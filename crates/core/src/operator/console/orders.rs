@@ -37,7 +37,7 @@ impl Pooler {
                 let progress = self.change_setting(now, id, key, value)?;
                 Ok(match progress {
                     SetProgress::Done => Done::Tag(set_tag(key, value)),
-                    SetProgress::Waits => Done::Waits(Waits::Set),
+                    SetProgress::Waits(order) => Done::Waits(Waits::Set(order)),
                 })
             }
             Command::Suspend => {
@@ -53,8 +53,9 @@ impl Pooler {
             }
             Command::Reload => {
                 self.log(LogLevel::Log, issued("RELOAD", None));
-                self.shared.requests.push_back(Request::Reload { by: Some(id) });
-                Ok(Done::Waits(Waits::Reloaded))
+                let order = self.admin.next_order(id);
+                self.shared.requests.push_back(Request::Reload { by: Some(order) });
+                Ok(Done::Waits(Waits::Reloaded(order)))
             }
             Command::Shutdown(how) => {
                 let (verb, ending) = match how {

@@ -254,3 +254,24 @@ fn a_reload_that_comes_back_after_its_console_left_is_for_nobody() {
     reload(&mut rig, new("db = host=127.0.0.1 user=u", ""));
     assert!(rig.told(next).is_empty());
 }
+
+/// Guards against an answer that goes by the kind of the command that a client waits for.
+#[test]
+fn a_cancelled_reload_does_not_answer_the_next_one() {
+    let mut rig = Rig::new("");
+    let boss = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
+    let key = rig.key_told(boss);
+    rig.told(boss);
+    order(&mut rig, boss, "RELOAD");
+    rig.cancel_request(&key);
+    let ended = "Error 57014 RELOAD was ended by a cancel request";
+    assert_eq!(rig.told(boss), [ended, "ReadyForQuery I"]);
+    order(&mut rig, boss, "RELOAD");
+    reload(
+        &mut rig,
+        ReloadOutcome::Bad(vec![Problem::error(&Place::file("a.ini"), "no such file")]),
+    );
+    assert!(rig.told(boss).is_empty(), "that was the first one");
+    reload(&mut rig, new("db = host=127.0.0.1 user=u", ""));
+    assert_eq!(rig.told(boss), done("RELOAD"));
+}

@@ -87,3 +87,21 @@ fn a_change_that_comes_back_after_its_console_left_is_for_nobody() {
     assert_eq!(tried(&mut rig, Ok(())), TriedTls::Used);
     assert!(rig.told(next).is_empty());
 }
+
+/// Guards against an answer that goes by the kind of the command that a client waits for.
+#[test]
+fn a_cancelled_set_does_not_answer_the_next_one() {
+    let mut rig = Rig::new("");
+    let boss = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
+    let key = rig.key_told(boss);
+    rig.told(boss);
+    order(&mut rig, boss, "SET server_tls_sslmode = require");
+    rig.cancel_request(&key);
+    let ended = "Error 57014 SET was ended by a cancel request";
+    assert_eq!(rig.told(boss), [ended, "ReadyForQuery I"]);
+    order(&mut rig, boss, "SET server_tls_sslmode = prefer");
+    assert_eq!(tried(&mut rig, Err(no_file())), TriedTls::Dropped);
+    assert!(rig.told(boss).is_empty(), "that was the first one");
+    assert_eq!(tried(&mut rig, Ok(())), TriedTls::Used);
+    assert_eq!(rig.told(boss), done("SET server_tls_sslmode=prefer"));
+}

@@ -21,7 +21,9 @@ pub use servers::{NATURE_QUESTION, REPORTED, error, fatal, process_id};
 pub use session::{EMPTIED, LOCKED, NOTHING, Session, TEMPORARY};
 
 use pgweir_config::Config;
-use pgweir_core::{ClientId, ConnectionId, Endpoint, LogLevel, Pooler, ServerId, Time, TlsChange, Verification};
+use pgweir_core::{
+    ClientId, ConnectionId, Endpoint, LogLevel, OrderId, Pooler, ServerId, Time, TlsChange, Verification,
+};
 use pgweir_wire::CancelKey;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -58,7 +60,7 @@ pub struct Rig {
     /// SETs that wait for files.
     pub tls_changes: VecDeque<Box<TlsChange>>,
     /// Requests to read the configuration again.
-    pub reloads: VecDeque<Option<ClientId>>,
+    pub reloads: VecDeque<Option<OrderId>>,
     /// Questions to the driver about clients.
     pub questions: VecDeque<(ClientId, Verification)>,
     /// Keys to derive for logins to servers.
