@@ -5,6 +5,7 @@
 //! no method runs inside itself, and none must look up again what a call may have changed.
 
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::Passing;
@@ -47,4 +48,13 @@ pub(crate) struct ClientFailure {
     pub(crate) message: &'static str,
     pub(crate) detail: String,
     pub(crate) hint: &'static str,
+}
+
+impl ClientFailure {
+    /// What the client is told.
+    pub(crate) fn failure(&self) -> Failure<'_> {
+        Failure::new(self.trouble, self.message)
+            .with_detail(&self.detail)
+            .with_hint(self.hint)
+    }
 }

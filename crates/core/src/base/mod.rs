@@ -9,6 +9,7 @@ pub(crate) mod consequence;
 pub(crate) mod deeds;
 pub mod dns;
 pub mod errors;
+pub(crate) mod failure;
 pub mod ids;
 pub(crate) mod message;
 pub mod outbox;

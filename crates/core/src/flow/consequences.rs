@@ -55,15 +55,8 @@ impl Pooler {
     }
 
     fn fail_other(&mut self, now: Time, failure: &ClientFailure) {
-        let ClientFailure {
-            client,
-            trouble,
-            message,
-            detail,
-            hint,
-        } = failure;
-        if self.clients.get(client.0).is_some() {
-            self.fail_client(now, *client, *trouble, message, detail, hint);
+        if self.clients.get(failure.client.0).is_some() {
+            self.fail_client(now, failure.client, failure.failure());
         }
     }
 

@@ -2,7 +2,8 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::consequence::Consequence;
-use crate::base::errors::{Fate, Trouble};
+use crate::base::errors::Fate;
+use crate::base::failure::Failure;
 use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
 use crate::base::request::{LogLevel, Request};
@@ -24,38 +25,23 @@ impl Pooler {
 
     /// Sends a client an error, and closes the client if the table of errors says so. A client for which auth_query runs
     /// is told nothing: it is treated like a user who does not exist.
-    pub(crate) fn fail_client(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        trouble: Trouble,
-        message: &str,
-        detail: &str,
-        hint: &str,
-    ) {
+    pub(crate) fn fail_client(&mut self, now: Time, id: ClientId, failure: Failure<'_>) {
         match self.awaits_auth_query(id) {
-            true => self.give_up_lookup(now, id, message),
-            false => self.fail_in_any_state(now, id, trouble, message, detail, hint),
+            true => self.give_up_lookup(now, id, failure.message),
+            false => self.fail_in_any_state(now, id, failure),
         }
     }
 
     /// The same for errors that clients get whether or not auth_query runs for them.
-    pub(crate) fn fail_in_any_state(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        trouble: Trouble,
-        message: &str,
-        detail: &str,
-        hint: &str,
-    ) {
+    pub(crate) fn fail_in_any_state(&mut self, now: Time, id: ClientId, failure: Failure<'_>) {
+        let message = failure.message;
         self.log_pooler_error(id, message);
         // Inside a message of its server, an error would become a part of that.
         if self.is_inside_message(id) || self.has_heard_its_last(id) {
             return self.close_client(now, id, message);
         }
-        self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
-        if trouble.row().client == Fate::Closed {
+        self.send(id, |w| w.error(&failure.text()));
+        if failure.trouble.row().client == Fate::Closed {
             self.close_client(now, id, message);
         }
     }

@@ -6,6 +6,7 @@
 //! has a server, that server does.
 
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
 use crate::client::Client;
@@ -52,6 +53,6 @@ impl Pooler {
     /// Sends the client PostgreSQL's error and closes it.
     pub(crate) fn idle_limit_over(&mut self, now: Time, id: ClientId) {
         let message = "terminating connection due to idle-session timeout";
-        self.fail_client(now, id, Trouble::ClientIdleTimeout, message, "", "");
+        self.fail_client(now, id, Failure::new(Trouble::ClientIdleTimeout, message));
     }
 }

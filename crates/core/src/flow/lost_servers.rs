@@ -3,6 +3,7 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
 use crate::base::reasons::{Passing, Waiting};
@@ -200,6 +201,9 @@ impl Pooler {
     pub(crate) fn tell_server_lost(&mut self, now: Time, id: ClientId, reason: &str) {
         let message = "server closed the connection unexpectedly";
         let hint = "The open transaction is lost. If COMMIT was sent, check whether it took effect.";
-        self.fail_client(now, id, Trouble::ServerConnectionLost, message, reason, hint);
+        let failure = Failure::new(Trouble::ServerConnectionLost, message)
+            .with_detail(reason)
+            .with_hint(hint);
+        self.fail_client(now, id, failure);
     }
 }

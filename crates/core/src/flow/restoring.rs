@@ -2,6 +2,7 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::{Acquired, Waiting};
 use crate::base::request::{LogLevel, Request};
@@ -123,7 +124,10 @@ impl Pooler {
         let message = "cannot restore the session's settings";
         let detail = format!("the server is another pooler, which does not keep \"{name}\" for its clients");
         let hint = "Set it for a transaction (SET LOCAL), or connect to PostgreSQL itself.";
-        self.fail_client(now, id, Trouble::RestorationRefused, message, &detail, hint);
+        let failure = Failure::new(Trouble::RestorationRefused, message)
+            .with_detail(&detail)
+            .with_hint(hint);
+        self.fail_client(now, id, failure);
         Acquired::Closed
     }
 
@@ -196,7 +200,10 @@ impl Pooler {
         let hint = "The setting was accepted when the client made it. Since then a role may have been revoked, or an \
             object dropped. Connect again.";
         let text = "cannot restore the session's settings";
-        self.fail_client(now, id, Trouble::RestorationRefused, text, message, hint);
+        let failure = Failure::new(Trouble::RestorationRefused, text)
+            .with_detail(message)
+            .with_hint(hint);
+        self.fail_client(now, id, failure);
     }
 }
 

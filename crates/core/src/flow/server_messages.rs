@@ -10,6 +10,7 @@
 use crate::base::consequence::Consequence;
 use crate::base::deeds::{Deed, Question};
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Passed;
 use crate::base::request::{LogLevel, Request};
@@ -192,7 +193,8 @@ impl Pooler {
                 let message = "transaction blocks not allowed in statement pooling mode";
                 let hint = "Use pool_mode = transaction.";
                 if let Some(client) = self.server_link(id) {
-                    self.fail_client(now, client, Trouble::TransactionInStatementMode, message, "", hint);
+                    let failure = Failure::new(Trouble::TransactionInStatementMode, message).with_hint(hint);
+                    self.fail_client(now, client, failure);
                 }
             }
             Question::TransactionEnded => {
@@ -315,7 +317,8 @@ impl Pooler {
         if let Some(client) = self.server_link(id) {
             let detail = "expected CopyData, CopyDone or CopyFail, got a request";
             let message = "unexpected message during COPY from stdin";
-            self.fail_client(now, client, Trouble::ProtocolViolation, message, detail, "");
+            let failure = Failure::new(Trouble::ProtocolViolation, message).with_detail(detail);
+            self.fail_client(now, client, failure);
         }
         let reason = "request inside COPY data";
         self.consequences.push_back(Consequence::CloseServer(id, reason));

@@ -1,6 +1,7 @@
 //! The bytes of a client that has logged in: message by message, with its server or without one.
 
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::reasons::{Acquired, Dropping, Passing, Waiting};
@@ -126,7 +127,10 @@ impl Pooler {
             Err(error) => (error.to_string(), String::new(), ""),
         };
         let (message, detail, hint) = trouble;
-        self.fail_client(now, id, Trouble::ProtocolViolation, &message, &detail, hint);
+        let failure = Failure::new(Trouble::ProtocolViolation, &message)
+            .with_detail(&detail)
+            .with_hint(hint);
+        self.fail_client(now, id, failure);
         Err(input.len())
     }
 
@@ -198,12 +202,14 @@ impl Pooler {
             }
             FrontendTag::Password => {
                 let (message, detail) = ("unexpected password message", "expected a query, got message 'p'");
-                self.fail_client(now, id, Trouble::ProtocolViolation, message, detail, "");
+                let failure = Failure::new(Trouble::ProtocolViolation, message).with_detail(detail);
+                self.fail_client(now, id, failure);
                 return Step::Closed;
             }
             FrontendTag::Query if self.shared.settings.disable_pqexec => {
                 let hint = "The setting disable_pqexec allows the extended query protocol only.";
-                self.fail_client(now, id, Trouble::ProtocolViolation, "PQexec disallowed", "", hint);
+                let failure = Failure::new(Trouble::ProtocolViolation, "PQexec disallowed").with_hint(hint);
+                self.fail_client(now, id, failure);
                 return Step::Closed;
             }
             _ => {}
@@ -289,7 +295,8 @@ impl Pooler {
             match wish {
                 Wish::CatalogNews => return step,
                 Wish::Fail { message, detail } => {
-                    self.fail_client(now, id, Trouble::ProtocolViolation, &message, &detail, "");
+                    let failure = Failure::new(Trouble::ProtocolViolation, &message).with_detail(&detail);
+                    self.fail_client(now, id, failure);
                     return Step::Closed;
                 }
                 Wish::Signal => {

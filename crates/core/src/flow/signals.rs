@@ -12,6 +12,7 @@
 //! then fails the segment, and the client gets it. If the answer is not yes, the call goes to the server unchanged.
 
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{CLIENT_IDS_FROM, ClientId, ServerId};
 use crate::base::message::{Message, Step};
 use crate::base::time::Time;
@@ -258,7 +259,7 @@ impl Pooler {
             }
             Signal::Terminate => {
                 let message = "terminating connection due to administrator command";
-                self.fail_client(now, target, Trouble::Killed, message, "", "");
+                self.fail_client(now, target, Failure::new(Trouble::Killed, message));
             }
         }
         self.clients.get(by.0).is_none().then_some(Step::Closed)

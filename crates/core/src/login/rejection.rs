@@ -1,6 +1,7 @@
 //! The error for a client that is refused: one entry for each reason.
 
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::pools::databases::START_POOLS_MAX;
 use pgweir_auth::Refused;
 use std::borrow::Cow;
@@ -22,6 +23,13 @@ impl Rejection {
             detail: Cow::Borrowed(""),
             hint,
         }
+    }
+
+    /// What the client is told.
+    pub(crate) fn failure(&self) -> Failure<'_> {
+        Failure::new(self.trouble, &self.message)
+            .with_detail(&self.detail)
+            .with_hint(self.hint)
     }
 
     fn with_detail(self, detail: impl Into<Cow<'static, str>>) -> Self {

@@ -5,6 +5,7 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolId};
 use crate::base::reasons::Waiting;
@@ -94,7 +95,7 @@ impl Pooler {
             && server.is_clean()
         {
             let hint = "The setting server_fast_close does not wait for the end of the session.";
-            return self.fail_client(now, id, Trouble::Killed, reason.text(), "", hint);
+            return self.fail_client(now, id, Failure::new(Trouble::Killed, reason.text()).with_hint(hint));
         }
         due::note_quiet(now, server);
         let pool = pool::of(&self.pools, server.pool);
@@ -108,7 +109,7 @@ impl Pooler {
             let text = format!("{label} closing because: {message} (age={age}s)");
             self.log(LogLevel::Log, text);
         }
-        self.fail_client(now, id, trouble, message, "", &exceeded.hint());
+        self.fail_client(now, id, Failure::new(trouble, message).with_hint(&exceeded.hint()));
     }
 
     fn time_pools(&mut self, now: Time) {
@@ -250,17 +251,19 @@ impl Pooler {
         match due {
             ClientDue::Nothing => {}
             ClientDue::LoginTimeout => {
-                self.fail_in_any_state(now, id, Trouble::ClientLoginTimeout, "client_login_timeout", "", "");
+                let failure = Failure::new(Trouble::ClientLoginTimeout, "client_login_timeout");
+                self.fail_in_any_state(now, id, failure);
             }
             ClientDue::CancelTimeout => self.close_client(now, id, "cancel_wait_timeout"),
             ClientDue::OwnIdleLimit => self.idle_limit_over(now, id),
             ClientDue::Exceeded(exceeded) => {
                 let Exceeded { trouble, message, .. } = exceeded;
-                self.fail_client(now, id, trouble, message, "", &exceeded.hint());
+                self.fail_client(now, id, Failure::new(trouble, message).with_hint(&exceeded.hint()));
             }
             ClientDue::IdleTimeout => {
                 let hint = "The limit is the setting client_idle_timeout.";
-                self.fail_client(now, id, Trouble::ClientIdleTimeout, "client_idle_timeout", "", hint);
+                let failure = Failure::new(Trouble::ClientIdleTimeout, "client_idle_timeout").with_hint(hint);
+                self.fail_client(now, id, failure);
             }
         }
     }

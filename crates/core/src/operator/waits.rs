@@ -4,6 +4,7 @@
 //! ([`crate::upstream::flights`]). Both count from when it began to wait until a server can begin its transaction.
 
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::Waiting;
@@ -90,7 +91,10 @@ impl Pooler {
         if limits.is_time_over(now - *since) {
             let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
             let (detail, hint) = shortage::why_it_waited(self.pool(pool_id), pinned);
-            self.fail_client(now, id, Trouble::QueryWaitTimeout, WAITED, &detail, &hint);
+            let failure = Failure::new(Trouble::QueryWaitTimeout, WAITED)
+                .with_detail(&detail)
+                .with_hint(&hint);
+            self.fail_client(now, id, failure);
         } else if !*notified && session && limits.notice_is_due(now - *since) {
             *notified = true;
             self.send(id, |w| w.notice(&QUEUED));
@@ -127,7 +131,10 @@ impl Pooler {
         };
         let Some(since) = flights.rides_since(id) else { return };
         if limits.is_time_over(now - since) {
-            self.fail_client(now, id, Trouble::QueryWaitTimeout, WAITED, SENT, SENT_HINT);
+            let failure = Failure::new(Trouble::QueryWaitTimeout, WAITED)
+                .with_detail(SENT)
+                .with_hint(SENT_HINT);
+            self.fail_client(now, id, failure);
         } else if limits.notice_is_due(now - since) && flights.notify_rider(id) {
             self.send(id, |w| w.notice(&QUEUED));
         }

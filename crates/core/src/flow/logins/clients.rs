@@ -94,7 +94,7 @@ impl Pooler {
                 Next::Admit(learned) => self.admit(now, id, learned),
                 Next::Nothing => return,
                 Next::Reject(why) => {
-                    return self.fail_in_any_state(now, id, why.trouble, &why.message, &why.detail, why.hint);
+                    return self.fail_in_any_state(now, id, why.failure());
                 }
                 Next::Close(reason) => return self.close_client(now, id, reason),
                 Next::Cancel(key) => return self.cancel_request(now, id, &key),

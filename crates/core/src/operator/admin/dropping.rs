@@ -3,6 +3,7 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
 use crate::console::refusal::Refusal;
@@ -72,7 +73,7 @@ impl Pooler {
         for slot in self.clients.slots() {
             let pool = self.clients.get(slot).and_then(|client| client.pool);
             if pool.is_some_and(|pool| of.includes(&self.pools, pool)) {
-                self.fail_client(now, ClientId(slot), why, message, "", "");
+                self.fail_client(now, ClientId(slot), Failure::new(why, message));
             }
         }
         for slot in self.servers.slots() {
@@ -112,7 +113,7 @@ impl Pooler {
             // No other client gets it.
             server.close_reason.get_or_insert(CloseReason::Killed);
         }
-        self.fail_in_any_state(now, id, Trouble::Killed, FORCED, "", "");
+        self.fail_in_any_state(now, id, Failure::new(Trouble::Killed, FORCED));
         self.consequences.extend(link.map(Consequence::ClientKilled));
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
@@ -50,7 +51,7 @@ impl Pooler {
     }
 
     pub(crate) fn refuse_for_shutdown(&mut self, now: Time, id: ClientId) {
-        self.fail_client(now, id, Trouble::ShuttingDown, SHUTTING_DOWN, "", "");
+        self.fail_client(now, id, Failure::new(Trouble::ShuttingDown, SHUTTING_DOWN));
     }
 
     /// A client has been closed. If SHUTDOWN waits for that, the process ends with this turn. (For the end of a server it

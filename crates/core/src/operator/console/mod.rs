@@ -17,6 +17,7 @@ mod talk;
 
 use crate::base::access::Access;
 use crate::base::errors::Trouble;
+use crate::base::failure::Failure;
 use crate::base::ids::ClientId;
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
@@ -108,7 +109,7 @@ impl Pooler {
         while at < input.len() {
             if tables_bytes > TABLES_BYTES_MAX {
                 let message = "too many tables of the console are asked for at once";
-                self.fail_client(now, id, Trouble::ProtocolViolation, message, "", "");
+                self.fail_client(now, id, Failure::new(Trouble::ProtocolViolation, message));
                 return input.len();
             }
             let Some(mut talk) = self.talk(id) else {
@@ -125,7 +126,7 @@ impl Pooler {
                 }
                 Ok(None) => return at,
                 Err(why) => {
-                    self.fail_client(now, id, Trouble::ProtocolViolation, &why, "", "");
+                    self.fail_client(now, id, Failure::new(Trouble::ProtocolViolation, &why));
                     return input.len();
                 }
             };
@@ -140,7 +141,7 @@ impl Pooler {
         match asked {
             Asked::Nothing => {}
             Asked::Close => self.close_client(now, id, "client close request"),
-            Asked::Fail(message) => self.fail_client(now, id, Trouble::ProtocolViolation, message, "", ""),
+            Asked::Fail(message) => self.fail_client(now, id, Failure::new(Trouble::ProtocolViolation, message)),
             Asked::Table {
                 show,
                 access,
