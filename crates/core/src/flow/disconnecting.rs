@@ -87,6 +87,9 @@ impl Pooler {
             exchange.cleanup_after()
         });
         self.listen(now, |listening| listening.forget_channels(id));
+        if let Some(server_id) = server {
+            self.unlink(id, server_id);
+        }
         let client = self.clients.remove(id.0).expect("looked up above");
         self.process_ids.take(client.process_id, id.0.index);
         if client.is_arriving() {
@@ -107,13 +110,12 @@ impl Pooler {
             }
             pool.is_used(now);
         }
-        if let Some(server_id) = client.link {
+        if let Some(server_id) = server {
             let server = self.server_mut(server_id);
             server.session.needs(cleanup.unwrap_or(Cleanup::Close));
             if server.session.cleanup() == Cleanup::Close {
                 server.close_reason.get_or_insert(CloseReason::TracesLeft);
             }
-            server.link = None;
             let passing = client.passing;
             self.consequences.push_back(Consequence::ClientLeft {
                 server: server_id,

@@ -357,11 +357,16 @@ impl Pooler {
 
     /// Closes the server of a client that continues without it.
     pub(crate) fn close_linked(&mut self, now: Time, id: ClientId, server_id: ServerId, reason: &str) {
+        self.unlink(id, server_id);
+        self.close_server(now, server_id, reason);
+    }
+
+    /// Client and server have nothing to do with each other any more. What becomes of the server is the caller's matter.
+    pub(crate) fn unlink(&mut self, id: ClientId, server_id: ServerId) {
         let client = self.client_mut(id);
         client.link = None;
         client.session.leaves_server();
         self.server_mut(server_id).link = None;
-        self.close_server(now, server_id, reason);
     }
 
     /// Takes a client out of its queue.

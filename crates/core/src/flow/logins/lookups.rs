@@ -62,12 +62,10 @@ impl Pooler {
         self.stop_waiting(id);
         if let Some(server_id) = self.clients.get(id.0).and_then(|client| client.link) {
             self.charge(now, server_id);
+            self.unlink(id, server_id);
             let client = self.client_mut(id);
-            client.link = None;
             client.waiting = Waiting::No;
-            client.session.leaves_server();
             let passing = client.passing;
-            self.server_mut(server_id).link = None;
             let server = server_id;
             self.consequences.push_back(Consequence::ClientLeft { server, passing });
         }
