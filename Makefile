@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 INSTALL ?= install
 
-.PHONY: help demo test check build install uninstall bench bench-flights bench-sizing bench-settling bench-fairness record fuzz simulate hunt soak conformance docs
+.PHONY: help demo test check build install uninstall bench bench-flights bench-sizing bench-settling bench-fairness bench-tls record fuzz simulate hunt soak conformance docs
 
 help:
 	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
@@ -22,6 +22,7 @@ help:
 	@echo 'make bench-sizing  pools of fixed sizes beside default_pool_size = auto (about an hour)'
 	@echo 'make bench-settling  how long default_pool_size = auto needs to find its size (a quarter of an hour)'
 	@echo 'make bench-fairness  how long one client waits beside 1,000, and how weights share servers (some minutes)'
+	@echo 'make bench-tls  what TLS costs on each side, beside PgBouncer (about ten minutes)'
 	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
 	@echo 'make fuzz      all fuzz targets, a minute each'
 	@echo 'make simulate  the simulation with SEEDS=20000 new seeds'
@@ -98,6 +99,11 @@ bench-fairness:
 	scripts/setup --bench
 	$(CARGO) build --release -p pgweir
 	bench/fairness
+
+bench-tls:
+	scripts/setup --bench
+	$(CARGO) build --release -p pgweir
+	bench/tls
 
 record:
 	scripts/setup

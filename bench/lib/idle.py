@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import selectors
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ SETTLE_SECONDS = 1.0
 WATCH_SECONDS = 3.0
 
 PROTOCOL_3_0 = 196608
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 
 
 class IdleError(Exception):
@@ -41,16 +43,16 @@ class IdleResult:
     idle_cpu_ms_per_second: float
 
 
-def run_idle(clients: int, target: Running) -> IdleResult:
-    """Logs in that many clients and measures while they are idle."""
+def run_idle(clients: int, target: Running, tls: ssl.SSLContext | None = None) -> IdleResult:
+    """Logs in that many clients, over TLS if `tls` is given, and measures while they are idle."""
     _raise_open_files_limit(clients + 100)
     # The base has its server connections and has seen clients before, so the difference is clients alone.
-    for client in _log_in(target.port, LOGINS_AT_ONCE):
+    for client in _log_in(target.port, LOGINS_AT_ONCE, tls):
         client.close()
     time.sleep(SETTLE_SECONDS)
     base_memory = procfs.read_memory(target.pid)
     base_cpu = procfs.read_cpu(target.pid)
-    connected = _log_in(target.port, clients)
+    connected = _log_in(target.port, clients, tls)
     try:
         time.sleep(SETTLE_SECONDS)
         memory = procfs.read_memory(target.pid)
@@ -73,10 +75,15 @@ def run_idle(clients: int, target: Running) -> IdleResult:
 class _Client:
     """Connecting, then waiting for the first ReadyForQuery, then for the one after its query."""
 
-    def __init__(self, port: int):
+    def __init__(self, port: int, tls: ssl.SSLContext | None):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.connect((HOST, port))
+        if tls is not None:
+            self.socket.sendall(SSL_REQUEST)
+            if self.socket.recv(1) != b"S":
+                raise IdleError("the pooler refused TLS")
+            self.socket = tls.wrap_socket(self.socket)
         self.socket.setblocking(False)
         self.received = b""
         self.ready_count = 0
@@ -88,10 +95,15 @@ class _Client:
 
     def handle_readable(self) -> bool:
         """True once the query is answered."""
-        data = self.socket.recv(65536)
-        if not data:
-            raise IdleError("the pooler closed a client's connection")
-        self.received += data
+        try:
+            # A library of TLS may hold bytes for which the socket does not become readable again.
+            while True:
+                data = self.socket.recv(65536)
+                if not data:
+                    raise IdleError("the pooler closed a client's connection")
+                self.received += data
+        except (BlockingIOError, ssl.SSLWantReadError):
+            pass
         while len(self.received) >= 5:
             tag, length = self.received[:1], struct.unpack("!i", self.received[1:5])[0]
             if len(self.received) < length + 1:
@@ -108,13 +120,13 @@ class _Client:
         return False
 
 
-def _log_in(port: int, clients: int) -> list[socket.socket]:
+def _log_in(port: int, clients: int, tls: ssl.SSLContext | None) -> list[socket.socket]:
     connected: list[socket.socket] = []
     started = 0
     with selectors.DefaultSelector() as selector:
         while len(connected) < clients:
             while started < clients and started - len(connected) < LOGINS_AT_ONCE:
-                client = _Client(port)
+                client = _Client(port, tls)
                 selector.register(client.socket, selectors.EVENT_READ, client)
                 started += 1
             events = selector.select(STALL_SECONDS_MAX)

@@ -80,7 +80,7 @@ def _run(row: LoadRow, target: Running, seconds: int, log_dir: str, cpus: set[in
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PGSSLMODE": "disable", "PGGSSENCMODE": "disable", "LC_ALL": "C"},
+        env={**os.environ, "PGSSLMODE": row.sslmode, "PGGSSENCMODE": "disable", "LC_ALL": "C"},
     )
     watchdog = threading.Timer(total_seconds + OVERDUE_SECONDS, pgbench.kill)
     watchdog.start()

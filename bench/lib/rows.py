@@ -29,6 +29,8 @@ class LoadRow:
     not_through: tuple[str, ...] = ()
     # Of several scripts, the one whose latency counts, by its position on pgbench's command line.
     latency_of: int | None = None
+    # Of pgbench's connections, as libpq spells it.
+    sslmode: str = "disable"
 
 
 @dataclass(frozen=True)
