@@ -81,6 +81,8 @@ pub enum Weakness {
     KeepsPlans,
     /// If an EXECUTE runs a statement that is an EXECUTE itself, only what the text of the second one shows counts.
     TrustsNested,
+    /// The effects of a text that a server has refused count as if it had run.
+    PinsForRefused,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -95,7 +97,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 36] = [
+    pub const ALL: [Weakness; 37] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -132,5 +134,6 @@ impl Weakness {
         Weakness::CommitsForTheGone,
         Weakness::TrustsLateCancels,
         Weakness::TrustsNested,
+        Weakness::PinsForRefused,
     ];
 }

@@ -59,6 +59,13 @@ const PIN_FOR_GOOD: [(Effects, PinReason); 6] = [
     (Effects::UNTOLD, PinReason::UntoldSetting),
 ];
 
+/// All of them.
+fn unseen() -> Effects {
+    PIN_FOR_GOOD
+        .iter()
+        .fold(Effects::NONE, |all, (effect, _)| all | *effect)
+}
+
 impl Suspicion {
     /// Names of the settings that this client's session may have and no view shows.
     pub(super) fn hidden_settings(&self, client: &Client) -> Vec<Box<str>> {
@@ -93,7 +100,7 @@ impl Suspicion {
 }
 
 impl Exchange<'_> {
-    /// A request was sent. `before`: how many texts had caused the client's suspicion before it.
+    /// A request was sent. `before`: how many of the client's suspected texts had effects that no probe can see before it.
     #[inline]
     pub(crate) fn note_suspected(&mut self, before: u32) {
         let after = self.client.session.suspected_texts();
@@ -159,6 +166,7 @@ impl Exchange<'_> {
             self.note_custom_setting(name);
         }
         let before_local = self.server.session.before_local();
+        let proof = effects.intersects(unseen()).then_some(proof);
         if self.client.session.suspects(effects, text, hidden, proof, before_local) {
             self.pin_by(PinReason::UnreadableSetting, text);
         }
@@ -166,11 +174,14 @@ impl Exchange<'_> {
 }
 
 impl Reply<'_> {
-    /// The server has refused a text without running any of it. If only this text and those that fail with it are
-    /// suspected, none of the effects that no probe shows has happened. If other texts are suspected, too, the pooler
-    /// does not know which text has which effect.
+    /// The server has refused a text without running any of it. If only this text and those that fail with it may have
+    /// effects that no probe can see, none of these has happened. If other texts may have some, too, the pooler does not
+    /// know which text has which effect.
     #[cold]
     pub(crate) fn text_refused(&mut self, fields: &ErrorFields<'_>) {
+        if self.shared.is_weak(Weakness::PinsForRefused) {
+            return;
+        }
         let front = self
             .server
             .conversation
@@ -184,11 +195,8 @@ impl Reply<'_> {
             return;
         }
         let refused = self.server.conversation.queue().suspected_with_front();
-        let unseen = PIN_FOR_GOOD
-            .iter()
-            .fold(Effects::NONE, |all, (effect, _)| all | *effect);
         if let Some(client) = self.client() {
-            client.session.text_is_refused(refused, fields, unseen);
+            client.session.text_is_refused(refused, fields, unseen());
         }
     }
 }

@@ -56,13 +56,13 @@ pub(crate) struct Suspicion {
     effects: Effects,
     /// Settings that the texts name and `pg_settings` does not show.
     hidden: Vec<Box<str>>,
-    /// The number of texts that have caused the suspicion and that the server has not refused.
+    /// The number of texts with effects that no probe can see, and that the server has not refused.
     texts: u32,
     /// What errors about any of these texts prove.
     proof: RefusalProof,
-    /// The beginning of the first of these texts.
+    /// The beginning of the first text of all.
     statement: Box<str>,
-    /// The session's settings before the first of these texts.
+    /// The session's settings before that text.
     before: Option<Arc<Shape>>,
     /// The last text that names the role: `true` if it sets the role, `false` if it resets the role to that of the
     /// startup packet.
@@ -114,7 +114,7 @@ impl Suspicion {
         &self.hidden
     }
 
-    /// The number of texts that have caused the suspicion.
+    /// The number of texts with effects that no probe can see.
     #[inline]
     pub(super) fn texts(&self) -> u32 {
         self.texts
@@ -182,17 +182,19 @@ impl Suspicion {
     }
 
     /// See [`ClientSession::suspects`](crate::state::client_session::ClientSession::suspects).
-    pub(super) fn add(&mut self, effects: Effects, hidden: Vec<Box<str>>, proof: RefusalProof) -> bool {
+    pub(super) fn add(&mut self, effects: Effects, hidden: Vec<Box<str>>, proof: Option<RefusalProof>) -> bool {
         self.waits_for_text = false;
         self.effects |= effects;
-        self.texts += 1;
         if hidden.iter().any(|name| &**name == ROLE) {
             self.sets_role = later_role(self.sets_role, Some(!effects.intersects(Effects::RESETS)));
         }
-        self.proof = match self.texts {
-            1 => proof,
-            _ => self.proof.and(proof),
-        };
+        if let Some(proof) = proof {
+            self.proof = match self.texts {
+                0 => proof,
+                _ => self.proof.and(proof),
+            };
+            self.texts += 1;
+        }
         for name in hidden {
             if !self.hidden.contains(&name) {
                 self.hidden.push(name);

@@ -67,8 +67,11 @@ impl Session {
         let text = e.text();
         let mut message = Vec::new();
         let mut writer = Writer::new(&mut message);
-        match e.severity {
-            "ERROR" | "FATAL" => writer.error(&text),
+        match (e.severity, e.position) {
+            (_, Some(position)) => {
+                writer.error_with(&text, &[(b'P', &position.to_string()), (b'R', "scanner_yyerror")]);
+            }
+            ("ERROR" | "FATAL", None) => writer.error(&text),
             _ => writer.notice(&text),
         }
         let body = self.to_client(&message[HEADER_BYTES..]).into_owned();

@@ -11,6 +11,8 @@ pub struct ServerError {
     pub sqlstate: &'static str,
     /// Primary message.
     pub message: String,
+    /// The character of the text where its grammar ends, counted from 1.
+    pub position: Option<usize>,
 }
 
 impl ServerError {
@@ -20,6 +22,7 @@ impl ServerError {
             severity: "ERROR",
             sqlstate,
             message: message.into(),
+            position: None,
         }
     }
 
@@ -36,6 +39,14 @@ impl ServerError {
         ServerError {
             severity: "WARNING",
             ..Self::error(sqlstate, message)
+        }
+    }
+
+    /// A syntax error at this character of a text, counted from 1.
+    pub fn of_grammar(message: impl Into<String>, position: usize) -> Self {
+        ServerError {
+            position: Some(position),
+            ..Self::error("42601", message)
         }
     }
 

@@ -7,6 +7,8 @@ use super::error::ServerError;
 pub(super) struct Token {
     pub(super) kind: Kind,
     pub(super) text: String,
+    /// Its first character in the text, counted from 1.
+    pub(super) at: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +38,11 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ServerError> {
         }
         if let Some(comment) = rest.strip_prefix("/*") {
             let Some(end) = comment.find("*/") else {
-                return Err(syntax(&format!("unterminated /* comment at or near \"{rest}\"")));
+                return Err(syntax(
+                    text,
+                    rest,
+                    &format!("unterminated /* comment at or near \"{rest}\""),
+                ));
             };
             rest = &comment[end + 2..];
             continue;
@@ -50,12 +56,17 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ServerError> {
                 .unwrap_or(rest.len());
             (Kind::Word(rest[..end].to_ascii_lowercase()), end)
         } else if first == '"' {
-            let (value, length) = quoted(rest, '"')
-                .ok_or_else(|| syntax(&format!("unterminated quoted identifier at or near \"{rest}\"")))?;
+            let (value, length) = quoted(rest, '"').ok_or_else(|| {
+                syntax(
+                    text,
+                    rest,
+                    &format!("unterminated quoted identifier at or near \"{rest}\""),
+                )
+            })?;
             (Kind::Word(value), length)
         } else if first == '\'' {
             let (value, length) = quoted(rest, '\'')
-                .ok_or_else(|| syntax(&format!("unterminated quoted string at or near \"{rest}\"")))?;
+                .ok_or_else(|| syntax(text, rest, &format!("unterminated quoted string at or near \"{rest}\"")))?;
             (Kind::String(value), length)
         } else if first.is_ascii_digit() {
             let end = rest
@@ -63,9 +74,13 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ServerError> {
                 .unwrap_or(rest.len());
             (Kind::Number(rest[..end].into()), end)
         } else if let Some(body) = rest.strip_prefix("$$") {
-            let end = body
-                .find("$$")
-                .ok_or_else(|| syntax(&format!("unterminated dollar-quoted string at or near \"{rest}\"")))?;
+            let end = body.find("$$").ok_or_else(|| {
+                syntax(
+                    text,
+                    rest,
+                    &format!("unterminated dollar-quoted string at or near \"{rest}\""),
+                )
+            })?;
             (Kind::String(body[..end].into()), end + 4)
         } else if first == '$' && rest[1..].starts_with(|c: char| c.is_ascii_digit()) {
             let end = rest[1..]
@@ -78,11 +93,12 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ServerError> {
         } else if let Some(symbol) = SYMBOLS.iter().find(|s| rest.starts_with(**s)) {
             (Kind::Symbol(symbol), symbol.len())
         } else {
-            return Err(syntax(&format!("syntax error at or near \"{first}\"")));
+            return Err(syntax(text, rest, &format!("syntax error at or near \"{first}\"")));
         };
         tokens.push(Token {
             kind,
             text: rest[..length].into(),
+            at: place(text, rest),
         });
         rest = &rest[length..];
     }
@@ -104,6 +120,11 @@ fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
     None
 }
 
-fn syntax(message: &str) -> ServerError {
-    ServerError::error("42601", message)
+/// Where the rest of a text begins, in characters from 1.
+fn place(text: &str, rest: &str) -> usize {
+    text[..text.len() - rest.len()].chars().count() + 1
+}
+
+fn syntax(text: &str, rest: &str, message: &str) -> ServerError {
+    ServerError::of_grammar(message, place(text, rest))
 }

@@ -164,6 +164,7 @@ impl World {
             let is_cancelled = matches!(server.id, ConnectionId::Server(id) if self.cancels.contains_key(&id));
             // A pin that no probe can end is not visible in the session.
             let for_good = matches!(connection.id, ConnectionId::Client(id) if self.pooler.is_pinned_for_good(id));
+            let for_good = for_good && (client.rubbish || !self.topology.refuses_texts);
             let is_excused = listens || is_cancelled || for_good;
             // A part of a message is no reason, but the messages in front of it may be reasons for a moment.
             let (waits, us_max) = match client.hostile {

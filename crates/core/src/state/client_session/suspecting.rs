@@ -14,21 +14,21 @@ impl ClientSession {
         self.suspicion.as_deref()
     }
 
-    /// The number of texts that have caused the suspicion.
+    /// The number of suspected texts with effects that no probe can see.
     #[inline]
     pub(crate) fn suspected_texts(&self) -> u32 {
         self.suspicion.as_ref().map_or(0, |suspicion| suspicion.texts())
     }
 
     /// A text is about to be sent. `hidden` are settings that it may set and `pg_settings` does not show; `proof` tells
-    /// what errors about it prove; `before_local` are the server's settings before a SET LOCAL of the transaction.
+    /// what errors about it prove, if it may have effects that no probe can see; `before_local` are the server's settings before a SET LOCAL of the transaction.
     /// Returns whether the session may have more hidden settings than are kept.
     pub(crate) fn suspects(
         &mut self,
         effects: Effects,
         text: &[u8],
         hidden: Vec<Box<str>>,
-        proof: RefusalProof,
+        proof: Option<RefusalProof>,
         before_local: Option<&Arc<Shape>>,
     ) -> bool {
         let shape = &self.shape;
@@ -41,9 +41,9 @@ impl ClientSession {
         suspicion.add(effects, hidden, proof)
     }
 
-    /// The server has refused a text without running any of it; `refused` suspected texts fail with it. If only these
-    /// are suspected, the `unseen` effects, which no probe can see, have not happened. If other texts are suspected
-    /// too, it is not known which text has which effect.
+    /// The server has refused a text without running any of it; `refused` texts with `unseen` effects, which no probe can
+    /// see, fail with it. If no other text has such effects, they have not happened. Otherwise it is not known which text
+    /// has which effect.
     pub(crate) fn text_is_refused(&mut self, refused: u32, by: &ErrorFields<'_>, unseen: Effects) {
         if let Some(suspicion) = &mut self.suspicion {
             suspicion.text_is_refused(refused, by, unseen);

@@ -69,6 +69,19 @@ fn a_refused_text_does_not_pin() {
     assert!(is_pinned(&mut rig, client, server), "or the test shows nothing");
 }
 
+/// A probe sees what the other text does.
+#[test]
+fn a_refused_text_does_not_pin_behind_another_text() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client();
+    let server = runs_in_block(&mut rig, client, b"create temporary table t ()");
+    rig.says(client, |w| w.query(b"select setseed(0.5), nosuch"));
+    refuses(&mut rig, server, Failed);
+    rig.says(client, |w| w.query(b"rollback"));
+    completes(&mut rig, server, "ROLLBACK", Idle);
+    assert!(!is_pinned(&mut rig, client, server));
+}
+
 #[test]
 fn a_refused_text_does_not_unpin_for_an_earlier_one() {
     let mut rig = Rig::one_server("");

@@ -25,6 +25,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement>, ServerError> {
     let mut parser = Parser {
         tokens: tokens(in_other_words(text))?,
         at: 0,
+        end: text.chars().count() + 1,
     };
     let mut statements = Vec::new();
     loop {
@@ -52,6 +53,8 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement>, ServerError> {
 struct Parser {
     tokens: Vec<Token>,
     at: usize,
+    /// Behind the last character of the text, counted from 1.
+    end: usize,
 }
 
 impl Parser {
@@ -60,11 +63,10 @@ impl Parser {
     }
 
     fn syntax_error(&self) -> ServerError {
-        let message = match self.tokens.get(self.at) {
-            Some(token) => format!("syntax error at or near \"{}\"", token.text),
-            None => "syntax error at end of input".into(),
-        };
-        ServerError::error("42601", message)
+        match self.tokens.get(self.at) {
+            Some(token) => ServerError::of_grammar(format!("syntax error at or near \"{}\"", token.text), token.at),
+            None => ServerError::of_grammar("syntax error at end of input", self.end),
+        }
     }
 
     fn symbol(&mut self, symbol: &str) -> bool {

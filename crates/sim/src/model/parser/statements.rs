@@ -296,6 +296,7 @@ impl Parser {
         let mut inner = Parser {
             tokens: tokens(&body)?,
             at: 0,
+            end: body.chars().count() + 1,
         };
         if inner.keyword("begin") && inner.keyword("perform") {
             return Ok(Statement::Perform(inner.expression(&[])?));

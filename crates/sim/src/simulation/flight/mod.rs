@@ -2,6 +2,7 @@
 
 mod left_behind;
 mod messages;
+mod refused;
 mod segments;
 mod session_statements;
 mod special;
@@ -62,6 +63,8 @@ pub struct Author {
     sequences: bool,
     /// It does only what leaves something behind that no view shows.
     leaves_behind: bool,
+    /// It sends only texts that servers refuse, and others that leave nothing behind.
+    is_refused: bool,
     /// It sends messages of a COPY when there is none.
     stray_copies: bool,
     /// Its values are not ASCII, and it changes client_encoding.
@@ -111,6 +114,7 @@ impl Author {
             long_messages: if topology.long_messages { 2 } else { 0 },
             sequences: topology.sequences,
             leaves_behind: topology.leave_behind,
+            is_refused: topology.refuses_texts,
             stray_copies: topology.stray_copies,
             beyond_ascii: topology.beyond_ascii,
             keys: session_number * KEYS,
@@ -170,9 +174,10 @@ impl Author {
     }
 
     /// Whether another flight may be sent before the last one is answered. A plan may have constants that were read under
-    /// the settings in front of a SET in the same pipeline (docs/differences.md).
+    /// the settings in front of a SET in the same pipeline (docs/differences.md). If several texts may have had an effect,
+    /// the pooler does not know which one of them is refused.
     pub fn may_pipeline_flights(&self) -> bool {
-        !self.leaves_behind
+        !self.leaves_behind && !self.is_refused
     }
 
     /// The next flight.
@@ -190,6 +195,9 @@ impl Author {
         }
         if self.leaves_behind {
             return Flight::of(self.left_behind());
+        }
+        if self.is_refused {
+            return self.refused();
         }
         if self.long_messages > 0 && self.random.percent(25) {
             self.long_messages -= 1;

@@ -94,6 +94,7 @@ impl Topology {
         topology.choose_hosts(Random::new(seed ^ 0x4057_a000));
         topology.choose_replicas(Random::new(seed ^ 0x4e91_0000));
         topology.choose_reloads(Random::new(seed ^ 0x4e10_ad00));
+        topology.choose_refused_texts(Random::new(seed ^ 0x4ef0_5ed0));
         // Where clients share a server at one time, a late cancel may hit any of them.
         topology.late_cancels = topology.pipeline_depth == "1" && Random::new(seed ^ 0x1a7e_0000).percent(20);
         topology
@@ -271,6 +272,7 @@ impl Topology {
             stray_copies: false,
             sequences: false,
             leave_behind: false,
+            refuses_texts: false,
             reader_percent: 0,
             calls_by_view: false,
             code_sets_at_first: false,
@@ -317,7 +319,7 @@ impl Topology {
     }
 
     /// Clients that take turns on servers must not notice each other's changes to the defaults of roles.
-    fn take_turns(&mut self) {
+    pub(super) fn take_turns(&mut self) {
         self.mode = Mode::Transaction;
         self.keeps_sessions = true;
         self.max_prepared_statements = self.max_prepared_statements.max(1);
