@@ -17,7 +17,7 @@ use crate::server::{Purpose, Server};
 use pgweir_auth::ScramKeyCache;
 use pgweir_config::Config;
 use pgweir_core::{
-    Accepted, Address, CancelEnd, ClientId, Command, Connected, ConnectionId, Part, Pooler, ReloadOutcome, Request,
+    Accepted, Address, CancelEnd, Command, Connected, ConnectionId, OrderId, Part, Pooler, ReloadOutcome, Request,
     ServerId, Source, Surroundings, Time, Verification, Verified, WallClock,
 };
 use pgweir_wire::{Header, StartupPacket};
@@ -48,7 +48,7 @@ pub struct World {
     /// Connects and cancels that have not ended.
     pub connects: Vec<ServerId>,
     pub cancels: Vec<ServerId>,
-    pub reloads: Vec<Option<ClientId>>,
+    pub reloads: Vec<Option<OrderId>>,
     pub listening: bool,
     /// The core has asked for the end of the process.
     pub exited: bool,
