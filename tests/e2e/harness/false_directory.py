@@ -52,6 +52,24 @@ def nested(depth: int) -> bytes:
     return b"".join(reversed(heads))
 
 
+def read_request(c: socket.socket) -> tuple[int, int]:
+    """The number and the operation of the next request. OSError if the connection ends before that."""
+
+    def exactly(count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = c.recv(count - len(data))
+            if not part:
+                raise ConnectionError("the pooler has closed the connection")
+            data += part
+        return data
+
+    _tag, first = exactly(2)
+    length = first if first < 0x80 else int.from_bytes(exactly(first - 0x80))
+    body = exactly(length)
+    return body[2], body[3]
+
+
 class FalseDirectory:
     def __init__(self, answers: dict[int, Answer], certificate: tuple[str, str] | None = None, tls_first: bool = False):
         self.answers = answers
@@ -86,10 +104,8 @@ class FalseDirectory:
             stack.enter_context(c)
             if self.tls_first:
                 c = stack.enter_context(self.context.wrap_socket(c, server_side=True))
-            while request := c.recv(65536):
-                # Requests are short, and a pooler waits for the answer before it sends another one.
-                header = 2 if request[1] < 0x80 else 2 + request[1] - 0x80
-                number, operation = request[header + 2], request[header + 3]
+            while True:
+                number, operation = read_request(c)
                 if operation not in ANSWERS:
                     return
                 self.asked.append(operation)
