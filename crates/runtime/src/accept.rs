@@ -31,6 +31,21 @@ const LAST_ROUNDS_MAX: usize = 64;
 /// A lack of file descriptors, and any other failure, is logged at most this often.
 const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
+/// When a failure was logged last.
+#[derive(Debug, Default)]
+struct LoggedSeldom(Option<Time>);
+
+impl LoggedSeldom {
+    /// The failure has come again. Returns whether it is to be logged.
+    fn comes(&mut self, now: Time) -> bool {
+        let logs = self.0.is_none_or(|at| now.since(at) >= FAILURE_LOG_INTERVAL);
+        if logs {
+            self.0 = Some(now);
+        }
+        logs
+    }
+}
+
 /// The listening sockets, and the descriptor kept in reserve for when descriptors run out.
 #[derive(Debug)]
 pub(crate) struct Accepting {
@@ -45,8 +60,8 @@ pub(crate) struct Accepting {
     is_starved: bool,
     /// No client is accepted while another process is taking over.
     is_held: bool,
-    starved_logged_at: Option<Time>,
-    failure_logged_at: Option<Time>,
+    starved: LoggedSeldom,
+    failed: LoggedSeldom,
     /// The turn in which the core was told this machine's addresses.
     told_machine_at: Option<Time>,
 }
@@ -100,8 +115,8 @@ impl Accepting {
             refusal: None,
             is_starved: false,
             is_held: false,
-            starved_logged_at: None,
-            failure_logged_at: None,
+            starved: LoggedSeldom::default(),
+            failed: LoggedSeldom::default(),
             told_machine_at: None,
         })
     }
@@ -188,12 +203,7 @@ impl Accepting {
     /// Returns whether the failure is to be logged.
     fn rest(&mut self, index: usize, now: Time) -> bool {
         self.listeners[index].rests = true;
-        let is_due = |at: Time| now.since(at) >= FAILURE_LOG_INTERVAL;
-        let logs = self.failure_logged_at.is_none_or(is_due);
-        if logs {
-            self.failure_logged_at = Some(now);
-        }
-        logs
+        self.failed.comes(now)
     }
 }
 
@@ -334,12 +344,7 @@ impl EventLoop {
     /// There is no descriptor for the next client: gives up the reserve to refuse it with an error.
     fn starve(&mut self, index: usize, error: &io::Error) {
         self.accepting.is_starved = true;
-        if self
-            .accepting
-            .starved_logged_at
-            .is_none_or(|at| self.now.since(at) >= FAILURE_LOG_INTERVAL)
-        {
-            self.accepting.starved_logged_at = Some(self.now);
+        if self.accepting.starved.comes(self.now) {
             let text = format!(
                 "accept() failed: {error}; clients are refused until file descriptors are free (HINT: raise the limit \
                  on open files, LimitNOFILE= or ulimit -n, or lower max_client_conn)"

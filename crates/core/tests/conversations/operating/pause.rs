@@ -66,9 +66,7 @@ fn a_waiting_pause_ends_with_resume_or_with_its_console() {
 fn a_cancel_request_ends_the_wait_and_not_the_pause() {
     let mut rig = Rig::new("");
     let (client, server) = in_transaction(&mut rig);
-    let boss = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
-    let key = rig.key_told(boss);
-    rig.told(boss);
+    let (boss, key) = rig.console_with_key();
     rig.cancel_request(&key);
     assert!(rig.told(boss).is_empty(), "there is nothing to cancel");
     order(&mut rig, boss, "pause");

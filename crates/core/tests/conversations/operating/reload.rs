@@ -259,9 +259,7 @@ fn a_reload_that_comes_back_after_its_console_left_is_for_nobody() {
 #[test]
 fn a_cancelled_reload_does_not_answer_the_next_one() {
     let mut rig = Rig::new("");
-    let boss = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
-    let key = rig.key_told(boss);
-    rig.told(boss);
+    let (boss, key) = rig.console_with_key();
     order(&mut rig, boss, "RELOAD");
     rig.cancel_request(&key);
     let ended = "Error 57014 RELOAD was ended by a cancel request";

@@ -92,9 +92,7 @@ fn a_change_that_comes_back_after_its_console_left_is_for_nobody() {
 #[test]
 fn a_cancelled_set_does_not_answer_the_next_one() {
     let mut rig = Rig::new("");
-    let boss = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
-    let key = rig.key_told(boss);
-    rig.told(boss);
+    let (boss, key) = rig.console_with_key();
     order(&mut rig, boss, "SET server_tls_sslmode = require");
     rig.cancel_request(&key);
     let ended = "Error 57014 SET was ended by a cancel request";

@@ -74,6 +74,14 @@ impl Rig {
         id
     }
 
+    /// A client of the console, and the key with which it can be cancelled.
+    pub fn console_with_key(&mut self) -> (ClientId, CancelKey) {
+        let id = self.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
+        let key = self.key_told(id);
+        self.told(id);
+        (id, key)
+    }
+
     /// A client sends a Query.
     pub fn query(&mut self, client: ClientId, text: &str) {
         self.says(client, |w| w.query(text.as_bytes()));
