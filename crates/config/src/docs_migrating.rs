@@ -84,6 +84,7 @@ const NOTES: [(&[&str], Verdict, &str); 24] = [
     ),
     (
         &[
+            "auth_query_cache_time",
             "deferred_begin",
             "fair_by",
             "inspect_bytes_max",

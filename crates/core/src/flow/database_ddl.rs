@@ -113,6 +113,9 @@ impl Pooler {
         if admits.may_undo(NO_SUCH_DATABASE) {
             self.lookups.forget_absent();
         }
+        if let Admits::CreateRole | Admits::AlterRole = admits {
+            self.lookups.forget_secrets(now);
+        }
         for (pool_id, _) in self.catalogs().pools_of_cluster(pool_id) {
             let pool = self.pool_mut(pool_id);
             if pool.failure().is_some_and(|failure| admits.may_end(failure)) {

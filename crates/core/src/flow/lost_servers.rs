@@ -155,6 +155,9 @@ impl Pooler {
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
         let hope = pool.note_failure(now, endpoint, &failure, retry_max);
         self.lookups.note_failure(pool, &failure, now + retry_max);
+        if !failure.temporary {
+            self.lookups.forget_user(&pool.key().user);
+        }
         if hope != Hope::None {
             return;
         }

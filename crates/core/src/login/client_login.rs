@@ -174,6 +174,11 @@ impl Login {
         let auth = Box::new(auth);
         match secret {
             SecretSource::Known(secret) => self.secret_known(auth, secret),
+            SecretSource::Kept(kept) => {
+                self.known_as_of = kept.as_of();
+                self.found = Some(kept.secret().clone());
+                self.secret_known(auth, self.found.clone())
+            }
             SecretSource::AuthQuery => {
                 self.stage = Stage::LookingUp(auth, Lookup::Nothing);
                 LoginStep::LookUp

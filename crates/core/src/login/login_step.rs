@@ -1,6 +1,7 @@
 //! What a login asks for: the values that [`crate::login::client_login::Login`] returns to its caller, and takes.
 
 use crate::base::pool_id::{PoolKind, StartupValue};
+use crate::login::kept_secrets::KeptSecret;
 use crate::login::rejection::Rejection;
 use pgweir_auth::{AuthRequest, Derivation, Learned, Password, Refused, Secret};
 
@@ -9,6 +10,8 @@ use pgweir_auth::{AuthRequest, Derivation, Learned, Password, Refused, Secret};
 pub(crate) enum SecretSource {
     /// From auth_file; `None` if the user is unknown and auth_query cannot be asked.
     Known(Option<Secret>),
+    /// From auth_query, which was asked a short time ago.
+    Kept(KeptSecret),
     /// From auth_query.
     AuthQuery,
 }

@@ -5,11 +5,14 @@ use crate::base::admits::NO_SUCH_DATABASE;
 use crate::base::pool_id::LoginFailure;
 use crate::base::settings::SecretKinds;
 use crate::base::time::Time;
+use crate::login::client_login::Login;
+use crate::login::kept_secrets::{KeptSecret, KeptSecrets};
 use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
 use pgweir_auth::{MockKey, MockSecret, Secret};
 use pgweir_config::{CONSOLE_DATABASE, Config};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Clients that are not authenticated may name databases that are covered by `*`. Servers are opened for at most this
 /// many names at a time which no server has confirmed. Clients that give other such names wait: each answer of
@@ -30,6 +33,7 @@ pub(crate) struct Lookups {
     other: u64,
     /// A user was found with a plain-text secret.
     plain: bool,
+    kept: KeptSecrets,
 }
 
 /// Why auth_query cannot be asked.
@@ -105,6 +109,11 @@ impl AskedAt {
     }
 }
 
+/// How long secrets that auth_query has found are kept.
+fn kept_for(config: &Config) -> Duration {
+    config.global.auth_query_cache_time
+}
+
 /// The text of auth_query for a database.
 pub(crate) fn query(config: &Config, database: &str) -> String {
     match config.database(database) {
@@ -155,6 +164,33 @@ impl Lookups {
             }
             self.absent.insert(Box::from(&*pool.key().database), until);
         }
+    }
+
+    /// The secret of a user that auth_query has found a short time ago.
+    pub(crate) fn kept(&self, now: Time, config: &Config, database: &str, user: &str) -> Option<KeptSecret> {
+        self.kept.find(now, kept_for(config), database, user)
+    }
+
+    /// A client is authenticated: if its secret has come from auth_query, it is kept for the next login of the user.
+    pub(crate) fn keep(&mut self, config: &Config, login: &Login) {
+        if let Some(secret) = login.found().filter(|_| !kept_for(config).is_zero()) {
+            self.kept
+                .keep(login.database(), login.user(), secret, login.known_as_of());
+        }
+    }
+
+    /// A login of this user has failed, here or at a server: the next one asks PostgreSQL.
+    pub(crate) fn forget_user(&mut self, user: &str) {
+        self.kept.forget_user(user);
+    }
+
+    /// Users, or the way to ask for them, may have changed.
+    pub(crate) fn forget_secrets(&mut self, now: Time) {
+        self.kept.forget_all(now);
+    }
+
+    pub(crate) fn forget_old_secrets(&mut self, now: Time, config: &Config) {
+        self.kept.forget_old(now, kept_for(config));
     }
 
     /// A user was found with this secret.

@@ -54,6 +54,7 @@ impl Pooler {
         self.time_clients(now);
         if now >= self.timers.next_stats {
             self.timers.next_stats = now + self.shared.settings.stats_period;
+            self.lookups.forget_old_secrets(now, &self.shared.config);
             self.stats_round(now);
         }
     }

@@ -149,11 +149,8 @@ impl Pooler {
         if method.needs_no_user() {
             return SecretSource::Known(None);
         }
-        match self.auth_query_pool(now, &database, &user) {
-            Ok(pool) => {
-                self.client_mut(id).pool = Some(pool);
-                SecretSource::AuthQuery
-            }
+        match self.secret_from_auth_query(now, id, &database, &user) {
+            Ok(source) => source,
             Err(NoLookup::Nowhere) => SecretSource::Known(None),
             Err(NoLookup::Misconfigured(fault)) => {
                 if let Some(mut arrival) = self.arrival(id) {
@@ -221,7 +218,7 @@ impl Arrival<'_> {
         let Some(login) = self.client.login_mut() else {
             return Next::Nothing;
         };
-        let by_query = matches!(source, SecretSource::AuthQuery);
+        let by_query = !matches!(source, SecretSource::Known(_));
         let (config, secrets) = (&self.shared.config, self.shared.settings.secrets);
         let rules = ClientAuthRules {
             mock_key: *self.mock_key,
@@ -256,6 +253,9 @@ impl Arrival<'_> {
             LoginStep::Judge(password) => self.have_judged(password),
             LoginStep::Derive(derivation) => self.ask_others(Verification::Keys(derivation)),
             LoginStep::Refuse(refused) => {
+                if let Some(login) = self.client.login() {
+                    self.lookups.forget_user(login.user());
+                }
                 let mut reason = refused.reason.to_string();
                 if let (ClientAuthError::UnknownUser, Some(login)) = (&refused.reason, self.client.login()) {
                     reason = format!("{reason}: {}", login.user());

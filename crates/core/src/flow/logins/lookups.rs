@@ -2,13 +2,14 @@
 
 use crate::base::consequence::Consequence;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::pool_id::PoolKind;
 use crate::base::reasons::Waiting;
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::flow::logins::arrival::{Arrival, Next};
 use crate::login::client_login::Login;
+use crate::login::login_step::SecretSource;
 use crate::login::lookups::{AskedAt, BadAuthDatabase, NoLookup};
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
@@ -29,8 +30,26 @@ impl ServerSide<'_> {
 }
 
 impl Pooler {
-    /// The pool that auth_query runs in for a user who is not in auth_file.
-    pub(super) fn auth_query_pool(&mut self, now: Time, database: &str, user: &str) -> Result<PoolId, NoLookup> {
+    /// The secret of a user who is not in auth_file: a kept one, or the client gets a place in the pool that auth_query
+    /// runs in.
+    pub(super) fn secret_from_auth_query(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        database: &str,
+        user: &str,
+    ) -> Result<SecretSource, NoLookup> {
+        let asked_at = self.auth_query_place(now, database, user)?;
+        if let Some(kept) = self.lookups.kept(now, &self.shared.config, database, user) {
+            return Ok(SecretSource::Kept(kept));
+        }
+        let pool = self.pool_for(now, &asked_at.database, &asked_at.auth_user, PoolKind::AuthQuery);
+        self.client_mut(id).pool = Some(pool.ok_or(NoLookup::Nowhere)?);
+        Ok(SecretSource::AuthQuery)
+    }
+
+    /// Where auth_query runs for a user who is not in auth_file.
+    fn auth_query_place(&mut self, now: Time, database: &str, user: &str) -> Result<AskedAt, NoLookup> {
         let asked_at = AskedAt::new(&self.shared.config, database, user).ok_or(NoLookup::Nowhere)?;
         let is_disabled = self.databases.is_disabled(asked_at.database.as_str());
         if let Some(fault) = asked_at.fault(&self.shared.config, is_disabled, database) {
@@ -39,9 +58,7 @@ impl Pooler {
         if asked_at.is_made && self.lookups.is_absent(now, &asked_at.database) {
             return Err(NoLookup::Nowhere);
         }
-        let (database, auth_user) = (&asked_at.database, &asked_at.auth_user);
-        let pool = self.pool_for(now, database, auth_user, PoolKind::AuthQuery);
-        pool.ok_or(NoLookup::Nowhere)
+        Ok(asked_at)
     }
 
     /// auth_query has finished.

@@ -47,6 +47,7 @@ impl Pooler {
         let followed_less = settings.follows_more_than(&self.shared.settings);
         self.shared.settings = settings;
         self.shared.config = config;
+        self.lookups.forget_secrets(now);
         self.scram_keys.keep_at_most(scram_keys_kept_max(&self.shared.config));
         let settings = &self.shared.settings;
         let sizings = &mut self.shared.sizings;
