@@ -12,6 +12,7 @@ use crate::console::waiting::Waits;
 use crate::login::cancel_keys::KeyForm;
 use crate::login::client_login::Login;
 use crate::login::method::Encryption;
+use crate::login::startup::EncryptionRequests;
 use crate::notify::channels::Channels;
 use crate::notify::moving::Moving;
 use crate::pools::fair::flow::Flow;
@@ -40,7 +41,7 @@ pub(crate) struct Dropped {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum ClientPhase {
     /// It has not sent its startup packet.
-    Startup,
+    Startup(EncryptionRequests),
     /// It is not a session: its CancelRequest is being carried out. The connection is closed after the signal was sent,
     /// as PostgreSQL does: a driver that waits for the close knows that the cancel cannot hit a later query.
     /// `has_place`: it has named a client correctly, and does not count among connections that are logging in.
@@ -97,7 +98,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(now: Time, accepted: Accepted, shape: Arc<Shape>) -> Self {
         Client {
-            phase: ClientPhase::Startup,
+            phase: ClientPhase::Startup(EncryptionRequests::default()),
             accepted,
             tls: None,
             pool: None,
@@ -248,7 +249,7 @@ impl Client {
         !self.counted
             && matches!(
                 phase,
-                ClientPhase::Startup | ClientPhase::Cancelling { has_place: false } | ClientPhase::Login(_)
+                ClientPhase::Startup(_) | ClientPhase::Cancelling { has_place: false } | ClientPhase::Login(_)
             )
     }
 

@@ -64,7 +64,7 @@ impl Pooler {
     #[inline(never)]
     pub(crate) fn bytes_of_no_session(&mut self, now: Time, client: ClientId, input: &[u8]) -> usize {
         let consumed = match self.clients.get(client.0).map(|client| &client.phase) {
-            Some(ClientPhase::Startup) => self.startup_bytes(now, client, input),
+            Some(ClientPhase::Startup(_)) => self.startup_bytes(now, client, input),
             Some(ClientPhase::Login(_)) => self.login_bytes(now, client, input),
             Some(ClientPhase::Console(_)) => self.console_bytes(now, client, input),
             Some(ClientPhase::Cancelling { .. } | ClientPhase::Session) | None => input.len(),

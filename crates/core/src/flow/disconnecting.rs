@@ -130,7 +130,7 @@ impl Pooler {
         let Some(client) = self.clients.get(id.0) else { return };
         // The ends of connections that sent no startup packet, and of those of cancel requests, are not logged.
         let is_news = match client.phase {
-            ClientPhase::Startup => !vanished,
+            ClientPhase::Startup(_) => !vanished,
             ClientPhase::Cancelling { .. } => false,
             _ => true,
         };

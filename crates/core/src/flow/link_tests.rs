@@ -28,7 +28,7 @@ fn a_server_with_other_settings_is_not_ready() {
 #[test]
 fn a_client_that_has_not_logged_in_is_no_session() {
     let mut alone = Alone::new();
-    alone.client.phase = ClientPhase::Startup;
+    alone.client.phase = ClientPhase::Startup(Default::default());
     assert_eq!(alone.exchange().link(), Linked::Login);
 }
 

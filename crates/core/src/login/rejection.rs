@@ -58,6 +58,13 @@ impl Rejection {
         Self::new(Trouble::NotAllowed, "SSL required", hint).with_detail("The connection is not encrypted.")
     }
 
+    /// A second SSLRequest or GSSENCRequest, in PostgreSQL's words: it takes this for the number of a version.
+    pub(crate) fn asked_twice(is_tls: bool) -> Self {
+        let version = if is_tls { "1234.5679" } else { "1234.5680" };
+        let text = format!("unsupported frontend protocol {version}: server supports 3.0 to 3.2");
+        Self::new(Trouble::UnsupportedVersion, text, "")
+    }
+
     /// A request for encryption on an encrypted connection.
     pub(crate) fn encrypted_twice() -> Self {
         Self::protocol("SSL req inside SSL")

@@ -45,6 +45,21 @@ pub(crate) enum FirstPacket<'a> {
     Foreign,
 }
 
+/// The requests for encryption that a connection has sent. PostgreSQL answers one of each kind.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) struct EncryptionRequests {
+    tls: bool,
+    gss: bool,
+}
+
+impl EncryptionRequests {
+    /// A request has come. Returns whether it is the first one of its kind.
+    pub(crate) fn comes(&mut self, is_tls: bool) -> bool {
+        let asked = if is_tls { &mut self.tls } else { &mut self.gss };
+        !std::mem::replace(asked, true)
+    }
+}
+
 impl<'a> FirstPacket<'a> {
     /// Reads the first packet from the bytes that have arrived.
     pub(crate) fn read(input: &'a [u8]) -> Self {

@@ -254,7 +254,7 @@ fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Optio
 /// What is due for a client; `pool` is its pool.
 pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, settings: &Settings) -> ClientDue {
     match client.phase {
-        ClientPhase::Startup | ClientPhase::Login(_) => {
+        ClientPhase::Startup(_) | ClientPhase::Login(_) => {
             // A client in a pool's queue is under query_wait_timeout.
             let is_queued = matches!(client.waiting, Waiting::ForServer { .. });
             if !is_queued && is_over(settings.client_login_timeout, now, client.connect_time) {

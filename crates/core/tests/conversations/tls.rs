@@ -142,6 +142,25 @@ fn encryption_is_not_asked_for_twice() {
     assert!(told.contains("SSL req inside SSL"), "{told}");
 }
 
+/// Guards against a connection that is answered for as long as it asks, until client_login_timeout.
+#[test]
+fn each_request_for_encryption_is_answered_once() {
+    let gss_request = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x30];
+    for order in [[&ssl_request()[..], &gss_request], [&gss_request, &ssl_request()[..]]] {
+        let mut rig = clients("disable");
+        let client = arrive(&mut rig);
+        for request in order {
+            rig.comes(client, request);
+            assert_eq!(rig.raw(client), b"N");
+        }
+        let told = refusal(&mut rig, client, order[0]);
+        assert!(
+            told.contains("0A000") && told.contains("unsupported frontend protocol 1234.56"),
+            "{told}"
+        );
+    }
+}
+
 #[test]
 fn a_client_may_begin_with_tls_at_once() {
     let hello = [0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0];

@@ -7,6 +7,7 @@ use crate::base::pool_id::LoginFailure;
 use crate::base::request::{Endpoint, LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
+use crate::client::ClientPhase;
 use crate::flow::logins::arrival::{Arrival, Next};
 use crate::login::rejection::Rejection;
 use crate::pooler::Pooler;
@@ -32,6 +33,11 @@ impl Arrival<'_> {
     pub(super) fn encryption_requested(&mut self, is_tls: bool) -> Next {
         if self.client.tls.is_some() {
             return Next::Reject(Rejection::encrypted_twice());
+        }
+        if let ClientPhase::Startup(requests) = &mut self.client.phase
+            && !requests.comes(is_tls)
+        {
+            return Next::Reject(Rejection::asked_twice(is_tls));
         }
         let is_granted = is_tls && self.offers_tls();
         let answer = if is_granted { b'S' } else { b'N' };

@@ -46,7 +46,7 @@ impl Pooler {
     /// Clients that have not sent their startup packet: no shutdown waits for them.
     pub fn clients_at_startup(&self) -> Vec<ClientId> {
         let clients = self.clients.iter();
-        let silent = clients.filter(|(_, c)| matches!(c.phase, ClientPhase::Startup));
+        let silent = clients.filter(|(_, c)| matches!(c.phase, ClientPhase::Startup(_)));
         silent.map(|(slot, _)| ClientId(slot)).collect()
     }
 
@@ -85,7 +85,7 @@ impl Pooler {
         }
         for slot in self.clients.slots() {
             match self.clients.get(slot).map(|c| &c.phase) {
-                Some(ClientPhase::Startup | ClientPhase::Cancelling { .. }) => {
+                Some(ClientPhase::Startup(_) | ClientPhase::Cancelling { .. }) => {
                     self.close_client(now, ClientId(slot), SHUTTING_DOWN)
                 }
                 Some(_) => self.refuse_for_shutdown(now, ClientId(slot)),

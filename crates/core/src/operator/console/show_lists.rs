@@ -16,7 +16,7 @@ impl View<'_> {
         let login = |client: &Client| {
             matches!(
                 client.phase,
-                ClientPhase::Startup | ClientPhase::Cancelling { .. } | ClientPhase::Login(_)
+                ClientPhase::Startup(_) | ClientPhase::Cancelling { .. } | ClientPhase::Login(_)
             )
         };
         let logging_in = self.clients.iter().filter(|(_, c)| login(c)).count();

@@ -42,7 +42,7 @@ struct Socket<'a> {
 impl View<'_> {
     pub(super) fn show_clients(&self, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
-            if !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling { .. })
+            if !matches!(client.phase, ClientPhase::Startup(_) | ClientPhase::Cancelling { .. })
                 && !is_authenticating(client)
             {
                 rows.push(&self.socket_values(&self.client_socket(slot, client, client_state(client))));
@@ -240,7 +240,7 @@ fn client_socket_state(client: &Client) -> &'static str {
     match (&client.phase, client.waiting) {
         (ClientPhase::Login(_), Waiting::ForServer { .. }) => "cl_waiting_login",
         (ClientPhase::Cancelling { .. }, _) => "cl_active_cancel_req",
-        (ClientPhase::Startup | ClientPhase::Login(_), _) => "cl_login",
+        (ClientPhase::Startup(_) | ClientPhase::Login(_), _) => "cl_login",
         _ if client.waits_to_begin() => "cl_waiting",
         _ => "cl_active",
     }
