@@ -83,6 +83,8 @@ pub enum Weakness {
     TrustsNested,
     /// The effects of a text that a server has refused count as if it had run.
     PinsForRefused,
+    /// If a statement is prepared again, the server infers the types of its parameters again.
+    ForgetsTypes,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -97,7 +99,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 37] = [
+    pub const ALL: [Weakness; 38] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -135,5 +137,6 @@ impl Weakness {
         Weakness::TrustsLateCancels,
         Weakness::TrustsNested,
         Weakness::PinsForRefused,
+        Weakness::ForgetsTypes,
     ];
 }

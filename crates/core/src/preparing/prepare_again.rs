@@ -6,6 +6,7 @@
 //! needs no transaction block and VACUUM is refused.
 
 use crate::base::message::Step;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::state::difference::Change;
@@ -109,7 +110,10 @@ impl ServerSide<'_> {
             ..Effect::default()
         };
         let entry = Entry::skip(Expect::Parse).with(effect);
-        let types = types.map_or(&*statement.types, Types::bytes);
+        let types = match types.filter(|_| !self.shared.is_weak(Weakness::ForgetsTypes)) {
+            Some(types) => types.bytes(),
+            None => &statement.types,
+        };
         self.send_parse(statement, statement.server_name(), types, entry, open);
     }
 

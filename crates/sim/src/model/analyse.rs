@@ -17,15 +17,15 @@ pub(super) struct Catalog<'a> {
     pub(super) temporary: &'a Temporary,
     pub(super) statements: &'a BTreeMap<Vec<u8>, Rc<Prepared>>,
     pub(super) cursors: &'a BTreeMap<String, HeldCursor>,
+    /// The type of the column of a table `numN`.
+    pub(super) number_type: &'a dyn Fn(u64) -> Type,
 }
 
-impl Catalog<'_> {
-    /// 42P01 where there is no such temporary table.
-    pub(super) fn temporary_table(&self, name: &str) -> Result<(), ServerError> {
-        match self.temporary.get(name) {
-            Some(_) => Ok(()),
-            None => Err(missing_relation(name)),
-        }
+/// 42P01 where there is no such temporary table.
+pub(super) fn temporary_table(all: &Temporary, name: &str) -> Result<(), ServerError> {
+    match all.get(name) {
+        Some(_) => Ok(()),
+        None => Err(missing_relation(name)),
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn analyse(
 ) -> Result<Prepared, ServerError> {
     let mut params = declared.to_vec();
     if let Some(name) = statement.temporary_table() {
-        catalog.temporary_table(name)?;
+        temporary_table(catalog.temporary, name)?;
     }
     let columns = columns_of(&mut statement, &mut params, catalog)?;
     let params = params
@@ -97,6 +97,10 @@ fn columns_of(
             wanted(value, Type::Text, &[], params)?;
             None
         }
+        Statement::InsertNumber { table, value } => {
+            wanted(value, (catalog.number_type)(*table), &[], params)?;
+            None
+        }
         Statement::Declare { select, .. } => {
             analyse_select(select, params)?;
             None
@@ -138,11 +142,12 @@ fn column(name: &str, of: Type) -> Column {
 }
 
 fn wanted(e: &mut Expression, want: Type, columns: &[Type], params: &mut Vec<Option<Type>>) -> Result<(), ServerError> {
-    if e.resolve(Some(want), columns, params)? == want {
+    let found = e.resolve(Some(want), columns, params)?;
+    if found == want {
         return Ok(());
     }
-    // Assignment casts int to text, and nothing else here.
-    if want == Type::Text {
+    // Assignment casts int to text, and small numbers to any int; nothing else here.
+    if want == Type::Text || [found, want].iter().all(|of| matches!(of, Type::Int4 | Type::Int8)) {
         *e = Expression::Cast(Box::new(e.clone()), Type::Text);
         return Ok(());
     }

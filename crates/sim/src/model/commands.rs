@@ -51,6 +51,9 @@ impl Session {
         if let Some(code) = self.transaction.code.take() {
             shared.replace_code(code);
         }
+        if !self.transaction.number_types.is_empty() {
+            shared.number_types.extend(self.transaction.number_types.iter());
+        }
         self.settings.commit();
         self.commit_objects(shared);
         self.end_transaction();
@@ -78,6 +81,9 @@ impl Session {
         self.transaction.levels.clear();
         self.transaction.writes = Rc::new(Writes::new());
         self.transaction.code = None;
+        if !self.transaction.number_types.is_empty() {
+            self.transaction.number_types = Rc::default();
+        }
         self.transaction.announced = Rc::default();
         self.portals.clear();
         self.unsynced.clear();
@@ -110,6 +116,7 @@ impl Session {
             self.settings.restore(&level.settings);
             self.transaction.writes = level.writes.clone();
             self.transaction.code = level.code;
+            self.transaction.number_types = level.number_types.clone();
             self.transaction.temporary = level.temporary.clone();
             self.transaction.temporary_schema = level.temporary_schema;
             self.transaction.announced = level.announced.clone();

@@ -1,6 +1,6 @@
 //! Extended query: Parse, Bind, Describe, Execute, Close.
 
-use super::analyse::analyse;
+use super::analyse::temporary_table;
 use super::error::ServerError;
 use super::execute::{Ran, failed_transaction, missing_statement};
 use super::parser::parse;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 impl Session {
     /// `exec_parse_message`.
-    pub(super) fn parse(&mut self, body: &[u8]) -> Result<(), ServerError> {
+    pub(super) fn parse(&mut self, shared: &Shared, body: &[u8]) -> Result<(), ServerError> {
         let mut r = Reader::new(body);
         let (name, text) = (r.cstr()?, r.cstr()?);
         let count = r.i16()?;
@@ -48,7 +48,7 @@ impl Session {
             });
         }
         let mut prepared = match statement {
-            Some(statement) => analyse(statement, &declared, &self.catalog())?,
+            Some(statement) => self.analyse(shared, statement, &declared)?,
             None => Prepared {
                 statement: None,
                 params: declared.into_iter().map(|of| of.unwrap_or(Type::Text)).collect(),
@@ -209,7 +209,7 @@ impl Session {
     /// `RevalidateCachedQuery`, for the ways in which the model's statements can become invalid.
     pub(super) fn still_there(&self, prepared: &Prepared) -> Result<(), ServerError> {
         match prepared.statement.as_ref().and_then(Statement::temporary_table) {
-            Some(name) => self.catalog().temporary_table(name),
+            Some(name) => temporary_table(&self.transaction.temporary, name),
             None => Ok(()),
         }
     }

@@ -26,6 +26,7 @@ mod function;
 mod function_call;
 mod left_behind;
 mod lexer;
+mod numbers;
 mod objects;
 mod output;
 mod pace;

@@ -1,6 +1,5 @@
 //! Simple query (`exec_simple_query`).
 
-use super::analyse::analyse;
 use super::error::ServerError;
 use super::execute::{Plan, Ran};
 use super::parser::parse;
@@ -100,7 +99,7 @@ impl Session {
         if run.statements.len() > 1 && self.transaction.block == Block::Started {
             self.transaction.block = Block::Implicit;
         }
-        let prepared = match analyse(statement.clone(), &[], &self.catalog()) {
+        let prepared = match self.analyse(shared, statement.clone(), &[]) {
             Err(e) if matches!(statement, Statement::Show(_)) => {
                 // The error comes when the portal starts.
                 let portal = Portal::unusable(None, self.transaction.level_id(), PortalState::Dangling);

@@ -15,6 +15,7 @@
 //! set [local | session] x = | to value | default,  reset x | all,  show x
 //! prepare s as select | insert | update | delete ...,  execute s,  deallocate [prepare] s | all
 //! discard all | plans | sequences | temp,  vacuum kv
+//! alter table numN alter n type int4 | int8,  insert into numN values (E)
 //! create temp table t (v text) [on commit drop],  insert into t values (E),  drop table t
 //! select E, ... | count(*) from t                     E may not name v; the names of such tables begin with tmp
 //! declare c cursor with hold for select ...,  fetch [number] from c,  close c | all
@@ -28,9 +29,10 @@
 //!    pg_advisory_unlock_all(), pg_advisory_xact_lock(int), setval('seq', int), currval('seq')
 //! ```
 //!
-//! `kv` is `create table kv (k int primary key, v text)`, the only table that lasts; `seq` is the only sequence. Every
-//! function may be qualified by `pg_catalog`. Settings are those of `settings/definitions.rs` and any name with a dot;
-//! under `plpgsql` none, once code has loaded PL/pgSQL.
+//! `kv` is `create table kv (k int primary key, v text)`, and for each number N there is `create table numN (n int)`, of
+//! which only the type of the column is kept. No other table lasts. `seq` is the only sequence. Every function may be
+//! qualified by `pg_catalog`. Settings are those of `settings/definitions.rs` and any name with a dot; under `plpgsql`
+//! none, once code has loaded PL/pgSQL.
 //!
 //! There are no locks between concurrent sessions: each sees what others have committed, and the last writer wins. A
 //! session that is not modelled holds the advisory locks on keys below 0. A session reads notifications between its
@@ -94,6 +96,15 @@ pub(super) enum Statement {
     InsertTemporary {
         name: String,
         value: Expression,
+    },
+    InsertNumber {
+        table: u64,
+        value: Expression,
+    },
+    /// ALTER TABLE .. ALTER n TYPE.
+    AlterNumber {
+        table: u64,
+        of: Type,
     },
     /// DECLARE .. WITH HOLD.
     Declare {
@@ -239,7 +250,7 @@ impl Statement {
             Statement::Insert { key, value } => vec![key, value],
             Statement::Update { value, key } => std::iter::once(value).chain(key).collect(),
             Statement::Delete { key } => key.iter_mut().collect(),
-            Statement::InsertTemporary { value, .. } => vec![value],
+            Statement::InsertTemporary { value, .. } | Statement::InsertNumber { value, .. } => vec![value],
             Statement::Declare { select, .. } => select.expressions_mut(),
             _ => vec![],
         }

@@ -1,6 +1,7 @@
 //! Transactions: blocks, savepoints and the one table.
 
 use super::code::Code;
+use super::numbers::NumberTypes;
 use super::objects::{Announcement, Temporary};
 use super::settings::Snapshot;
 use super::value::Value;
@@ -11,6 +12,7 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub struct Shared {
     pub(super) table: BTreeMap<i32, Value>,
+    pub(super) number_types: NumberTypes,
     /// What the function `changing()` was, first to last.
     code: Vec<Code>,
     /// How many of these the replicas have replayed.
@@ -42,6 +44,7 @@ impl Shared {
     pub fn new() -> Self {
         Shared {
             table: BTreeMap::new(),
+            number_types: NumberTypes::new(),
             code: vec![Code::Harmless],
             replayed: 1,
             lag: 0,
@@ -127,6 +130,7 @@ pub(super) struct Level {
     pub(super) settings: Snapshot,
     pub(super) writes: Rc<Writes>,
     pub(super) code: Option<Code>,
+    pub(super) number_types: Rc<NumberTypes>,
     pub(super) temporary: Rc<Temporary>,
     pub(super) temporary_schema: bool,
     pub(super) announced: Rc<Vec<Announcement>>,
@@ -145,6 +149,8 @@ pub(super) struct Transaction {
     pub(super) writes: Rc<Writes>,
     /// The function, if the transaction has replaced it.
     pub(super) code: Option<Code>,
+    /// The types that the transaction has changed.
+    pub(super) number_types: Rc<NumberTypes>,
     /// Temporary tables. They are rolled back with the transaction, and stay after a commit.
     pub(super) temporary: Rc<Temporary>,
     /// There is a schema for them, since the first one that was not rolled back.
@@ -163,6 +169,7 @@ impl Transaction {
             levels: Vec::new(),
             writes: Rc::default(),
             code: None,
+            number_types: Rc::default(),
             temporary: Rc::default(),
             temporary_schema: false,
             announced: Rc::default(),
@@ -177,6 +184,7 @@ impl Transaction {
             settings,
             writes: self.writes.clone(),
             code: self.code,
+            number_types: self.number_types.clone(),
             temporary: self.temporary.clone(),
             temporary_schema: self.temporary_schema,
             announced: self.announced.clone(),

@@ -1,6 +1,6 @@
 //! Running statements that return no rows of a cursor.
 
-use super::analyse::{analyse, analyse_select};
+use super::analyse::analyse_select;
 use super::error::ServerError;
 use super::execute::{Plan, Ran, copy_response, missing_statement};
 use super::expression::Expression;
@@ -45,6 +45,14 @@ impl Session {
                 let tables = Rc::make_mut(&mut self.transaction.temporary);
                 tables.get_mut(&name).ok_or_else(|| missing_relation(&name))?.rows += 1;
                 "INSERT 0 1".into()
+            }
+            Statement::InsertNumber { value, .. } => {
+                self.insert_number(&value)?;
+                "INSERT 0 1".into()
+            }
+            Statement::AlterNumber { table, of } => {
+                self.alter_number(table, of);
+                "ALTER TABLE".into()
             }
             Statement::Fetch { name, count } => self.fetch(&name, count)?,
             Statement::Declare { name, select } => {
@@ -127,7 +135,7 @@ impl Session {
                 "DO".into()
             }
             Statement::Prepare { name, statement } => {
-                let mut prepared = analyse(*statement, &[], &self.catalog())?;
+                let mut prepared = self.analyse(shared, *statement, &[])?;
                 prepared.from_sql = true;
                 if self.statements.contains_key(name.as_bytes()) {
                     let message = format!("prepared statement \"{name}\" already exists");

@@ -13,6 +13,7 @@ impl Parser {
         Ok(match word.as_str() {
             "select" => self.select()?,
             "insert" => self.insert()?,
+            "alter" => self.alter_number()?,
             "update" => {
                 self.table()?;
                 self.expect("set")?;
@@ -148,6 +149,13 @@ impl Parser {
     /// INSERT, after its first word.
     fn insert(&mut self) -> Result<Statement, ServerError> {
         self.expect("into")?;
+        if let Some(table) = self.number_table() {
+            self.expect("values")?;
+            self.expect_symbol("(")?;
+            let value = self.expression(&[])?;
+            self.expect_symbol(")")?;
+            return Ok(Statement::InsertNumber { table, value });
+        }
         let temporary = self.table_name()?;
         self.expect("values")?;
         self.expect_symbol("(")?;

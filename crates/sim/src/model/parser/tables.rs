@@ -3,6 +3,9 @@
 use super::Parser;
 use crate::model::error::ServerError;
 use crate::model::expression::Expression;
+use crate::model::lexer::Kind;
+use crate::model::statement::Statement;
+use crate::model::value::Type;
 
 /// The beginning of every temporary table's name, so that the name alone shows what it is.
 const TEMPORARY_PREFIX: &str = "tmp";
@@ -17,6 +20,33 @@ impl Parser {
         }
         self.at = start;
         self.table().map(|()| None)
+    }
+
+    /// The number of a table `numN`, if it comes next.
+    pub(super) fn number_table(&mut self) -> Option<u64> {
+        let Some(Kind::Word(word)) = self.peek() else {
+            return None;
+        };
+        let number = word.strip_prefix("num")?.parse().ok()?;
+        self.at += 1;
+        Some(number)
+    }
+
+    /// ALTER, after its first word.
+    pub(super) fn alter_number(&mut self) -> Result<Statement, ServerError> {
+        self.expect("table")?;
+        let table = self
+            .number_table()
+            .ok_or_else(|| ServerError::unmodelled("ALTER of other tables"))?;
+        for word in ["alter", "n", "type"] {
+            self.expect(word)?;
+        }
+        let of = match self.name()?.as_str() {
+            "int4" => Type::Int4,
+            "int8" => Type::Int8,
+            other => return Err(ServerError::unmodelled(format!("ALTER to {other}"))),
+        };
+        Ok(Statement::AlterNumber { table, of })
     }
 
     /// `kv`, or the analyser's error: nothing else can fail after this.

@@ -105,7 +105,7 @@ impl Session {
         let (result, extended) = match tag {
             FrontendTag::Query => (self.query(shared, now_us, body), false),
             FrontendTag::FunctionCall => (self.function_call(shared, body), false),
-            FrontendTag::Parse => (self.parse(body), true),
+            FrontendTag::Parse => (self.parse(shared, body), true),
             FrontendTag::Bind => (self.bind(shared, body), true),
             FrontendTag::Describe => (self.describe(body), true),
             FrontendTag::Execute => (self.execute(shared, now_us, body), true),

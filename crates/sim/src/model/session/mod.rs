@@ -4,7 +4,7 @@ mod main_loop;
 
 pub use main_loop::drops_unnamed;
 
-use super::analyse::Catalog;
+use super::analyse::{Catalog, analyse};
 use super::audit::Ran;
 use super::catalog_locks::CatalogLocks;
 use super::copy::CopyIn;
@@ -19,6 +19,7 @@ use super::settings::{INVALID_NAME, Settings};
 use super::simple::SimpleRun;
 use super::statement::{Prepared, Statement};
 use super::transaction::{Block, Shared, Transaction};
+use super::value::Type;
 use super::version::Version;
 use pgweir_wire::{CancelKey, HEADER_BYTES, Header, TransactionStatus};
 use std::collections::{BTreeMap, BTreeSet};
@@ -386,13 +387,20 @@ impl Session {
         self.phase = Phase::Closed;
     }
 
-    /// The meaning of names for the analyser.
-    pub(super) fn catalog(&self) -> Catalog<'_> {
-        Catalog {
+    /// Analyses a statement with the meanings that names have now.
+    pub(super) fn analyse(
+        &self,
+        shared: &Shared,
+        statement: Statement,
+        declared: &[Option<Type>],
+    ) -> Result<Prepared, ServerError> {
+        let catalog = Catalog {
             settings: &self.settings,
             temporary: &self.transaction.temporary,
             statements: &self.statements,
             cursors: &self.cursors,
-        }
+            number_type: &|table| self.number_type(shared, table),
+        };
+        analyse(statement, declared, &catalog)
     }
 }

@@ -1,5 +1,6 @@
 //! What clients send.
 
+mod changed_types;
 mod left_behind;
 mod messages;
 mod refused;
@@ -65,6 +66,8 @@ pub struct Author {
     leaves_behind: bool,
     /// It sends only texts that servers refuse, and others that leave nothing behind.
     is_refused: bool,
+    /// The type of a column that its prepared statements depend on, if it changes that type.
+    number: Option<changed_types::Number>,
     /// It sends messages of a COPY when there is none.
     stray_copies: bool,
     /// Its values are not ASCII, and it changes client_encoding.
@@ -115,6 +118,9 @@ impl Author {
             sequences: topology.sequences,
             leaves_behind: topology.leave_behind,
             is_refused: topology.refuses_texts,
+            number: topology
+                .changes_types
+                .then(|| changed_types::Number::of_session(session_number)),
             stray_copies: topology.stray_copies,
             beyond_ascii: topology.beyond_ascii,
             keys: session_number * KEYS,
@@ -198,6 +204,9 @@ impl Author {
         }
         if self.is_refused {
             return self.refused();
+        }
+        if self.number.is_some() && self.random.percent(70) {
+            return self.with_changed_types();
         }
         if self.long_messages > 0 && self.random.percent(25) {
             self.long_messages -= 1;

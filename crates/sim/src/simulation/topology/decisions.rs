@@ -95,6 +95,7 @@ impl Topology {
         topology.choose_replicas(Random::new(seed ^ 0x4e91_0000));
         topology.choose_reloads(Random::new(seed ^ 0x4e10_ad00));
         topology.choose_refused_texts(Random::new(seed ^ 0x4ef0_5ed0));
+        topology.choose_changed_types(Random::new(seed ^ 0x7e9e_0000));
         // Where clients share a server at one time, a late cancel may hit any of them.
         topology.late_cancels = topology.pipeline_depth == "1" && Random::new(seed ^ 0x1a7e_0000).percent(20);
         topology
@@ -137,15 +138,6 @@ impl Topology {
     fn choose_sequences(&mut self, mut r: Random) {
         self.sequences = self.reader_percent == 0 && r.percent(15);
         if self.sequences && r.percent(50) {
-            self.take_turns();
-        }
-    }
-
-    /// Clients that take turns on servers must not notice what others leave behind that no view shows.
-    fn choose_left_behind(&mut self, mut r: Random) {
-        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
-        if is_shared && self.hostile_percent == 0 && r.percent(6) {
-            self.leave_behind = true;
             self.take_turns();
         }
     }
@@ -273,6 +265,7 @@ impl Topology {
             sequences: false,
             leave_behind: false,
             refuses_texts: false,
+            changes_types: false,
             reader_percent: 0,
             calls_by_view: false,
             code_sets_at_first: false,

@@ -1,6 +1,7 @@
 //! The decisions of a seed before anything happens.
 
 mod decisions;
+mod families;
 mod files;
 
 use crate::model::{RoleDefault, Version};
@@ -156,6 +157,8 @@ pub struct Topology {
     pub leave_behind: bool,
     /// Many statements of clients are refused by servers before anything of them runs, and nothing else pins a client.
     pub refuses_texts: bool,
+    /// Clients prepare statements whose parameters have the types of columns, and change these types.
+    pub changes_types: bool,
     /// Values of clients are not ASCII, and clients change client_encoding.
     pub beyond_ascii: bool,
     /// Clients now and then send messages of a COPY when there is none.
@@ -220,20 +223,6 @@ impl Topology {
         self.reloads = r.between(2, 10);
         self.startup_settings = true;
         self.sessions += r.below(4);
-    }
-
-    /// Texts that servers refuse must not pin. Nothing may keep it unknown whether a text has run: no cancels, time
-    /// limits and failed probes.
-    fn choose_refused_texts(&mut self, mut r: Random) {
-        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
-        let is_of_others = self.leave_behind || self.reserved_names || self.hostile_percent > 0;
-        if !is_shared || is_of_others || r.percent(95) {
-            return;
-        }
-        self.refuses_texts = true;
-        (self.cancel_percent, self.refusal_percent, self.lock_percent) = (0, 0, 0);
-        self.role_defaults.clear();
-        self.take_turns();
     }
 
     /// The most servers of all pools together.

@@ -1,0 +1,45 @@
+//! Topologies in which all clients do what shows one family of faults.
+
+use super::{Mode, Topology};
+use crate::random::Random;
+
+impl Topology {
+    /// Clients that take turns on servers must not notice what others leave behind that no view shows.
+    pub(super) fn choose_left_behind(&mut self, mut r: Random) {
+        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
+        if is_shared && self.hostile_percent == 0 && r.percent(6) {
+            self.leave_behind = true;
+            self.take_turns();
+        }
+    }
+
+    /// Texts that servers refuse must not pin. Nothing may keep it unknown whether a text has run: no cancels, time
+    /// limits and failed probes.
+    pub(super) fn choose_refused_texts(&mut self, mut r: Random) {
+        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
+        let is_of_others = self.leave_behind || self.reserved_names || self.hostile_percent > 0;
+        if !is_shared || is_of_others || r.percent(95) {
+            return;
+        }
+        self.refuses_texts = true;
+        (self.cancel_percent, self.refusal_percent, self.lock_percent) = (0, 0, 0);
+        self.role_defaults.clear();
+        self.take_turns();
+    }
+
+    /// Clients prepare statements whose parameters have the types of columns, and change these types. They must go on
+    /// with other servers.
+    pub(super) fn choose_changed_types(&mut self, mut r: Random) {
+        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
+        let is_of_others = self.leave_behind || self.refuses_texts || self.reserved_names || self.hostile_percent > 0;
+        if !is_shared || is_of_others || r.percent(93) {
+            return;
+        }
+        self.changes_types = true;
+        self.take_turns();
+        self.pool_size = self.pool_size.max(2);
+        if r.percent(70) {
+            self.link = "adversarial";
+        }
+    }
+}
