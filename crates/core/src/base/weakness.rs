@@ -85,6 +85,8 @@ pub enum Weakness {
     PinsForRefused,
     /// If a statement is prepared again, the server infers the types of its parameters again.
     ForgetsTypes,
+    /// An idle server keeps the idle_session_timeout of its last client.
+    KeepsIdleLimits,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -99,7 +101,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 38] = [
+    pub const ALL: [Weakness; 39] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -138,5 +140,6 @@ impl Weakness {
         Weakness::TrustsNested,
         Weakness::PinsForRefused,
         Weakness::ForgetsTypes,
+        Weakness::KeepsIdleLimits,
     ];
 }

@@ -156,7 +156,7 @@ impl Pooler {
         if server.has_served && server.is_expired(now) {
             return self.close_server(now, server_id, "server lifetime over");
         }
-        if server.session.shape().idle_limit().is_some() {
+        if server.session.shape().idle_limit().is_some() && !self.shared.is_weak(Weakness::KeepsIdleLimits) {
             return self.at(server_id).lift_idle_limit(now);
         }
         let claimed = server.session.is_claimed();

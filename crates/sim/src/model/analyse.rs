@@ -4,21 +4,42 @@ use super::error::ServerError;
 use super::expression::Expression;
 use super::objects::{HeldCursor, Temporary, missing_relation};
 use super::rights;
+use super::session::Session;
 use super::settings::Settings;
 use super::statement::{Column, Prepared, Select, Source, Statement};
+use super::transaction::Shared;
 use super::value::Type;
 use super::views::{CHANNELS_COLUMNS, MADE_COLUMNS, REMAINS_COLUMNS, TIES_COLUMNS};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The meaning of names when a statement is analysed.
-pub(super) struct Catalog<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) temporary: &'a Temporary,
-    pub(super) statements: &'a BTreeMap<Vec<u8>, Rc<Prepared>>,
-    pub(super) cursors: &'a BTreeMap<String, HeldCursor>,
+struct Catalog<'a> {
+    settings: &'a Settings,
+    temporary: &'a Temporary,
+    statements: &'a BTreeMap<Vec<u8>, Rc<Prepared>>,
+    cursors: &'a BTreeMap<String, HeldCursor>,
     /// The type of the column of a table `numN`.
-    pub(super) number_type: &'a dyn Fn(u64) -> Type,
+    number_type: &'a dyn Fn(u64) -> Type,
+}
+
+impl Session {
+    /// Analyses a statement with the meanings that names have now.
+    pub(super) fn analyse(
+        &self,
+        shared: &Shared,
+        statement: Statement,
+        declared: &[Option<Type>],
+    ) -> Result<Prepared, ServerError> {
+        let catalog = Catalog {
+            settings: &self.settings,
+            temporary: &self.transaction.temporary,
+            statements: &self.statements,
+            cursors: &self.cursors,
+            number_type: &|table| self.number_type(shared, table),
+        };
+        analyse(statement, declared, &catalog)
+    }
 }
 
 /// 42P01 where there is no such temporary table.
@@ -30,7 +51,7 @@ pub(super) fn temporary_table(all: &Temporary, name: &str) -> Result<(), ServerE
 }
 
 /// Finds the types of parameters and columns.
-pub(super) fn analyse(
+fn analyse(
     mut statement: Statement,
     declared: &[Option<Type>],
     catalog: &Catalog<'_>,

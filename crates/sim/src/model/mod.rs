@@ -24,6 +24,7 @@ mod expression;
 mod extended;
 mod function;
 mod function_call;
+mod idle_limit;
 mod left_behind;
 mod lexer;
 mod numbers;

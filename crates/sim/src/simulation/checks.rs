@@ -1,7 +1,7 @@
 //! What must hold at every step, and at the end.
 
 use super::canary::Canary;
-use super::client::Phase;
+use super::client::{Client, Phase};
 use super::network::{Connection, Peer};
 use super::topology::Mode;
 use super::world::World;
@@ -186,6 +186,37 @@ impl World {
         if let Some(wrong) = wrong {
             self.fail(wrong);
         }
+    }
+
+    /// A server has ended by idle_session_timeout. It must have had a client that sets this limit, unless the pooler could
+    /// not know yet that the server has the limit, or was about to change that.
+    pub(super) fn check_idle_limit(&mut self, process_id: u32) {
+        let key = self.by_process.get(&process_id);
+        let Some(server) = key.and_then(|key| self.connections.get(key)) else {
+            return;
+        };
+        let is_cancelled = matches!(server.id, ConnectionId::Server(id) if self.cancels.contains_key(&id));
+        let is_still = server.inbox.is_empty() && server.pending.is_empty() && server.kept.is_empty() && !is_cancelled;
+        let client = self.pooler.linked(server.id);
+        let client = client.map(|id| self.clients.iter().find(|c| self.is_connection_of(c, id)));
+        let is_wrong = match client {
+            None => is_still && !server.closing,
+            // The pooler does not know yet that the client has left.
+            Some(None) => false,
+            Some(Some(client)) => !self.topology.limits_idle_time(client.session_number),
+        };
+        if is_wrong {
+            let client = client.flatten().map(|client| client.number);
+            self.fail(format!(
+                "server {process_id} ended by idle_session_timeout, which its client {client:?} has not set"
+            ));
+        }
+    }
+
+    /// Whether this is the connection of a client.
+    fn is_connection_of(&self, client: &Client, id: ConnectionId) -> bool {
+        let connection = client.connection.and_then(|key| self.connections.get(&key));
+        connection.is_some_and(|connection| connection.id == id)
     }
 
     /// Checks the limits, but only when a number may have grown.

@@ -138,9 +138,12 @@ impl World {
         let Some(session) = self.postgres.session_mut(process_id) else {
             return;
         };
-        let (mut sent, is_closed, busy_until) = (session.take_sent(), session.is_closed(), session.busy_until());
+        let (mut sent, is_closed, wakes_at) = (session.take_sent(), session.is_closed(), session.wakes_at());
         let (ran, undone) = (session.take_ran(), session.take_undone());
         let (synced, foreign) = (session.take_synced(), session.take_foreign());
+        if session.take_idle_too_long() {
+            self.check_idle_limit(process_id);
+        }
         for ran in ran {
             self.check_settings(ran);
         }
@@ -157,7 +160,7 @@ impl World {
             let at = self.now_us + self.random.between(1, self.latency_us_max());
             self.schedule(at, Event::ServerWakes(behind));
         }
-        if let Some(until) = busy_until
+        if let Some(until) = wakes_at
             && self.wakes.insert(process_id, until) != Some(until)
         {
             self.schedule(until, Event::ServerWakes(process_id));

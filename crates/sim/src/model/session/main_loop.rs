@@ -48,6 +48,7 @@ impl Session {
                         if rest.len() < bytes {
                             break;
                         }
+                        self.idle_limit.ends();
                         if self.pauses(header.tag, &rest[..bytes], now_us) {
                             break;
                         }
@@ -59,6 +60,7 @@ impl Session {
         }
         input.drain(..at);
         self.input = input;
+        self.wait_for_command(now_us);
     }
 
     /// Whether it pauses now, before a message that has come completely.
@@ -201,6 +203,7 @@ impl Session {
     pub(in crate::model) fn tell_ready(&mut self) {
         self.tell_settings();
         let status = self.status();
+        self.idle_limit.begins();
         self.out.write(|w| w.ready_for_query(status));
         self.out.flush();
     }

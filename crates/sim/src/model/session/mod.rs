@@ -4,12 +4,12 @@ mod main_loop;
 
 pub use main_loop::drops_unnamed;
 
-use super::analyse::{Catalog, analyse};
 use super::audit::Ran;
 use super::catalog_locks::CatalogLocks;
 use super::copy::CopyIn;
 use super::defaults::RoleDefault;
 use super::error::ServerError;
+use super::idle_limit::IdleLimit;
 use super::left_behind::LeftBehind;
 use super::objects::{HeldCursor, Locks};
 use super::output::Output;
@@ -19,7 +19,6 @@ use super::settings::{INVALID_NAME, Settings};
 use super::simple::SimpleRun;
 use super::statement::{Prepared, Statement};
 use super::transaction::{Block, Shared, Transaction};
-use super::value::Type;
 use super::version::Version;
 use pgweir_wire::{CancelKey, HEADER_BYTES, Header, TransactionStatus};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +60,7 @@ pub struct Session {
     /// Its latest value of the sequence, for currval().
     pub(super) drawn: Option<i64>,
     pub(super) left: LeftBehind,
+    pub(super) idle_limit: IdleLimit,
     /// The channels that it listens to.
     pub(super) channels: BTreeSet<String>,
     /// How many of the database's notifications it has read, while it listens.
@@ -123,6 +123,7 @@ impl Session {
             locks: Locks::default(),
             drawn: None,
             left: LeftBehind::default(),
+            idle_limit: IdleLimit::default(),
             channels: BTreeSet::new(),
             heard: 0,
             met_undefined: false,
@@ -316,6 +317,7 @@ impl Session {
             self.tell_notifications(shared);
             self.out.flush();
         }
+        self.end_if_idle_too_long(now_us);
         if self.busy_until().is_some_and(|until| until <= now_us) {
             if self.pausing.take().is_some() {
                 match self.pause_ends_with.take() {
@@ -384,23 +386,7 @@ impl Session {
     pub fn client_closed(&mut self) {
         self.abort_all();
         self.pausing = None;
+        self.idle_limit.ends();
         self.phase = Phase::Closed;
-    }
-
-    /// Analyses a statement with the meanings that names have now.
-    pub(super) fn analyse(
-        &self,
-        shared: &Shared,
-        statement: Statement,
-        declared: &[Option<Type>],
-    ) -> Result<Prepared, ServerError> {
-        let catalog = Catalog {
-            settings: &self.settings,
-            temporary: &self.transaction.temporary,
-            statements: &self.statements,
-            cursors: &self.cursors,
-            number_type: &|table| self.number_type(shared, table),
-        };
-        analyse(statement, declared, &catalog)
     }
 }

@@ -39,14 +39,18 @@ const fn definition(name: &'static str, kind: Kind, default: &'static str, repor
     }
 }
 
+/// The place of idle_session_timeout.
+pub(super) const IDLE_LIMIT: usize = 6;
+
 /// In the order PostgreSQL 15 reports them: by name, case-blind.
-pub(super) static DEFINITIONS: [Definition; 25] = [
+pub(super) static DEFINITIONS: [Definition; 26] = [
     definition("application_name", Kind::Text, "", 1),
     definition("client_encoding", Kind::Encoding, "UTF8", 1),
     definition("DateStyle", Kind::DateStyle, "ISO, MDY", 1),
     definition("default_transaction_deferrable", Kind::Bool, "off", 0),
     definition("default_transaction_read_only", Kind::Internal, "off", 14),
     definition("extra_float_digits", Kind::Int { min: -15, max: 3 }, "1", 0),
+    definition("idle_session_timeout", Kind::Milliseconds, "0", 0),
     definition("in_hot_standby", Kind::Internal, "off", 14),
     definition("integer_datetimes", Kind::Internal, "on", 1),
     definition(

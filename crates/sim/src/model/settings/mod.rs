@@ -6,7 +6,7 @@ mod values;
 
 use super::error::ServerError;
 use super::version::Version;
-use definitions::{DEFINITIONS, Definition, Kind, find};
+use definitions::{DEFINITIONS, Definition, IDLE_LIMIT, Kind, find};
 use spelling::{KILOBYTES, MILLISECONDS, checked, units};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -143,6 +143,12 @@ impl Settings {
     /// A time limit, milliseconds.
     pub(super) fn milliseconds(&self, name: &str) -> Option<u64> {
         units(&self.get(name).ok()?, &MILLISECONDS)
+    }
+
+    /// idle_session_timeout, milliseconds; `None` is none.
+    pub(super) fn idle_limit_ms(&self) -> Option<u64> {
+        let value = &*self.values.0.known[IDLE_LIMIT].current;
+        units(value, &MILLISECONDS).filter(|_| value != "0")
     }
 
     /// The application's name.

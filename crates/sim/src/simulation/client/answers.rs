@@ -164,7 +164,7 @@ impl Client {
 
     fn refused(&mut self, topology: &Topology, body: &[u8]) -> Result<Wish, String> {
         let fields = ErrorFields::read(body).unwrap_or_default();
-        if !self.rubbish && !allowed_refusal(topology, &fields, body) {
+        if !self.rubbish && !allowed_refusal(topology, self.session_number, &fields, body) {
             return Err(format!(
                 "{}: refused without a reason: {} {}\n    flight: {}",
                 self.label(),

@@ -3,8 +3,8 @@
 use crate::simulation::topology::Topology;
 use pgweir_wire::ErrorFields;
 
-/// Whether an unexpected message is allowed.
-pub(super) fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
+/// Whether an unexpected message is allowed in the session with this number.
+pub(super) fn allowed_refusal(topology: &Topology, session: u64, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
     let faulty = topology.servers_may_die();
     // docs/differences.md: it is not known which Syncs the server has swallowed.
     let detail = b"DSync inside the data of a failed COPY\0";
@@ -13,7 +13,7 @@ pub(super) fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, bod
         // A client that has vanished counts until the pooler notices.
         b"53300" => topology.max_client_conn <= topology.clients,
         b"57014" => topology.query_wait_timeout_ms > 0 && fields.message == b"query_wait_timeout",
-        b"57P05" => topology.pin_idle_timeout_ms > 0,
+        b"57P05" => topology.pin_idle_timeout_ms > 0 || topology.limits_idle_time(session),
         // Several servers in a row have refused the settings.
         b"55000" => {
             (topology.refusal_percent > 0

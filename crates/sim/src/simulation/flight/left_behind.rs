@@ -41,7 +41,7 @@ impl Author {
     }
 
     /// A segment for each text.
-    fn queries(&mut self, texts: &[&str]) -> Vec<Vec<u8>> {
+    pub(super) fn queries(&mut self, texts: &[&str]) -> Vec<Vec<u8>> {
         texts
             .iter()
             .map(|text| {

@@ -1,6 +1,7 @@
 //! What clients send.
 
 mod changed_types;
+mod idle_limit;
 mod left_behind;
 mod messages;
 mod refused;
@@ -68,6 +69,8 @@ pub struct Author {
     is_refused: bool,
     /// The type of a column that its prepared statements depend on, if it changes that type.
     number: Option<changed_types::Number>,
+    /// It sets idle_session_timeout.
+    idle_limits: bool,
     /// It sends messages of a COPY when there is none.
     stray_copies: bool,
     /// Its values are not ASCII, and it changes client_encoding.
@@ -121,6 +124,7 @@ impl Author {
             number: topology
                 .changes_types
                 .then(|| changed_types::Number::of_session(session_number)),
+            idle_limits: topology.limits_idle_time(session_number),
             stray_copies: topology.stray_copies,
             beyond_ascii: topology.beyond_ascii,
             keys: session_number * KEYS,
@@ -204,6 +208,9 @@ impl Author {
         }
         if self.is_refused {
             return self.refused();
+        }
+        if self.idle_limits && self.random.percent(70) {
+            return self.with_idle_limit();
         }
         if self.number.is_some() && self.random.percent(70) {
             return self.with_changed_types();

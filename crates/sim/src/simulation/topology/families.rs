@@ -42,4 +42,21 @@ impl Topology {
             self.link = "adversarial";
         }
     }
+
+    /// Some of the clients that take turns on servers limit the time for which their sessions are idle.
+    pub(super) fn choose_idle_limits(&mut self, mut r: Random) {
+        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
+        let is_of_others = self.leave_behind || self.refuses_texts || self.reserved_names || self.hostile_percent > 0;
+        if is_shared && !is_of_others && r.percent(12) {
+            self.idle_limits = true;
+            self.take_turns();
+            // Servers must be idle for longer than the limit.
+            self.pool_size = self.pool_size.max(3);
+        }
+    }
+
+    /// Whether the session with this number sets idle_session_timeout.
+    pub fn limits_idle_time(&self, session_number: u64) -> bool {
+        self.idle_limits && session_number.is_multiple_of(3)
+    }
 }

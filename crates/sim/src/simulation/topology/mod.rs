@@ -159,6 +159,8 @@ pub struct Topology {
     pub refuses_texts: bool,
     /// Clients prepare statements whose parameters have the types of columns, and change these types.
     pub changes_types: bool,
+    /// Some sessions set idle_session_timeout.
+    pub idle_limits: bool,
     /// Values of clients are not ASCII, and clients change client_encoding.
     pub beyond_ascii: bool,
     /// Clients now and then send messages of a COPY when there is none.
