@@ -87,6 +87,8 @@ pub enum Weakness {
     ForgetsTypes,
     /// An idle server keeps the idle_session_timeout of its last client.
     KeepsIdleLimits,
+    /// Each entry of \[databases\] has a catalog of its own, even if another one leads to the same database.
+    SeparatesEntries,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -101,7 +103,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 39] = [
+    pub const ALL: [Weakness; 40] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -141,5 +143,6 @@ impl Weakness {
         Weakness::PinsForRefused,
         Weakness::ForgetsTypes,
         Weakness::KeepsIdleLimits,
+        Weakness::SeparatesEntries,
     ];
 }

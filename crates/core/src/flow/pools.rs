@@ -47,6 +47,10 @@ impl Pooler {
         settings.suit(kind);
         let credential = admission::stored_credential(&self.shared.config, database, pool_user);
         let mut pool = Pool::new(now, key.clone(), settings, credential);
+        #[cfg(feature = "weaknesses")]
+        if self.shared.is_weak(crate::base::weakness::Weakness::SeparatesEntries) {
+            pool.separates_catalog();
+        }
         if !self.shared.config.databases.contains_key(database) {
             pool.registers_auto_database();
             let text = format!("registered new auto-database: {database}");

@@ -56,6 +56,9 @@ pub(crate) struct Pool {
     pub(super) welcome: Option<Arc<Shape>>,
     /// Startup parameter values that a server has accepted, and the reported values.
     pub(super) startup_values: StartupValues,
+    /// Its catalog is that of its entry of \[databases\] alone.
+    #[cfg(feature = "weaknesses")]
+    pub(super) has_own_catalog: bool,
     /// What the functions of its database do; `None` while no name in a statement can matter.
     pub(super) catalog: Option<Box<Known>>,
     /// When names in statements last came to mean other objects of its database, as far as texts have shown.
@@ -136,6 +139,8 @@ impl Pool {
             clients: 0,
             welcome: None,
             startup_values: StartupValues::default(),
+            #[cfg(feature = "weaknesses")]
+            has_own_catalog: false,
             catalog: None,
             names_moved: Moment::default(),
             reading_due: None,
@@ -160,6 +165,10 @@ impl Pool {
     /// want others: some the primary, some standbys.
     pub(crate) fn catalog_key(&self) -> Arc<str> {
         let mut key = String::new();
+        #[cfg(feature = "weaknesses")]
+        if self.has_own_catalog {
+            write!(key, "[{}] ", self.key.database).expect("a String takes all");
+        }
         for endpoint in &self.settings.endpoints {
             match endpoint {
                 Endpoint::Tcp { host, port } => write!(key, "{host}:{port} "),
@@ -172,6 +181,12 @@ impl Pool {
         }
         key += &self.settings.server_database;
         key.into()
+    }
+
+    /// Its catalog becomes that of its entry of \[databases\] alone.
+    #[cfg(feature = "weaknesses")]
+    pub(crate) fn separates_catalog(&mut self) {
+        self.has_own_catalog = true;
     }
 
     /// Whether the servers of two pools are certainly those of one PostgreSQL: they have the same hosts and ports, in

@@ -17,6 +17,7 @@ use crate::base::pool_id::PoolId;
 use crate::base::request::LogLevel;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::catalog::code::Draft;
 use crate::catalog::known::Known;
 use crate::catalog::reading::Reading;
@@ -118,7 +119,8 @@ impl CatalogNews<'_> {
         let identity = state.and_then(|state| state.known().0.identity());
         // A pool in session pooling reads no catalog, so only the name of its database is known.
         let same = catalogs.keys_of(identity, &pool.settings().server_database).cloned();
-        let mut names: Vec<Arc<str>> = same.filter(|name| *name != database).collect();
+        let separates = self.shared.is_weak(Weakness::SeparatesEntries);
+        let mut names: Vec<Arc<str>> = same.filter(|name| *name != database && !separates).collect();
         names.extend(state.map(|_| database));
         names
     }

@@ -247,11 +247,13 @@ impl World {
             *users.entry(user).or_default() += 1;
         }
         let over = |count: u64, limit: u64| limit > 0 && count > limit;
+        // Each entry has its own limits.
+        let entries = if t.one_database { t.databases } else { 1 };
         let of_pool = t.pool_size_max.unwrap_or(t.pool_size + t.reserve_pool_size);
         let of_all = t.pool_size_max.unwrap_or(0);
         let wrong = pools
             .iter()
-            .find(|(_, n)| over(**n, of_pool))
+            .find(|(_, n)| over(**n, of_pool * entries))
             .map(|((database, user), n)| format!("pool {database}/{user} has {n} servers"))
             .or_else(|| {
                 let all = pools.values().sum::<u64>();
@@ -260,7 +262,7 @@ impl World {
             .or_else(|| {
                 databases
                     .iter()
-                    .find(|(_, n)| over(**n, t.max_db_connections))
+                    .find(|(_, n)| over(**n, t.max_db_connections * entries))
                     .map(|(database, n)| format!("database {database} has {n} servers"))
             })
             .or_else(|| {

@@ -1,6 +1,6 @@
 //! Topologies in which all clients do what shows one family of faults.
 
-use super::{Mode, Topology};
+use super::{Hostility, Mode, Topology};
 use crate::random::Random;
 
 impl Topology {
@@ -52,6 +52,17 @@ impl Topology {
             self.take_turns();
             // Servers must be idle for longer than the limit.
             self.pool_size = self.pool_size.max(3);
+        }
+    }
+
+    /// Where clients replace code, two entries may lead to one database.
+    pub(super) fn choose_entries(&mut self, mut r: Random) {
+        let may_have_two = self.pool_size_max.is_none() && self.replica_lag == 0;
+        if self.hostility == Hostility::Code && may_have_two && r.percent(25) {
+            self.databases = 2;
+            self.one_database = true;
+            // Servers have the defaults of the database to which the entry leads.
+            self.role_defaults.retain(|default| default.database.is_none());
         }
     }
 

@@ -11,6 +11,9 @@ impl Topology {
         for n in 0..self.databases {
             let hosts: Vec<String> = (0..self.hosts).map(address_of).collect();
             text.push_str(&format!("db{n} = host={} port={port}", hosts.join(",")));
+            if self.one_database {
+                text.push_str(" dbname=db0");
+            }
             if self.hosts > 1 {
                 text.push_str(&format!(" load_balance_hosts={}", self.load_balance_hosts));
             }

@@ -161,6 +161,8 @@ pub struct Topology {
     pub changes_types: bool,
     /// Some sessions set idle_session_timeout.
     pub idle_limits: bool,
+    /// All entries of \[databases\] lead to one database.
+    pub one_database: bool,
     /// Values of clients are not ASCII, and clients change client_encoding.
     pub beyond_ascii: bool,
     /// Clients now and then send messages of a COPY when there is none.
