@@ -31,6 +31,19 @@ OPTIONS = [
     ("-fs -S 3000", "enable_seqscan"),
     ("-e -f m -S3000", "work_mem"),
     ("-c application_name=" + "a" * 70, "application_name"),
+    ("-O", "allow_system_table_mods"),
+    ("-P", "ignore_system_indexes"),
+    ("-sj", "log_statement_stats"),
+    ("-tpa", "log_parser_stats"),
+    ("-t pl", "log_planner_stats"),
+    ("-te", "log_executor_stats"),
+    ("-d 1", "log_min_messages"),
+    ("-d2", "log_statement"),
+    ("-d 5x", "debug_print_rewritten"),
+    ("-d 9", "log_min_messages"),
+    ("-d x", "log_min_messages"),
+    ("-W 0", "post_auth_delay"),
+    ("-E -n -T -v 3.0 -r x -D y -S 3000", "work_mem"),
 ]
 
 

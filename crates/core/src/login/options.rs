@@ -36,10 +36,15 @@ pub(super) fn options(text: &str) -> Result<Vec<(String, String)>, Rejection> {
             };
             match letter {
                 'c' | '-' => settings.push(assigned(&argument())?),
-                'e' => settings.push(("DateStyle".into(), "euro".into())),
+                'd' => settings.extend(debugging(&argument())),
                 'f' => settings.push(forbidden(&argument()).ok_or_else(|| unsupported(&word))?),
                 'S' => settings.push(("work_mem".into(), argument())),
-                _ => return Err(unsupported(&word)),
+                't' => settings.push(timed(&argument()).ok_or_else(|| unsupported(&word))?),
+                'W' => settings.push(("post_auth_delay".into(), argument())),
+                // Letters for a postgres that is started by hand: a session takes them, and does nothing.
+                'C' | 'D' | 'r' | 'v' => drop(argument()),
+                'b' | 'E' | 'j' | 'n' | 'T' => {}
+                _ => settings.push(switched(letter).ok_or_else(|| unsupported(&word))?),
             }
         }
     }
@@ -78,6 +83,52 @@ fn forbidden(argument: &str) -> Option<(String, String)> {
     Some(((*name).into(), "off".into()))
 }
 
+/// The setting of a letter without an argument.
+fn switched(letter: char) -> Option<(String, String)> {
+    let (name, value) = match letter {
+        'e' => ("DateStyle", "euro"),
+        'O' => ("allow_system_table_mods", "true"),
+        'P' => ("ignore_system_indexes", "true"),
+        's' => ("log_statement_stats", "true"),
+        _ => return None,
+    };
+    Some((name.into(), value.into()))
+}
+
+/// The setting of `-t` with this argument.
+fn timed(argument: &str) -> Option<(String, String)> {
+    let name = match argument.as_bytes() {
+        [b'p', b'a', ..] => "log_parser_stats",
+        [b'p', b'l', ..] => "log_planner_stats",
+        [b'e', ..] => "log_executor_stats",
+        _ => return None,
+    };
+    Some((name.into(), "true".into()))
+}
+
+/// The settings of `-d` with this argument: a level, of which PostgreSQL reads the digits at the beginning.
+fn debugging(argument: &str) -> Vec<(String, String)> {
+    let text = argument.trim_start();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let level: u32 = text[..digits].parse().unwrap_or(0);
+    let messages = if level == 0 {
+        "notice".to_string()
+    } else {
+        format!("debug{level}")
+    };
+    let logged = [
+        (2, "log_statement", "all"),
+        (3, "debug_print_parse", "true"),
+        (4, "debug_print_plan", "true"),
+        (5, "debug_print_rewritten", "true"),
+    ];
+    let logged = logged.into_iter().filter(|(from, ..)| level >= *from);
+    let logged = logged.map(|(_, name, value)| (name.into(), value.into()));
+    std::iter::once(("log_min_messages".into(), messages))
+        .chain(logged)
+        .collect()
+}
+
 fn unsupported(word: &str) -> Rejection {
     // PgBouncer's words.
     let message = "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed";
@@ -103,7 +154,7 @@ mod tests {
             ["search_path=a b", r"x.y=a\b"]
         );
         assert!(read("  ").is_empty());
-        assert!(options("-d 5").is_err() && options("-c work_mem").is_err() && options("-c").is_err());
+        assert!(options("-c work_mem").is_err() && options("-c").is_err());
     }
 
     #[test]
@@ -117,11 +168,25 @@ mod tests {
                 vec![("DateStyle", "euro"), ("enable_hashjoin", "off"), ("a", "b")],
             ),
             ("-ec a=b", vec![("DateStyle", "euro"), ("a", "b")]),
+            ("-d0", vec![("log_min_messages", "notice")]),
+            ("-d 2", vec![("log_min_messages", "debug2"), ("log_statement", "all")]),
+            (
+                "-tpa -t plan -te -sPO",
+                vec![
+                    ("log_parser_stats", "true"),
+                    ("log_planner_stats", "true"),
+                    ("log_executor_stats", "true"),
+                    ("log_statement_stats", "true"),
+                    ("ignore_system_indexes", "true"),
+                    ("allow_system_table_mods", "true"),
+                ],
+            ),
+            ("-W 0 -jv 3.0 -r x -D y", vec![("post_auth_delay", "0")]),
         ] {
             let expected: Vec<_> = expected.into_iter().map(|(n, v)| (n.into(), v.into())).collect();
             assert_eq!(options(text).unwrap(), expected, "{text}");
         }
-        for text in ["-f", "-fx", "-W 0", "-", "--", "x", "-p 5432", "-c", "-S -- -"] {
+        for text in ["-f", "-fx", "-tx", "-B 1", "-", "--", "x", "-p 5432", "-c", "-S -- -"] {
             assert!(options(text).is_err(), "{text}");
         }
     }
