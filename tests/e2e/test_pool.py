@@ -504,7 +504,10 @@ def test_wildcard_database(pg15, make_pooler):
         assert c.value("select current_database()") == "warehouse"
     with pooler.connect(database="postgres") as c:
         assert c.value("select current_database()") == "postgres"
-    pooler.wait_log("registered new auto-database: postgres")
+    with pooler.connect(database="postgres", user="alice") as c:
+        c.query("select 1")
+    lines = re.findall(r" C-0x\w+: postgres/postgres@\S+ registered new auto-database: postgres\n", pooler.log())
+    assert len(lines) == pooler.log().count("auto-database") == 1, "one line for a database, not for each pool"
 
 
 def test_database_that_is_not_configured(pg15, make_pooler):

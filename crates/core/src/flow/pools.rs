@@ -1,6 +1,8 @@
 //! Finds and makes pools, and says whether a pool takes clients now.
 
+use crate::base::ids::ClientId;
 use crate::base::pool_id::{PoolId, PoolKey, PoolKind, StartupValue};
+use crate::base::request::LogLevel;
 use crate::base::settings::PoolSettings;
 use crate::base::time::Time;
 use crate::login::admission;
@@ -11,13 +13,15 @@ use crate::pools::pool::Pool;
 impl Pooler {
     /// The pool for a database and a user; made when it is first needed. `None`: no such database.
     pub(crate) fn pool_for(&mut self, now: Time, database: &str, user: &str, kind: PoolKind) -> Option<PoolId> {
-        self.pool_started_with(now, database, user, kind, Box::default()).ok()
+        self.pool_started_with(now, None, database, user, kind, Box::default())
+            .ok()
     }
 
-    /// Like [`Pooler::pool_for`], for servers that are started with these settings.
+    /// Like [`Pooler::pool_for`], for a client, and for servers that are started with these settings.
     pub(crate) fn pool_started_with(
         &mut self,
         now: Time,
+        client: Option<ClientId>,
         database: &str,
         user: &str,
         kind: PoolKind,
@@ -52,9 +56,8 @@ impl Pooler {
             pool.separates_catalog();
         }
         if !self.shared.config.databases.contains_key(database) {
-            pool.registers_auto_database();
-            let text = format!("registered new auto-database: {database}");
-            self.log(crate::base::request::LogLevel::Log, text);
+            pool.is_of_auto_database();
+            self.log_auto_database(client, database);
         }
         let id = match self.pools.iter().position(Option::is_none) {
             Some(free) => free as PoolId,
@@ -67,6 +70,17 @@ impl Pooler {
         self.pool_index.insert(key, id);
         self.share_limit(now, id);
         Ok(id)
+    }
+
+    /// Logs the first pool of a database that is made from `*`.
+    fn log_auto_database(&mut self, client: Option<ClientId>, database: &str) {
+        if self.pool_index.keys().any(|key| &*key.database == database) {
+            return;
+        }
+        let text = format!("registered new auto-database: {database}");
+        let client = client.and_then(|id| Some(self.clients.get(id.0)?.label(id, &self.pools)));
+        let text = client.map_or(text.clone(), |label| format!("{label} {text}"));
+        self.log(LogLevel::Log, text);
     }
 
     /// Makes the pools that must have servers before any client comes: `min_pool_size`, if the user is known.

@@ -49,7 +49,7 @@ impl Pool {
     }
 
     /// Its database is made from `*`.
-    pub(crate) fn registers_auto_database(&mut self) {
+    pub(crate) fn is_of_auto_database(&mut self) {
         self.auto = true;
     }
 

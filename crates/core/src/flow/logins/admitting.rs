@@ -51,7 +51,7 @@ impl Pooler {
     /// Gives a client a place in its pool and counts it there, unless something forbids it.
     fn place_at(&mut self, now: Time, id: ClientId, to: Destination) -> Result<PoolId, Rejection> {
         let (database, user) = (&*to.database, &*to.user);
-        let pool_id = match self.pool_started_with(now, database, user, to.kind, to.start) {
+        let pool_id = match self.pool_started_with(now, Some(id), database, user, to.kind, to.start) {
             Ok(pool_id) => pool_id,
             Err(NoPool::NoSuchDatabase) => return Err(Rejection::no_such_database(database)),
             Err(NoPool::TooLongName) => return Err(Rejection::absent_database(database)),

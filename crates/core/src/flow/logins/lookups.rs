@@ -43,8 +43,9 @@ impl Pooler {
         if let Some(kept) = self.lookups.kept(now, &self.shared.config, database, user) {
             return Ok(SecretSource::Kept(kept));
         }
-        let pool = self.pool_for(now, &asked_at.database, &asked_at.auth_user, PoolKind::AuthQuery);
-        self.client_mut(id).pool = Some(pool.ok_or(NoLookup::Nowhere)?);
+        let (database, auth_user, kind) = (&asked_at.database, &asked_at.auth_user, PoolKind::AuthQuery);
+        let pool = self.pool_started_with(now, Some(id), database, auth_user, kind, Box::default());
+        self.client_mut(id).pool = Some(pool.map_err(|_| NoLookup::Nowhere)?);
         Ok(SecretSource::AuthQuery)
     }
 
