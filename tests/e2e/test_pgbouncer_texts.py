@@ -14,7 +14,7 @@ import time
 import pytest
 
 from harness import wire
-from harness.odd_server import SASL, OddServer, ScramServer, asks
+from harness.odd_server import SASL, CutServer, OddServer, ScramServer, asks
 from harness.pooler import kind
 from harness.side_by_side import begins_alike, first_text, missing, read_some
 from harness.waiting import eventually
@@ -335,6 +335,18 @@ def a_server_that_ends_in_a_transaction(p):
         pid = c.value("select pg_backend_pid()")
         p.cluster.psql(f"select pg_terminate_backend({pid})")
         return last_words(c)
+
+
+# libpq says this of a server that ends without a word, and drivers look for it. The log has PgBouncer's words.
+@situation(ours="server closed the connection unexpectedly")
+def a_server_that_crashes(p):
+    with CutServer(p.cluster) as server:
+        p.databases["cut"] = f"host=127.0.0.1 port={server.port} dbname=postgres"
+        p.reload()
+        with p.connect(database="cut") as c:
+            c.query("begin; select 1")
+            server.cut()
+            return last_words(c)
 
 
 @situation(ours='prepared statement "missing" does not exist', log=False)

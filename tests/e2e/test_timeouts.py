@@ -456,6 +456,17 @@ def test_the_servers_own_words_are_passed_on(own_cluster, make_pooler):
 
 
 @pytest.mark.skipif(kind() != "pgweir", reason="pgweir's own")
+def test_the_log_has_the_words_that_a_client_hears(make_pooler):
+    """For the first client, too, whose own attempt fails."""
+    pooler = make_pooler(databases={"*": "host=127.0.0.1 port=1"}, settings={"server_down_wait": 0})
+    for _ in range(2):
+        with pytest.raises(wire.ServerError) as error:
+            pooler.connect()
+        line = pooler.log().rpartition("pooler error: ")[2].splitlines()[0]
+        assert line == error.value.fields["M"]
+
+
+@pytest.mark.skipif(kind() != "pgweir", reason="pgweir's own")
 def test_a_host_that_swallows_packets(pg15, make_pooler):
     """No answer at all to the first packet: a listening socket whose queue is full drops it on loopback, too."""
     full = socket.socket()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -61,6 +62,36 @@ class OddServer:
         # Without the shutdown a thread in accept() would keep the port.
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
+
+
+class CutServer(OddServer):
+    """The server of a cluster, until its connections are cut."""
+
+    def __init__(self, cluster):
+        self.to = cluster.host, cluster.port
+        self.ends: list[socket.socket] = []
+        super().__init__()
+
+    def _serve(self, connection):
+        with connection, socket.create_connection(self.to) as server:
+            self.ends += [connection, server]
+            back = threading.Thread(target=self._carry, args=(server, connection), daemon=True)
+            back.start()
+            self._carry(connection, server)
+            back.join()
+
+    def _carry(self, source, to):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                to.sendall(data)
+        for end in (source, to):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        for end in self.ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 class ScramServer(OddServer):

@@ -35,14 +35,19 @@ impl Pooler {
     /// The same for errors that clients get whether or not auth_query runs for them.
     pub(crate) fn fail_in_any_state(&mut self, now: Time, id: ClientId, failure: Failure<'_>) {
         let message = failure.message;
-        self.log_pooler_error(id, message);
+        self.fail_and_log(now, id, failure, message);
+    }
+
+    /// The same, with another reason in the log than the client gets.
+    pub(crate) fn fail_and_log(&mut self, now: Time, id: ClientId, failure: Failure<'_>, reason: &str) {
+        self.log_pooler_error(id, reason);
         // Inside a message of its server, an error would become a part of that.
         if self.is_inside_message(id) || self.has_heard_its_last(id) {
-            return self.close_client(now, id, message);
+            return self.close_client(now, id, reason);
         }
         self.send(id, |w| w.error(&failure.text()));
         if failure.trouble.row().client == Fate::Closed {
-            self.close_client(now, id, message);
+            self.close_client(now, id, reason);
         }
     }
 

@@ -314,7 +314,6 @@ impl Pooler {
         if self.awaits_auth_query(id) {
             return self.give_up_lookup(now, id, &failure.message);
         }
-        self.log_pooler_error(id, &failure.message);
         let row = Trouble::ServerUnavailable.row();
         // If no server has sent the error, the client gets PgBouncer's words.
         let (sqlstate, message, hint) = match &failure.sqlstate {
@@ -329,6 +328,7 @@ impl Pooler {
                 "This is what the server has answered. The pooler tries again after server_login_retry.",
             ),
         };
+        self.log_pooler_error(id, &message);
         self.send(id, |w| {
             w.error(&pgweir_wire::write::ErrorText {
                 severity: row.severity,

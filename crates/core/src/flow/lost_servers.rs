@@ -200,13 +200,14 @@ impl Pooler {
         self.tell_server_lost(now, id, reason);
     }
 
-    /// A client gets the error that its server is gone, and is closed.
+    /// A client gets the error that its server is gone, and is closed. The log has PgBouncer's words, the client those that
+    /// drivers look for.
     pub(crate) fn tell_server_lost(&mut self, now: Time, id: ClientId, reason: &str) {
         let message = "server closed the connection unexpectedly";
         let hint = "The open transaction is lost. If COMMIT was sent, check whether it took effect.";
         let failure = Failure::new(Trouble::ServerConnectionLost, message)
             .with_detail(reason)
             .with_hint(hint);
-        self.fail_client(now, id, failure);
+        self.fail_and_log(now, id, failure, reason);
     }
 }
