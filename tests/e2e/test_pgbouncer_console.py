@@ -28,7 +28,7 @@ COMMANDS = [
     "disable pgbouncer", "enable", "enable nosuch", "enable pgbouncer", "reconnect nosuch", "reconnect pgbouncer",
     "wait_close nosuch", "wait_close pgbouncer", "set nosuch = 1", "set default_pool_size = abc", "set listen_port = 1",
     "set default_pool_size", "shutdown nonsense", "show fds extra", "show databases extra", "reload extra", "suspend extra",
-    "set client_encoding = 'utf8'", "set pool_mode = 'nosuch'", "kill_client 0x12", "kill_client -1", "pause a b",
+    "set client_encoding = 'utf8'", "set pool_mode = 'nosuch'", "kill_client 0x12", "kill_client -1", "kill_client 99999999999999999999", "pause a b",
     "set job_name = 'x'", "set auth_type = 'nosuch'",
 ]
 STATS_COMMANDS = ["show fds", "pause", "set default_pool_size = 1", "reload", "kill", "shutdown"]
@@ -112,6 +112,18 @@ def test_limits_that_a_database_inherits_are_shown(twins):
         return [{k: v for k, v in row.items() if k not in moves} for row in p.console(f"show {what}")]
 
     assert rows(ours, "databases") == rows(theirs, "databases")
+
+
+def test_orders_for_databases_that_nobody_has_used(twins):
+    """With `*`, an order may name a database before its first client does. SHOW DATABASES shows what has been ordered."""
+
+    def work(p):
+        orders = ("disable one", "pause two", "kill three", "enable four", "resume five", "enable one", "resume three", "pause one")
+        answers = [console_answer(p, order) for order in orders]
+        return answers, [(row["name"], row["paused"], row["disabled"]) for row in p.console("show databases") if "1" in (row["paused"], row["disabled"])]
+
+    theirs, ours = (work(p) for p in twins())
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("mode", ["session", "transaction"])

@@ -89,6 +89,11 @@ impl Databases {
         self.disabled.contains(database)
     }
 
+    /// Databases under PAUSE or DISABLE; some of them twice.
+    pub(crate) fn ordered(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.paused.iter().chain(&self.disabled)
+    }
+
     /// Forgets operators' commands for databases that are no longer in the configuration.
     pub(crate) fn keep(&mut self, is_database: impl Fn(&str) -> bool) {
         self.paused.retain(|name| is_database(name));

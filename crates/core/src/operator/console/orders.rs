@@ -75,6 +75,9 @@ impl Pooler {
         let (verb, database) = command.about_database().expect("every other order has been dealt with");
         if let Some(database) = database {
             must_know(&self.shared.config, database, &verb.to_ascii_lowercase())?;
+            if matches!(command, Command::Resume(_) | Command::Enable(_)) && !self.is_listed(database) {
+                return Err(Refusal::no_such_database(database));
+            }
         }
         self.log(LogLevel::Log, issued(verb, database));
         let owned = || database.map(str::to_string);
@@ -92,6 +95,13 @@ impl Pooler {
             _ => {}
         }
         Ok(Done::tag(verb))
+    }
+
+    /// Whether SHOW DATABASES has a database, other than the console's.
+    fn is_listed(&self, database: &str) -> bool {
+        self.shared.config.databases.contains_key(database)
+            || self.pool_index.keys().any(|key| &*key.database == database)
+            || self.databases.ordered().any(|name| &**name == database)
     }
 }
 
@@ -114,10 +124,12 @@ fn must_know(config: &Config, database: &str, verb: &str) -> Result<(), Refusal>
         .ok_or_else(|| Refusal::no_such_database(database))
 }
 
-/// The number of a client: decimal, or hexadecimal after `0x`.
+/// The number of a client: decimal, or hexadecimal after `0x`. No client has a number that is too large.
 fn client_number(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    let is_number = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+    is_number.then(|| u32::from_str_radix(digits, radix).unwrap_or(u32::MAX))
 }

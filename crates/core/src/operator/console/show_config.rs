@@ -25,11 +25,17 @@ impl View<'_> {
         }
     }
 
-    /// Names of the databases: those of the file, those made from `*` that have a pool, and the console's.
+    /// Names of the databases: those of the file, those made from `*` that have a pool or that an operator has paused,
+    /// killed or disabled, and the console's.
     pub(super) fn database_names(&self) -> BTreeSet<String> {
         let made = self.live_pools().map(|(_, pool)| pool.key().database.to_string());
         let configured = self.config.databases.keys().cloned();
-        configured.chain(made).chain([CONSOLE_DATABASE.to_string()]).collect()
+        let ordered = self.databases.ordered().map(|name| name.to_string());
+        configured
+            .chain(made)
+            .chain(ordered)
+            .chain([CONSOLE_DATABASE.to_string()])
+            .collect()
     }
 
     pub(super) fn show_databases(&self, rows: &mut Rows<'_>) {
