@@ -155,6 +155,24 @@ def test_counts_are_those_of_clients_alone(twins, mode):
     assert ours == theirs
 
 
+def test_messages_that_the_pooler_answers_are_counted(twins):
+    """A BEGIN, or an empty transaction, counts with all its bytes, whether or not a server has seen it."""
+
+    def work(p):
+        with p.connect() as c:
+            c.query("select 1")
+            for texts in (("begin", "select 2", "commit"), ("begin", "rollback")):
+                for text in texts:
+                    c.query(text)
+            c.extended("begin")
+            c.extended("commit")
+            row = next(row for row in p.console("show stats_totals") if row["database"] == "postgres")
+            return {name: row[name] for name in ("xact_count", "query_count", "bytes_received", "bytes_sent")}
+
+    theirs, ours = (work(p) for p in twins())
+    assert ours == theirs
+
+
 # Columns that differ between any two poolers, and rows that count what each keeps in store.
 OWN_COLUMNS = ("port", "local_port", "connect_time", "request_time", "wait_us", "maxwait_us", "ptr", "link", "remote_pid", "id")
 OWN_ROWS = ("free_clients", "free_servers", "suspended")

@@ -27,6 +27,19 @@ impl ClientSide<'_> {
             .insert(self.id.into(), |bytes| write(&mut Writer::new(bytes)));
     }
 
+    /// Answers messages of this length in place of a server. Both count as traffic of the client.
+    pub(crate) fn answer(&mut self, length: usize, write: impl FnOnce(&mut Writer<'_>)) {
+        let mut answered = 0;
+        self.shared.outbox.insert(self.id.into(), |bytes| {
+            let before = bytes.len();
+            write(&mut Writer::new(bytes));
+            answered = bytes.len() - before;
+        });
+        let stats = self.pool.stats_mut();
+        stats.bytes_received += length as u64;
+        stats.bytes_sent += answered as u64;
+    }
+
     /// Sends the pooler's ReadyForQuery, which counts as a query, as a server's does.
     pub(crate) fn is_ready(&mut self, status: TransactionStatus) {
         self.tell(|w| w.ready_for_query(status));

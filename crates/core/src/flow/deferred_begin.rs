@@ -51,7 +51,8 @@ impl ClientSide<'_> {
             FrontendTag::Sync => {
                 let status = client.session.idle_status();
                 let step = client.drop_message(message);
-                self.is_ready(status);
+                self.answer(message.total, |w| w.ready_for_query(status));
+                self.pool.stats_mut().query_count += 1;
                 Some(step)
             }
             _ => self.deferred(message, input),
@@ -86,7 +87,7 @@ impl ClientSide<'_> {
         let reply = self.run_deferred(&verdict, By::Query)?;
         self.client.statements.replace_unnamed(None);
         let status = self.client.session.idle_status();
-        self.tell(|w| {
+        self.answer(message.total, |w| {
             w.command_complete(reply);
             w.ready_for_query(status);
         });
@@ -131,7 +132,7 @@ impl ClientSide<'_> {
             client.statements.replace_unnamed(Some(unnamed));
         }
         let status = client.session.idle_status();
-        self.tell(|w| {
+        self.answer(segment.bytes, |w| {
             if segment.parse.is_some() {
                 w.empty(b'1');
             }
@@ -159,7 +160,7 @@ impl ClientSide<'_> {
         } else {
             self.client.forget_name(name);
         }
-        self.tell(|w| w.empty(b'3'));
+        self.answer(message.total, |w| w.empty(b'3'));
         Some(Step::Progress(message.total))
     }
 }
