@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from conftest import VERSIONS
+from harness import wire
 from harness.certificates import Pair
 from harness.pooler import kind
 from harness.waiting import eventually
@@ -176,6 +177,27 @@ def test_server_leg(certificates, of_servers, make_pooler, version):
                 assert outcome != TLS or detail == protocol, (name, mode, beginning, detail)
                 if outcome == NO:
                     pooler.wait_log(WHY[name], after=offset)
+    finally:
+        cluster.remove()
+
+
+@pytest.mark.parametrize("mode", ["verify-ca", "verify-full"])
+def test_the_authorities_of_the_system_count_where_no_file_is_named(certificates, make_pooler, monkeypatch, mode):
+    """As for PgBouncer of Debian, with servers that have certificates of a public authority."""
+    cluster = cluster_with(15, certificates.server)
+    try:
+        databases = {"*": f"host=localhost port={cluster.port}"}
+        settings = {"server_tls_sslmode": mode, "server_down_wait": 0}
+        for authority, goes_well in ((certificates.ca, True), (certificates.foreign_ca, False)):
+            monkeypatch.setenv("SSL_CERT_FILE", authority)
+            pooler = make_pooler(cluster, databases=databases, settings=settings)
+            if goes_well:
+                with pooler.connect() as c:
+                    assert c.value("select ssl from pg_stat_ssl where pid = pg_backend_pid()") == "t"
+            else:
+                with pytest.raises(wire.ServerError):
+                    pooler.connect()
+                pooler.wait_log("certificate")
     finally:
         cluster.remove()
 

@@ -505,7 +505,7 @@ catalogue! {
     /// The certificate authority that server certificates must come from.
     server_tls_ca_file: String {
         default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "Needed by `server_tls_sslmode = verify-ca` and `verify-full`.",
+        help: "For `server_tls_sslmode = verify-ca` and `verify-full`. Unset: the authorities of the system, which `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment replace.",
     }
     /// The pooler's certificate towards servers.
     server_tls_cert_file: String {
@@ -530,7 +530,7 @@ catalogue! {
     /// Whether server connections may or must use TLS.
     server_tls_sslmode: SslMode {
         default: Some("prefer"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`. `verify-full`: the certificate must also carry the name or address of the host as the database's line has it. With `verify-ca` and `verify-full`, no TLS session is resumed, so that each connection proves its certificate anew.\n\nUnix-domain sockets never use TLS. Cancel requests use TLS where the server's connection does. SCRAM-SHA-256-PLUS is used where the server offers it. When a TLS setting for servers changes, servers are replaced when they become free. When only the content of a file changes, new connections use it after RELOAD, and existing ones stay.",
+        help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`, or from an authority of the system if that is not set. `verify-full`: the certificate must also carry the name or address of the host as the database's line has it. With `verify-ca` and `verify-full`, no TLS session is resumed, so that each connection proves its certificate anew.\n\nUnix-domain sockets never use TLS. Cancel requests use TLS where the server's connection does. SCRAM-SHA-256-PLUS is used where the server offers it. When a TLS setting for servers changes, servers are replaced when they become free. When only the content of a file changes, new connections use it after RELOAD, and existing ones stay.",
     }
     /// How TLS begins on server connections.
     server_tls_sslnegotiation: SslNegotiation {

@@ -1,7 +1,7 @@
 //! Checks of a whole configuration: each of its lines is right, but together they are wrong.
 
 use crate::catalogue::{CATALOGUE, GlobalSettings};
-use crate::choices::{AuthType, PoolMode, SslMode, SslNegotiation};
+use crate::choices::{AuthType, PoolMode};
 use crate::config::Config;
 use crate::database::DatabaseSettings;
 use crate::host::{ListenAddress, UnixSocketDir};
@@ -11,6 +11,7 @@ use crate::places::Places;
 use crate::problem::{Place, Problem};
 use crate::secret::Secret;
 use crate::setting::Support;
+use crate::tls_checks;
 
 /// PostgreSQL's default number of SCRAM iterations, and RFC 7677's minimum.
 const SCRAM_ITERATIONS_MIN: u32 = 4096;
@@ -28,6 +29,7 @@ pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &m
     checks.listening();
     checks.users_and_secrets();
     checks.lookups();
+    checks.authorities();
     checks.access();
     checks.sizes_of_databases();
     checks.sizes();
@@ -42,42 +44,7 @@ pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &m
 pub(crate) fn unmet_demands(config: &Config) -> Vec<(&'static str, String, &'static str)> {
     let global = &config.global;
     let mut demands = Vec::new();
-    unmet_by_tls(global, &mut demands);
-    demands.extend(login_files::unmet(config));
-    demands
-}
-
-/// Values of sslmode that need files which no setting names.
-fn unmet_by_tls(global: &GlobalSettings, demands: &mut Vec<(&'static str, String, &'static str)>) {
-    let (clients, servers) = (global.client_tls_sslmode, global.server_tls_sslmode);
-    let has_no_key = global.client_tls_key_file.is_empty() || global.client_tls_cert_file.is_empty();
-    if clients != SslMode::Disable && has_no_key {
-        let message =
-            "To allow TLS connections from clients, client_tls_key_file and client_tls_cert_file must be set.";
-        let hint = "name a certificate and its private key, or set client_tls_sslmode = disable";
-        demands.push(("client_tls_sslmode", message.to_string(), hint));
-    }
-    for (name, mode, file) in [
-        ("client_tls_sslmode", clients, &global.client_tls_ca_file),
-        ("server_tls_sslmode", servers, &global.server_tls_ca_file),
-    ] {
-        if mode >= SslMode::VerifyCa && file.is_empty() {
-            let message = format!("{name} = {} needs {}", mode.word(), name.replace("sslmode", "ca_file"));
-            demands.push((
-                name,
-                message,
-                "name the file of the authorities that sign the certificates",
-            ));
-        }
-    }
-    if global.server_tls_sslnegotiation == SslNegotiation::Direct && servers < SslMode::Require {
-        let message = format!(
-            "server_tls_sslmode = {} may not be used with server_tls_sslnegotiation = direct",
-            servers.word()
-        );
-        let hint = "set server_tls_sslmode = require, verify-ca or verify-full";
-        demands.push(("server_tls_sslnegotiation", message, hint));
-    }
+    tls_checks::unmet(global, &mut demands);
     if !(1..=SCRAM_ITERATIONS_MAX).contains(&global.scram_iterations) {
         let message = format!("scram_iterations is not between 1 and {SCRAM_ITERATIONS_MAX}");
         demands.push((
@@ -86,10 +53,8 @@ fn unmet_by_tls(global: &GlobalSettings, demands: &mut Vec<(&'static str, String
             "a million iterations take most of a second",
         ));
     }
-    if servers != SslMode::Disable && global.server_tls_key_file.is_empty() != global.server_tls_cert_file.is_empty() {
-        let message = "server_tls_key_file and server_tls_cert_file need each other".to_string();
-        demands.push(("server_tls_key_file", message, "set both, or none"));
-    }
+    demands.extend(login_files::unmet(config));
+    demands
 }
 
 /// A configuration that is being checked, with the places of its lines.

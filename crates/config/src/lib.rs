@@ -41,6 +41,7 @@ mod problem;
 mod reload;
 mod secret;
 mod setting;
+mod tls_checks;
 mod tls_ciphers;
 mod tls_protocols;
 mod user;

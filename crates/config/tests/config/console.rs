@@ -74,7 +74,7 @@ fn set_refuses_and_leaves_everything_as_it_was() {
             "expected session, transaction or statement, got \"fast\"",
         ),
         ("log_stats", "on", "use 1 for yes"),
-        ("server_tls_sslmode", "verify-ca", "needs server_tls_ca_file"),
+        ("client_tls_sslmode", "verify-ca", "client_tls_cert_file must be set"),
         ("auth_type", "hba", "needs auth_hba_file"),
         ("auth_hba_file", "x", "which only RELOAD reads"),
         ("auth_file", "x", "which only RELOAD reads"),

@@ -162,7 +162,7 @@ fn connects(global: &GlobalSettings, mode: SslMode) -> Result<Connects, TlsFailu
     let checks_name = mode == SslMode::VerifyFull;
     let verifier = ServerVerifier {
         trust: match mode {
-            SslMode::VerifyCa | SslMode::VerifyFull => Some(authorities(&global.server_tls_ca_file)?),
+            SslMode::VerifyCa | SslMode::VerifyFull => Some(authorities_of_servers(&global.server_tls_ca_file)?),
             _ => None,
         },
         checks_name,
@@ -233,6 +233,22 @@ pub(crate) fn for_directory(trusted: Vec<CertificateDer<'static>>) -> Result<Cli
 
 fn authorities(file: &str) -> Result<Trust, TlsFailure> {
     Trust::new(certificates("CA", file)?).map_err(|e| content("CA", file, &e))
+}
+
+/// The authorities of the system, where no file is named.
+fn authorities_of_servers(file: &str) -> Result<Trust, TlsFailure> {
+    if !file.is_empty() {
+        return authorities(file);
+    }
+    let of_system = rustls_native_certs::load_native_certs();
+    let why: &dyn std::fmt::Display = match of_system.errors.first() {
+        Some(error) if of_system.certs.is_empty() => error,
+        _ => &"found none",
+    };
+    if of_system.certs.is_empty() {
+        return Err(content("CA", "of the system", why));
+    }
+    Trust::of_readable(of_system.certs).map_err(|e| content("CA", "of the system", &e))
 }
 
 /// A certificate, with those of intermediate authorities behind it, and its key.

@@ -1,0 +1,47 @@
+//! Checks of the settings of TLS.
+
+use crate::catalogue::GlobalSettings;
+use crate::checks::Checks;
+use crate::choices::{SslMode, SslNegotiation};
+
+/// Values of sslmode that need files which no setting names.
+pub(crate) fn unmet(global: &GlobalSettings, demands: &mut Vec<(&'static str, String, &'static str)>) {
+    let (clients, servers) = (global.client_tls_sslmode, global.server_tls_sslmode);
+    let has_no_key = global.client_tls_key_file.is_empty() || global.client_tls_cert_file.is_empty();
+    if clients != SslMode::Disable && has_no_key {
+        let message =
+            "To allow TLS connections from clients, client_tls_key_file and client_tls_cert_file must be set.";
+        let hint = "name a certificate and its private key, or set client_tls_sslmode = disable";
+        demands.push(("client_tls_sslmode", message.to_string(), hint));
+    }
+    if clients >= SslMode::VerifyCa && global.client_tls_ca_file.is_empty() {
+        let message = format!("client_tls_sslmode = {} needs client_tls_ca_file", clients.word());
+        let hint = "name the file of the authorities that sign the certificates";
+        demands.push(("client_tls_sslmode", message, hint));
+    }
+    if global.server_tls_sslnegotiation == SslNegotiation::Direct && servers < SslMode::Require {
+        let message = format!(
+            "server_tls_sslmode = {} may not be used with server_tls_sslnegotiation = direct",
+            servers.word()
+        );
+        let hint = "set server_tls_sslmode = require, verify-ca or verify-full";
+        demands.push(("server_tls_sslnegotiation", message, hint));
+    }
+    if servers != SslMode::Disable && global.server_tls_key_file.is_empty() != global.server_tls_cert_file.is_empty() {
+        let message = "server_tls_key_file and server_tls_cert_file need each other".to_string();
+        demands.push(("server_tls_key_file", message, "set both, or none"));
+    }
+}
+
+impl Checks<'_> {
+    /// Whose certificates are accepted.
+    pub(crate) fn authorities(&mut self) {
+        if self.global.server_tls_sslmode == SslMode::VerifyCa && self.global.server_tls_ca_file.is_empty() {
+            self.warn_setting(
+                "server_tls_sslmode",
+                "server_tls_sslmode = verify-ca without server_tls_ca_file accepts whoever has a certificate of any public authority",
+                "set server_tls_sslmode = verify-full, or name the file of your own authorities",
+            );
+        }
+    }
+}
