@@ -6,6 +6,8 @@ are in test_pgbouncer_ways.py.
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from harness import wire
@@ -127,3 +129,61 @@ def test_who_gets_in(pg15, make_pooler, way):
     known = [k for k in compared if k[0] not in ("missing", "garbage", "empty")]
     assert not {k: (theirs[k], ours[k]) for k in known if not ours[k].startswith(theirs[k])}
     check_logs(*({k: some[k] for k in compared} for some in found))
+
+
+# Lines of auth_file, and who gets in by them with which password.
+LINES = r'''; a comment
+"plain" "right" and the rest
+  "indented" "right"
+"quoted""name" "ri""ght"
+
+"tab"	"right"
+"two" "right" "wrong"
+"twice" "wrong"
+"twice" "right"
+"empty" ""
+'''
+BY_LINES = [
+    ("plain", "right"), ("indented", "right"), ('quoted"name', 'ri"ght'), ("tab", "right"), ("two", "right"),
+    ("two", "wrong"), ("twice", "right"), ("twice", "wrong"), ("empty", ""), ("missing", "right"),
+]  # fmt: skip
+
+
+def those_who_get_in(pooler, logins) -> list[str]:
+    """Users of these. The servers are logged in to as one user."""
+    found = []
+    for user, password in logins:
+        with contextlib.suppress(wire.ServerError), pooler.connect(user=user, password=password):
+            found.append(f"{user}/{password}")
+    return found
+
+
+def with_lines(make_pooler, cluster, which, lines):
+    pooler = make_pooler(cluster, start=False, which=which, settings={"auth_type": "plain"})
+    pooler.databases = {"postgres": pooler.server(user="postgres", password="postgres-pw")}
+    pooler.write_ini()
+    pooler.write_file(pooler.userlist_path, lines)
+    return pooler.start()
+
+
+def test_lines_of_auth_file(pg15, make_pooler):
+    found = []
+    for which in ("pgbouncer", "pgweir"):
+        pooler = with_lines(make_pooler, pg15, which, LINES)
+        found.append(those_who_get_in(pooler, BY_LINES))
+    assert found[0] and found[1] == found[0]
+
+
+def test_lines_of_auth_file_that_are_none(pg15, make_pooler):
+    """Ours skips the line and says so; PgBouncer forgets all behind it. Users whose line is gone are gone after RELOAD."""
+    logins = [("first", "right"), ("second", "right"), ("removed", "right")]
+    found = []
+    for which in ("pgbouncer", "pgweir"):
+        pooler = with_lines(make_pooler, pg15, which, '"postgres" "right"\n"removed" "right"\n')
+        assert those_who_get_in(pooler, logins) == ["removed/right"]
+        pooler.write_file(pooler.userlist_path, '"postgres" "right"\n"first" "right"\n# no comment\n"second" "right"\n')
+        with pooler.connect(user="postgres", password="right", database="pgbouncer") as c:
+            c.query("reload")
+        found.append(those_who_get_in(pooler, logins))
+    assert found == [["first/right"], ["first/right", "second/right"]]
+    pooler.wait_log("userlist.txt:3: line of the auth_file is ignored")
