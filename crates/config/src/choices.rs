@@ -183,6 +183,18 @@ choice! {
 }
 
 choice! {
+    /// Whether the output of a turn of the event loop goes to the kernel by io_uring.
+    IoUringChoice {
+        /// If the kernel allows it, and no seccomp filter restricts the process.
+        Auto = "auto",
+        /// If the kernel allows it.
+        On = "on",
+        /// Never.
+        Off = "off",
+    }
+}
+
+choice! {
     /// The syslog facility to log under.
     SyslogFacility {
         /// LOG_AUTH.

@@ -88,6 +88,7 @@ const NOTES: [(&[&str], Verdict, &str); 24] = [
             "deferred_begin",
             "fair_by",
             "inspect_bytes_max",
+            "io_uring",
             "link",
             "max_notification_backlog",
             "parse_without_server",

@@ -50,8 +50,8 @@ mod value;
 pub use auth_file::{SECRET_BYTES_MAX, USER_NAME_BYTES_MAX};
 pub use catalogue::{CATALOGUE, GlobalSettings};
 pub use choices::{
-    AuthType, FairBy, LinkChoice, LoadBalanceHosts, PoolMode, SessionState, SessionStateProbe, SizingChoice, SslMode,
-    SslNegotiation, SyslogFacility, TargetSessionAttrs,
+    AuthType, FairBy, IoUringChoice, LinkChoice, LoadBalanceHosts, PoolMode, SessionState, SessionStateProbe,
+    SizingChoice, SslMode, SslNegotiation, SyslogFacility, TargetSessionAttrs,
 };
 pub use config::{CONSOLE_DATABASE, Config, off};
 pub use console::ConfigRow;

@@ -49,8 +49,10 @@ impl Facts {
     pub(crate) const TLS: Facts = Facts(1 << 9);
     /// An earlier process carries the bytes of this TLS connection ([`crate::relayed`]).
     pub(crate) const RELAYED: Facts = Facts(1 << 10);
+    /// Output for the connection is in [`Sends`](crate::sends::Sends).
+    pub(crate) const QUEUED: Facts = Facts(1 << 11);
     /// Output is not sent as it is: it is discarded or encrypted.
-    pub(crate) const WRITES_OTHERWISE: Facts = Facts(Self::WRITE_FAILED.0 | Self::TLS.0);
+    pub(crate) const WRITES_OTHERWISE: Facts = Facts(Self::WRITE_FAILED.0 | Self::TLS.0 | Self::QUEUED.0);
 
     /// Whether one of these facts is known.
     #[inline]

@@ -6,6 +6,7 @@ mod watching;
 use crate::connection::{Connection, Facts};
 use crate::handshakes::Handshakes;
 use crate::relayed::RelayedPeers;
+use crate::sends::Sends;
 use crate::slab::Places;
 use crate::tls::TlsSession;
 use crate::token::Subject;
@@ -35,6 +36,8 @@ pub(crate) struct Connections {
     servers: Places,
     registry: Registry,
     flat: Vec<u8>,
+    /// Output of this turn.
+    pub(crate) sends: Sends,
     /// Records of TLS on their way to a socket.
     sealed: Vec<u8>,
     /// Connections to read although no event will come for them.
@@ -56,6 +59,7 @@ impl Connections {
             servers: Places::default(),
             registry,
             flat: Vec::with_capacity(FLAT_BYTES_MAX),
+            sends: Sends::default(),
             sealed: Vec::new(),
             ready: Vec::new(),
             handshakes: Handshakes::default(),
@@ -68,10 +72,7 @@ impl Connections {
     /// The connection of this id; `None` if the id is no longer valid.
     #[inline]
     pub(crate) fn get(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        match id {
-            ConnectionId::Client(client) => self.clients.get(client.0),
-            ConnectionId::Server(server) => self.servers.get(server.0),
-        }
+        connection(&mut self.clients, &mut self.servers, id)
     }
 
     /// Adds a connection whose socket is already registered.
@@ -84,6 +85,7 @@ impl Connections {
     }
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
+        self.send_queued_of(id);
         let connection = match id {
             ConnectionId::Client(client) => self.clients.remove(client.0),
             ConnectionId::Server(server) => self.servers.remove(server.0),
@@ -195,13 +197,22 @@ impl Connections {
 
     #[inline(always)]
     fn write_bytes(&mut self, to: ConnectionId, bytes: &[u8]) {
-        let Some(connection) = self.get(to) else { return };
+        let Some(connection) = connection(&mut self.clients, &mut self.servers, to) else {
+            return;
+        };
         connection.facts.set(Facts::SPOKE_LAST);
         if connection.facts.has(Facts::WRITES_OTHERWISE) {
-            return self.write_otherwise(to, &[IoSlice::new(bytes)]);
+            return self.write_unusually(to, bytes);
         }
         if !connection.pending.is_empty() {
             return self.write_later(to, bytes);
+        }
+        if self.sends.takes(bytes.len()) {
+            connection.facts.set(Facts::QUEUED);
+            if !self.sends.push(to, connection.transport.fd(), bytes) {
+                self.send_queued();
+            }
+            return;
         }
         let sent = connection.transport.send(bytes);
         if sent != Sent::Bytes(bytes.len()) {
@@ -209,8 +220,62 @@ impl Connections {
         }
     }
 
+    /// Sends what waits for the end of the turn, if output for this connection is among it.
+    #[inline]
+    fn send_queued_of(&mut self, id: ConnectionId) {
+        if self
+            .get(id)
+            .is_some_and(|connection| connection.facts.has(Facts::QUEUED))
+        {
+            self.send_queued();
+        }
+    }
+
+    /// Sends what waits for the end of the turn.
+    #[inline]
+    pub(crate) fn send_queued(&mut self) {
+        match self.sends.len() {
+            0 => {}
+            1 => self.handle_sends(),
+            _ => {
+                self.sends.carry_out();
+                self.handle_sends();
+            }
+        }
+    }
+
+    /// Handles the outcomes of the sends, and does those that have yet to be done.
+    fn handle_sends(&mut self) {
+        for index in 0..self.sends.len() {
+            let sent = self.sends.outcome(index);
+            let (to, bytes) = self.sends.get(index);
+            let count = bytes.len();
+            if let Some(connection) = connection(&mut self.clients, &mut self.servers, to) {
+                connection.facts.clear(Facts::QUEUED);
+                let sent = sent.unwrap_or_else(|| connection.transport.send(bytes));
+                if sent != Sent::Bytes(count) {
+                    let bytes = bytes.to_vec();
+                    self.sent_in_part(to, &bytes, sent);
+                }
+            }
+        }
+        self.sends.clear();
+    }
+
+    /// Writes to a connection with [`Facts::WRITES_OTHERWISE`].
+    #[cold]
+    fn write_unusually(&mut self, to: ConnectionId, bytes: &[u8]) {
+        let Some(connection) = self.get(to) else { return };
+        if connection.facts.has(Facts::QUEUED) {
+            self.send_queued();
+            return self.write_bytes(to, bytes);
+        }
+        self.write_otherwise(to, &[IoSlice::new(bytes)]);
+    }
+
     /// Writes bytes of the socket: plain messages, or records of TLS.
     pub(crate) fn write_to_socket(&mut self, to: ConnectionId, bytes: &[u8]) {
+        self.send_queued_of(to);
         let Some(connection) = self.get(to) else { return };
         if !connection.pending.is_empty() {
             return self.write_later(to, bytes);
@@ -244,6 +309,7 @@ impl Connections {
     }
 
     fn write_slices(&mut self, to: ConnectionId, slices: &[IoSlice<'_>]) {
+        self.send_queued_of(to);
         let Some(connection) = self.get(to) else { return };
         connection.facts.set(Facts::SPOKE_LAST);
         if connection.facts.has(Facts::WRITES_OTHERWISE) {
@@ -314,11 +380,9 @@ impl Connections {
     /// Whether `id` may be read. During its handshake it may be read only in its turn; if that has not come, this call
     /// puts it into the queue.
     pub(crate) fn has_turn(&mut self, id: ConnectionId) -> bool {
-        let connection = match id {
-            ConnectionId::Client(client) => self.clients.get(client.0),
-            ConnectionId::Server(server) => self.servers.get(server.0),
+        let Some(connection) = connection(&mut self.clients, &mut self.servers, id) else {
+            return true;
         };
-        let Some(connection) = connection else { return true };
         let Some(tls) = connection.tls.as_mut().filter(|tls| !tls.is_secured()) else {
             return true;
         };
@@ -337,6 +401,7 @@ impl Connections {
 
     /// Sends the waiting output of `id`. Called when its socket has room.
     pub(crate) fn flush(&mut self, id: ConnectionId) {
+        self.send_queued_of(id);
         let Some(connection) = self.get(id) else { return };
         let was_congested = !connection.pending.is_empty();
         while !connection.pending.is_empty() {
@@ -358,6 +423,7 @@ impl Connections {
 
     /// Sends once to every socket as much as it takes, because the process is about to end.
     pub(crate) fn flush_all(&mut self) {
+        self.send_queued();
         for connection in self.clients.iter_mut().chain(self.servers.iter_mut()) {
             if !connection.pending.is_empty()
                 && let Sent::Bytes(count) = connection.transport.send(connection.pending.waiting())
@@ -378,6 +444,15 @@ impl Connections {
         connection.facts.set(Facts::READ_CLOSED);
         self.congested -= usize::from(was_congested);
         self.make_ready(id);
+    }
+}
+
+/// The connection of this id; `None` if the id is no longer valid.
+#[inline]
+fn connection<'a>(clients: &'a mut Places, servers: &'a mut Places, id: ConnectionId) -> Option<&'a mut Connection> {
+    match id {
+        ConnectionId::Client(client) => clients.get(client.0),
+        ConnectionId::Server(server) => servers.get(server.0),
     }
 }
 

@@ -36,6 +36,7 @@ use crate::token::Subject;
 use crate::verifier::{QuestionId, Verifier};
 use mio::event::Event;
 use mio::{Events, Poll};
+use pgweir_config::IoUringChoice;
 use pgweir_core::{Command, ConnectionId, LogLevel, Pooler, ServerId, Time};
 use std::collections::HashMap;
 use std::io;
@@ -144,6 +145,7 @@ impl EventLoop {
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut scratch = vec![0; READ_BYTES];
+        self.open_sends();
         self.look_at_clock();
         self.pooler.handle_timeout(self.now);
         self.settle();
@@ -178,13 +180,34 @@ impl EventLoop {
             self.service_manager.turn(self.now);
             self.release_held_back();
             self.end_turn();
+            self.send_output();
             self.shake_hands(&mut scratch);
             self.attend_to_successor();
             if !self.unwatched.is_empty() {
                 self.watch_some();
             }
+            self.send_output();
         }
         Ok(())
+    }
+
+    fn open_sends(&mut self) {
+        let (level, text) = match self.connections.sends.open(self.settings.io_uring) {
+            Ok(text) => (LogLevel::Log, text.to_owned()),
+            Err(text) if self.settings.io_uring == IoUringChoice::On => (LogLevel::Warning, text),
+            Err(text) => (LogLevel::Log, text),
+        };
+        self.log.write(level, &text);
+    }
+
+    /// Sends the output of this turn that has not been sent at once.
+    #[inline]
+    fn send_output(&mut self) {
+        self.connections.send_queued();
+        if let Some(error) = self.connections.sends.take_failure() {
+            let text = format!("io_uring is no longer used: {error}");
+            self.log.write(LogLevel::Warning, &text);
+        }
     }
 
     /// Microseconds since the clock was read.

@@ -38,6 +38,7 @@ mod refusal;
 mod relayed;
 mod requests;
 mod securing;
+mod sends;
 mod service_manager;
 mod settings;
 mod signals;

@@ -1,6 +1,6 @@
 //! The settings for sockets, files and the log, taken from the configuration.
 
-use pgweir_config::{Config, ListenAddress, UnixSocketDir, off};
+use pgweir_config::{Config, IoUringChoice, ListenAddress, UnixSocketDir, off};
 use std::time::Duration;
 
 /// The part of the configuration that the runtime uses.
@@ -14,6 +14,7 @@ pub(crate) struct Settings {
     pub(crate) login_wait: Option<Duration>,
     /// Path of the pid file; empty for none.
     pub(crate) pidfile: String,
+    pub(crate) io_uring: IoUringChoice,
     /// The system user to run as; empty to keep the present one.
     pub(crate) user: String,
 }
@@ -115,6 +116,7 @@ impl Settings {
                 verbose: global.verbose,
             },
             login_wait: off(global.client_login_timeout),
+            io_uring: global.io_uring,
             pidfile: global.pidfile.clone(),
             user: global.user.clone().unwrap_or_default(),
         }

@@ -85,6 +85,7 @@ class Pooler:
         arguments: tuple[str, ...] = (),
         which: str | None = None,
         peers: dict[int, str] | None = None,
+        under: tuple[str, ...] = (),
     ):
         self.cluster = cluster
         self.dir = tempfile.mkdtemp(prefix="pooler-")
@@ -100,6 +101,7 @@ class Pooler:
         self.open_files_max = open_files_max
         self.arguments = arguments
         self.which = which
+        self.under = under
         self.process: subprocess.Popen | None = None
         self.predecessors: list[subprocess.Popen] = []
         self._stopped_by_test = False
@@ -191,6 +193,7 @@ class Pooler:
     def spawn(self) -> None:
         """Starts the process and does not wait."""
         command = [*(program(self.which) if self.which else program()), *self.arguments, self.ini_path]
+        command = [*self.under, *command]
         if self.open_files_max is not None:
             command = ["prlimit", f"--nofile={self.open_files_max}", *command]
         with open(self.stderr_path, "ab") as err:

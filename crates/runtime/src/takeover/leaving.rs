@@ -307,6 +307,7 @@ impl EventLoop {
     }
 
     fn send_state(&mut self, channel: &mut Channel) -> io::Result<Vec<Kept>> {
+        self.connections.send_queued();
         let (notify_socket, watchdog_us) = self.service_manager.for_successor.clone();
         let clock = Clock {
             now: self.now,
