@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 24] = [
+const NOTES: [(&[&str], Verdict, &str); 25] = [
     (
         &["auth_file"],
         Better,
@@ -112,6 +112,11 @@ const NOTES: [(&[&str], Verdict, &str); 24] = [
         &["idle_transaction_timeout", "transaction_timeout"],
         Better,
         "counts from the client's BEGIN, also while the BEGIN waits for a server",
+    ),
+    (
+        &["peer_id"],
+        Different,
+        "from 1 to 16383; PgBouncer does not refuse greater numbers",
     ),
     (
         &["ignore_startup_parameters"],
