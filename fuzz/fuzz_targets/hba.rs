@@ -4,7 +4,7 @@
 //! The input is up to three files with `0xff` bytes between them: the HBA file, the ident file, a file `f` to include.
 #![no_main]
 
-use pgweir_hba::{Connection, IdentMaps, LdapOptions, Level, Machine, Method, Origin, Problem, Rules};
+use pgweir_hba::{Connection, Found, IdentMaps, LdapOptions, Level, Machine, Method, Origin, Problem, Rules};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -61,7 +61,15 @@ fn ask(rules: &Rules) {
                 user: "alice",
                 is_physical_replication,
             };
-            let Some(rule) = rules.find(&connection, &Machine::default()) else {
+            let machine = Machine::default();
+            // What is known about roles must never be asked for, and what is decided without it must stay so.
+            let unknown = rules.find(&connection, &machine, &|_| None);
+            for is_member in [false, true] {
+                let known = rules.find(&connection, &machine, &|_| Some(is_member));
+                assert!(!matches!(known, Found::Depends(_)));
+                assert!(matches!(unknown, Found::Depends(_)) || known == unknown);
+            }
+            let Found::Rule(rule) = rules.find(&connection, &machine, &|_| Some(false)) else {
                 continue;
             };
             assert!(!matches!(rule.method, Method::Peer { .. }) || origin == unix);

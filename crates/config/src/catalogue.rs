@@ -127,10 +127,10 @@ catalogue! {
         support: Full,
         help: "`scram-sha-256`: SCRAM; the file holds SCRAM verifiers or passwords.\n\n`md5`: an MD5 challenge, or SCRAM for users whose secret is a SCRAM verifier.\n\n`plain`: the password crosses the network in clear text.\n\n`trust`: no check, but the user must be known.\n\n`any`: no check, and the user name is ignored. Each database needs `user=`, and every client is an administrator of the console.\n\n`cert`: the client needs a verified TLS certificate whose common name is the user's name. It requires `client_tls_sslmode = verify-full`.\n\n`hba`: the rules of `auth_hba_file` choose the method for each connection.\n\n`pam`: the PAM modules of service `pgbouncer` check the password. Users need not be in `auth_file`.\n\n`ldap`: a directory checks the password, according to `auth_ldap_options`. Users need not be in `auth_file`.\n\nWith `plain`, `pam` and `ldap` the password crosses the network in clear text, unless the connection is encrypted.\n\nA RELOAD of a file that no longer names this setting keeps the running value.",
     }
-    /// The role that runs auth_query.
+    /// The role that runs auth_query, and asks about roles.
     auth_user: Option<String> {
         default: None, unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
-        help: "If set, users who are not in `auth_file` are looked up by `auth_query` under this role. The role's password comes from `auth_file`. If the file has none, the server must let the role in without a password.",
+        help: "If set, users who are not in `auth_file` are looked up by `auth_query` under this role, and PostgreSQL is asked who is a member of the roles that `auth_hba_file` names. The role's password comes from `auth_file`. If the file has none, the server must let the role in without a password.",
     }
     /// How long a database made from the * entry lives unused.
     autodb_idle_timeout: Duration {

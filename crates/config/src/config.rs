@@ -200,6 +200,17 @@ impl Config {
         database.auth_user.as_deref().or(self.global.auth_user.as_deref())
     }
 
+    /// Whether there is an `auth_user` for any database.
+    pub fn has_auth_user(&self) -> bool {
+        let mut databases = self.databases.values();
+        self.global.auth_user.is_some()
+            || databases.any(|database| database.auth_user.is_some())
+            || self
+                .autodb
+                .as_ref()
+                .is_some_and(|template| template.auth_user.is_some())
+    }
+
     /// The database that `auth_query` runs in. The database's value overrides the global one. `None`: the one that the
     /// client asks for.
     pub fn auth_dbname<'a>(&'a self, database: &'a DatabaseSettings) -> Option<&'a str> {

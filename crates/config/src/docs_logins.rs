@@ -8,12 +8,19 @@ If no line matches, the client gets the error `no authentication method is found
 - Each line is a type (`local` for Unix sockets, `host` for TCP, `hostssl` for TCP with TLS, `hostnossl` for TCP without), \
 databases, users, for TCP an address, a method, and the method's options.
 - Databases and users are lists separated by commas. `all` means all, `sameuser` the database with the user's name, \
-`replication` physical replication connections, and `@file` the words of a file next to this one. A keyword in quotes is a name. A word that begins with a slash is a regular expression, in [most of PostgreSQL's syntax](differences.md). `+group`, `samerole` and `samegroup` match no client, because \
-only servers know the members of a role: `pgweir check` warns of them. They are an error in a line that rejects, and in front of a line by which the \
-members could enter with another proof than theirs.
+`replication` physical replication connections, and `@file` the words of a file next to this one. A keyword in quotes is a name. A word that begins with a slash is a regular expression, in [most of PostgreSQL's syntax](differences.md). `+role` in the column of users \
+means the members of a role, and `samerole` (or `samegroup`) in that of databases the members of the role with the database's name: see below.
 - An address is `all`, `samehost`, `samenet`, a network such as `10.0.0.0/8` or `2001:db8::/32`, or an address and a mask. \
 The addresses of the machine are those that it has when the client connects.
 - `include FILE` and `include_if_exists FILE` read other files at that point. A backslash at the end of a line continues it.
+
+Only PostgreSQL knows the members of a role. So where such a line may decide about a client, the pooler asks before it chooses a line, as it asks by \
+`auth_query`: as `auth_user`, in `auth_dbname` or the database that the client asks for. Any role may ask. Members of members count, those without INHERIT \
+too, and the role itself; a superuser is not a member of every role. The answer is not kept for other logins. A client is refused, as if no line matched, if \
+the server does not answer, or if there is no `auth_user` for its database; the log has the reason. Lines in front of the one for a role still decide. For clients of the \
+console nobody can answer unless section [pgbouncer] has both `auth_user` and `auth_dbname`, so put the line for database `pgbouncer` first. `pgweir check` names the databases \
+whose clients would be refused. Without any `auth_user`, lines for roles match no client: `pgweir check` warns of them, and they are an error in a line that \
+rejects, and in front of a line by which the members could enter with another proof than theirs.
 
 The methods are:
 

@@ -1,7 +1,7 @@
 //! Reading `auth_hba_file`, `auth_ident_file` and `auth_ldap_options`.
 
 use crate::choices::{AuthType, SslMode};
-use crate::config::Config;
+use crate::config::{CONSOLE_DATABASE, Config};
 use crate::file_source::FileSource;
 use crate::places::Places;
 use crate::problem::{Place, Problem, Severity};
@@ -21,6 +21,7 @@ pub(crate) fn read(config: &mut Config, files: &dyn FileSource, places: &Places,
         let (read, problems) = Rules::read(&hba_file, &source);
         rules = read;
         found.extend(problems.into_iter().map(of_file));
+        found.extend(rules.iter().flat_map(|rules| problems_of_roles(rules, config)));
     }
     if let Some(name) = &ident_file {
         let (read, problems) = IdentMaps::read(name, &source);
@@ -104,6 +105,36 @@ fn missing_maps(rules: &Rules, maps: &IdentMaps) -> Vec<Problem> {
                 .hint("nobody could pass the rule")
         })
         .collect()
+}
+
+/// Where nobody can tell who is in a role.
+fn problems_of_roles(rules: &Rules, config: &Config) -> Vec<Problem> {
+    if !config.has_auth_user() {
+        return rules.problems_without_roles().into_iter().map(of_file).collect();
+    }
+    let mut silent: Vec<(&str, &str)> = config
+        .databases
+        .values()
+        .chain(&config.autodb)
+        .filter(|database| config.auth_user(database).is_none())
+        .map(|database| (&*database.name, "which has no auth_user"))
+        .collect();
+    silent.sort_unstable();
+    let global = &config.global;
+    if global.auth_user.is_none() || global.auth_dbname.is_none() {
+        let why = "which only auth_user and auth_dbname in [pgbouncer] can tell";
+        silent.push((CONSOLE_DATABASE, why));
+    }
+    let refused = |(database, why): (&str, &str)| {
+        let rule = rules.first_for_roles(database)?;
+        let word = rule.word_for_role()?;
+        let text = format!(
+            "this line refuses clients of database \"{database}\": it needs to know who is in a role (\"{word}\"), {why}"
+        );
+        let hint = "put a line that names the database in front of it, or name the users";
+        Some(Problem::warning(&line(&rule.place), text).hint(hint))
+    };
+    silent.into_iter().filter_map(refused).collect()
 }
 
 fn line(place: &pgweir_hba::Place) -> Place {

@@ -4,7 +4,8 @@
 //! This crate opens no file and knows no socket: bytes come through a [`Files`] of the caller's, and the facts of a
 //! connection as a [`Connection`]. It decides which method a client must use, not whether the client passes.
 //!
-//! - [`Rules::read`] reads an HBA file with its includes; [`Rules::find`] is the first line that fits a connection.
+//! - [`Rules::read`] reads an HBA file with its includes; [`Rules::find`] is the first line that fits a connection,
+//!   or says of which roles it must be known whether the user is a member.
 //! - [`IdentMaps::read`] reads an ident file; [`IdentMaps::allows`] says whether a system user may be a database user.
 //! - [`LdapOptions::parse`] reads the options behind method `ldap`, which `auth_ldap_options` takes, too.
 //!
@@ -32,4 +33,4 @@ pub use ldap::{LdapBind, LdapOptions, LdapScheme, LdapScope, SearchFilter};
 pub use method::{ClientCert, Method};
 pub use problem::{Level, Place, Problem};
 pub use rule::Rule;
-pub use rules::{Connection, Origin, Rules};
+pub use rules::{Connection, Found, Origin, Rules};

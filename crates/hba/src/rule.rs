@@ -2,10 +2,12 @@
 
 use crate::address::{Address, Machine};
 use crate::method::{self, ClientCert, Method};
-use crate::names::{self, Name};
+use crate::names::{self, IsMember, Match, Name};
 use crate::problem::{Fault, Level, Place, Problem};
 use crate::rules::{Connection, Origin};
 use crate::token::{Field, Word};
+
+const INSTEAD_OF_ROLES: &str = "set auth_user, name the users, or use a regular expression";
 
 /// The kind of connection that a line matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +35,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    pub(crate) fn matches(&self, connection: &Connection<'_>, machine: &Machine) -> bool {
+    pub(crate) fn matches<'a>(
+        &'a self,
+        connection: &Connection<'a>,
+        machine: &Machine,
+        is_member: IsMember<'_>,
+    ) -> Match<'a> {
         let fits = match (&self.kind, connection.origin) {
             (Kind::Local, Origin::UnixSocket) => true,
             (Kind::Host { tls, address }, Origin::Tcp { peer, is_tls }) => {
@@ -41,27 +48,53 @@ impl Rule {
             }
             _ => false,
         };
-        let Connection {
-            database,
-            user,
-            is_physical_replication,
-            ..
-        } = *connection;
-        fits && names::matches_database(&self.databases, database, user, is_physical_replication)
-            && names::matches_user(&self.users, user)
+        if !fits {
+            return Match::No;
+        }
+        names::match_database(&self.databases, connection, is_member).and(names::match_user(
+            &self.users,
+            connection.user,
+            is_member,
+        ))
     }
 
-    /// The word by which it would match members of a role, if it has one: it matches none.
-    pub(crate) fn unanswerable(&self) -> Option<&str> {
+    /// The word by which it matches the members of a role, if it has one.
+    pub fn word_for_role(&self) -> Option<String> {
         self.databases.iter().chain(&self.users).find_map(|name| match name {
-            Name::Unanswerable(word) => Some(&**word),
+            Name::Members(role) => Some(format!("+{role}")),
+            Name::SameRole => Some("samerole".into()),
             _ => None,
         })
     }
 
+    /// Whether it may match clients of this database.
+    pub(crate) fn may_match_database(&self, database: &str) -> bool {
+        names::may_match_database(&self.databases, database)
+    }
+
+    /// Whether it names this database.
+    pub(crate) fn names_database(&self, database: &str) -> bool {
+        let is_it = |name: &Name| matches!(name, Name::Exact(exact) if exact == database);
+        self.databases.iter().any(is_it)
+    }
+
+    /// What is wrong with a line for the members of a role, if nobody can tell who they are: the line matches no client.
+    /// In a line that lets clients in, this is a warning; in one that rejects them, an error.
+    pub(crate) fn matches_nobody(&self, word: &str) -> Problem {
+        let (level, what) = match self.method {
+            Method::Reject => (Level::Error, "cannot be used in a line that rejects"),
+            _ => (Level::Warning, "matches nobody"),
+        };
+        Fault::new(format!(
+            "\"{word}\" {what}: only servers know who is in a role, and there is no auth_user to ask them"
+        ))
+        .hint(INSTEAD_OF_ROLES)
+        .at(&self.place, level)
+    }
+
     /// Whether clients that this rule would match by `word`, if members of a role were known, might enter by a later one
-    /// that does not demand the same: why the file cannot be used.
-    pub(crate) fn is_passed_by(&self, later: &Rule, word: &str) -> Option<Fault> {
+    /// that does not demand the same: why the file cannot be used without an auth_user.
+    pub(crate) fn is_passed_by(&self, later: &Rule, word: &str) -> Option<Problem> {
         let meet = match (&self.kind, &later.kind) {
             (Kind::Local, Kind::Local) => true,
             (Kind::Host { tls: one, .. }, Kind::Host { tls: two, .. }) => one.is_none() || two.is_none() || one == two,
@@ -70,12 +103,12 @@ impl Rule {
         let demands = |rule: &Rule| (rule.method.family(), rule.client_cert.clone());
         let is_safe = self.method == Method::Trust || later.method == Method::Reject || demands(self) == demands(later);
         (meet && !is_safe).then(|| {
-            Fault::new(format!(
+            let text = format!(
                 "\"{word}\" cannot be used in front of {}, which does not demand the same: only servers know who is in a \
-                 role",
+                 role, and there is no auth_user to ask them",
                 later.place
-            ))
-            .hint("name the users, or use a regular expression")
+            );
+            Fault::new(text).hint(INSTEAD_OF_ROLES).at(&self.place, Level::Error)
         })
     }
 
@@ -109,7 +142,9 @@ impl Rule {
         let each = |field: Field, read: fn(Word) -> Result<Name, Fault>| {
             field.into_iter().map(read).collect::<Result<Vec<_>, _>>()
         };
-        let databases = each(fields.next("a database name")?, names::database)?;
+        let databases = fields.next("a database name")?;
+        problems.extend(databases.iter().filter_map(|word| plus_of_database(place, word)));
+        let databases = each(databases, names::database)?;
         let users = each(fields.next("a user name")?, names::user)?;
         let kind = match tls {
             None => Kind::Local,
@@ -130,7 +165,6 @@ impl Rule {
         if matches!(method, Method::Peer { .. }) && kind != Kind::Local {
             return Err(Fault::new("peer authentication is only supported on local sockets"));
         }
-        unanswerable(place, &databases, &users, &method, problems)?;
         Ok(Rule {
             place: place.clone(),
             method,
@@ -142,31 +176,13 @@ impl Rule {
     }
 }
 
-/// A role's members match no line, because only servers know them. In a line that lets clients in, this is a warning;
-/// in one that rejects them, an error.
-fn unanswerable(
-    place: &Place,
-    databases: &[Name],
-    users: &[Name],
-    method: &Method,
-    problems: &mut Vec<Problem>,
-) -> Result<(), Fault> {
-    for name in databases.iter().chain(users) {
-        let Name::Unanswerable(word) = name else { continue };
-        if *method == Method::Reject {
-            let fault = Fault::new(format!(
-                "\"{word}\" cannot be used in a line that rejects: only servers know who is in a role"
-            ));
-            return Err(fault.hint("name the users, or use a regular expression"));
-        }
-        let fault = Fault::new(format!("\"{word}\" matches nobody: only servers know who is in a role"));
-        problems.push(
-            fault
-                .hint("name the users, or use a regular expression")
-                .at(place, Level::Warning),
-        );
-    }
-    Ok(())
+/// In PostgreSQL, `+` has no meaning in the database column.
+fn plus_of_database(place: &Place, word: &Word) -> Option<Problem> {
+    word.behind('+')?;
+    let fault = Fault::new(format!("\"{}\" is taken for the name of a database", word.text));
+    let fault =
+        fault.hint("only the column of users can name the members of a role by +; put the name in quotes if it is one");
+    Some(fault.at(place, Level::Warning))
 }
 
 /// The columns of a line that remain to be read.

@@ -1,6 +1,6 @@
 //! Whole files, and which of their lines decide.
 
-use pgweir_hba::{ClientCert, Connection, IdentMaps, Interface, Level, Machine, Method, Origin, Problem, Rules};
+use pgweir_hba::{ClientCert, Connection, Found, IdentMaps, Interface, Machine, Method, Origin, Rules};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::io;
@@ -21,10 +21,6 @@ fn files(named: &[(&str, &str)]) -> impl Fn(&str) -> io::Result<Vec<u8>> + use<>
 fn rules(text: &str) -> Rules {
     let (rules, problems) = Rules::read("hba", &files(&[("hba", text)]));
     rules.unwrap_or_else(|| panic!("{problems:?}"))
-}
-
-fn problems(text: &str) -> Vec<Problem> {
-    Rules::read("hba", &files(&[("hba", text)])).1
 }
 
 fn tcp(peer: &str) -> Origin {
@@ -48,9 +44,16 @@ fn method(rules: &Rules, origin: Origin, database: &str, user: &str) -> Option<M
         user,
         is_physical_replication: false,
     };
-    rules
-        .find(&connection, &Machine::default())
-        .map(|rule| rule.method.clone())
+    decided(rules, &connection, &Machine::default())
+}
+
+/// The method of the rule that decides about a member of no role.
+fn decided(rules: &Rules, connection: &Connection<'_>, machine: &Machine) -> Option<Method> {
+    match rules.find(connection, machine, &|_| Some(false)) {
+        Found::Rule(rule) => Some(rule.method.clone()),
+        Found::Nothing => None,
+        Found::Depends(roles) => panic!("{roles:?} are known"),
+    }
 }
 
 #[test]
@@ -100,8 +103,8 @@ fn physical_replication_matches_its_keyword_alone() {
         user: "a",
         is_physical_replication: true,
     };
-    let found = rules.find(&connection, &Machine::default());
-    assert_eq!(found.map(|rule| &rule.method), Some(&Method::Reject));
+    let found = decided(&rules, &connection, &Machine::default());
+    assert_eq!(found, Some(Method::Reject));
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn samehost_and_samenet_ask_the_machine() {
             user: "a",
             is_physical_replication: false,
         };
-        rules.find(&connection, &machine).map(|rule| rule.method.clone())
+        decided(&rules, &connection, &machine)
     };
     assert_eq!(method("192.0.2.7"), Some(Method::Trust));
     assert_eq!(method("192.0.2.9"), Some(Method::Md5));
@@ -218,8 +221,6 @@ fn a_bad_line_refuses_the_file_and_names_its_place() {
         ("local all all ldap", "requires argument \"ldapserver\""),
         ("local /( all trust", "invalid regular expression"),
         ("local all \"all trust", "closing quote"),
-        ("local all +staff reject", "cannot be used in a line that rejects"),
-        ("local samerole all reject", "cannot be used in a line that rejects"),
         ("include_dir x", "include_dir is not supported"),
     ] {
         let text = format!("# first\nlocal all all trust\n{line}\n");
@@ -230,51 +231,6 @@ fn a_bad_line_refuses_the_file_and_names_its_place() {
             shown.iter().any(|p| p.starts_with("hba:3: ") && p.contains(expected)),
             "{line}: {shown:?}"
         );
-    }
-}
-
-/// A line for a role matches no client; its author gets a warning.
-#[test]
-fn groups_match_nobody_with_a_warning() {
-    let text = "local all +staff trust\nlocal samerole all trust\nlocal all \"+staff\" md5\n";
-    let found = problems(text);
-    assert_eq!(
-        found.iter().map(|p| (p.place.line, p.level)).collect::<Vec<_>>(),
-        [(1, Level::Warning), (2, Level::Warning)]
-    );
-    let rules = rules(text);
-    assert_eq!(method(&rules, Origin::UnixSocket, "a", "a"), None);
-    assert_eq!(method(&rules, Origin::UnixSocket, "a", "+staff"), Some(Method::Md5));
-}
-
-/// Members of the role would enter by the later line, and prove less than their own line demands.
-#[test]
-fn a_line_for_a_role_is_not_passed_by_a_weaker_one() {
-    for (text, is_good) in [
-        ("host all +dba all scram-sha-256\nhost all all all trust\n", false),
-        ("host samerole all all scram-sha-256\nhost all all all trust\n", false),
-        (
-            "host all +dba,eve all scram-sha-256\nlocal all all peer\nhostssl all all all trust\n",
-            false,
-        ),
-        ("hostssl all +dba all cert\nhostssl all all all scram-sha-256\n", false),
-        (
-            "hostssl all +dba all md5 clientcert=verify-ca\nhostssl all all all md5\n",
-            false,
-        ),
-        ("host all +dba all scram-sha-256\nhost all all all md5\n", true),
-        (
-            "host all +dba all scram-sha-256\nhost all all all reject\nlocal all all trust\n",
-            true,
-        ),
-        ("hostssl all +dba all cert\nhostnossl all all all trust\n", true),
-        ("host all +dba all trust\nhost all all all scram-sha-256\n", true),
-    ] {
-        let (rules, problems) = Rules::read("hba", &files(&[("hba", text)]));
-        assert_eq!(rules.is_some(), is_good, "{text}");
-        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        let told = |p: &String| p.starts_with("hba:1: ") && p.contains("cannot be used in front of hba:");
-        assert_eq!(shown.iter().any(told), !is_good, "{shown:?}");
     }
 }
 

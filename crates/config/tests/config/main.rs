@@ -9,4 +9,5 @@ mod example_files;
 mod hostile_input;
 mod load;
 mod reload;
+mod roles;
 mod support;

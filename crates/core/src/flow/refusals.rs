@@ -5,6 +5,7 @@ use crate::base::deeds::Deed;
 use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::reasons::{Dropping, Passed};
 use crate::base::request::LogLevel;
+use crate::client::Client;
 use crate::flow::error_text::{Refusal, mentions_ours, renamed};
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
@@ -303,10 +304,18 @@ impl Reply<'_> {
             return Passed::Skip;
         }
         if self.is_of_login() {
-            self.shared.log(
-                LogLevel::Error,
-                format!("S: error in auth_query: {}: {}", error.severity(), error.text()),
-            );
+            let (severity, text) = (error.severity(), error.text());
+            let asks_roles = self
+                .client()
+                .and_then(Client::login_mut)
+                .is_some_and(|login| login.asks_roles());
+            let what = if asks_roles {
+                "the question about roles"
+            } else {
+                "auth_query"
+            };
+            self.shared
+                .log(LogLevel::Error, format!("S: error in {what}: {severity}: {text}"));
             return Passed::Skip;
         }
         if refused.is_skipped() && self.misses_internal_statement(&error.fields) {

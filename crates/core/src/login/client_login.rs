@@ -1,6 +1,7 @@
 //! A client's login, message by message.
 //!
 //! ```text
+//!  ┌──── HBA line for a role ──> AskingRoles ──> (New again)
 //! New ── secret known ────────────────────────> Answering <─┐ next question
 //!  ├──── secret unknown ──> LookingUp ────────>   │ │    ───┘
 //!  └──── peer ──> SystemUser ──> (one of these)   │ └──> Judging (LDAP, PAM) ──┐
@@ -16,13 +17,17 @@ use crate::base::address::Address;
 use crate::base::time::Time;
 use crate::base::verification::Verification;
 use crate::login::backend_start;
+use crate::login::client_login::looking_up::Lookup;
 use crate::login::login_step::{Destination, LoginStep, SecretSource, ServerUse};
+use crate::login::membership::{Membership, RoleQuestion};
 use crate::login::method::Judge;
 use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;
 use crate::login::trial::Trial;
 use pgweir_auth::{ClientAuth, ClientStep, Derivation, Password, ScramKeyCache, ScramKeys, Secret};
-use pgweir_wire::{HEADER_BYTES, Header, ProtocolVersion, backend};
+use pgweir_wire::{HEADER_BYTES, Header, ProtocolVersion};
+
+mod looking_up;
 
 /// The longest message of a client that is not authenticated, bytes; passwords of 65,530 bytes must fit.
 pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 66_000;
@@ -39,6 +44,8 @@ enum Stage {
     SystemUser(Option<Box<str>>),
     /// PAM or a directory checks the client's password.
     Judging(Box<ClientAuth>),
+    /// A server says whether the user is a member of these roles.
+    AskingRoles(RoleQuestion),
     /// auth_query is looking up the user's secret; this is what it has found so far.
     LookingUp(Box<ClientAuth>, Lookup),
     /// The client is authenticated.
@@ -49,20 +56,13 @@ enum Stage {
     Over,
 }
 
-/// What auth_query has found.
-#[derive(Debug, pgweir_freeze::Freeze)]
-enum Lookup {
-    /// No row about the user yet.
-    Nothing,
-    /// The user, with a secret, or without one that can be used.
-    User(Option<Secret>),
-}
-
 #[derive(pgweir_freeze::Freeze)]
 pub(crate) struct Login {
     wishes: Wishes,
     version: ProtocolVersion,
     stage: Stage,
+    /// What is known of the user's roles.
+    membership: Membership,
     /// The secret from auth_query, which may also serve to log in to servers.
     found: Option<Secret>,
     /// When what it proves was known to be right: when its secret was looked up, or its password checked.
@@ -89,6 +89,7 @@ impl Login {
             wishes,
             version,
             stage: Stage::New,
+            membership: Membership::default(),
             found: None,
             known_as_of: Time(0),
             judge: None,
@@ -101,8 +102,9 @@ impl Login {
         matches!(self.stage, Stage::Answering(_))
     }
 
+    /// Whether auth_user's server must answer first, about its roles or its secret.
     pub(crate) fn awaits_auth_query(&self) -> bool {
-        matches!(self.stage, Stage::LookingUp(..))
+        matches!(self.stage, Stage::AskingRoles(_) | Stage::LookingUp(..))
     }
 
     pub(crate) fn user(&self) -> &str {
@@ -295,54 +297,6 @@ impl Login {
         (bytes, self.judged(auth, step))
     }
 
-    /// Handles a message of a server that answers auth_query. A row holds the user name and the secret; the first row
-    /// about this user counts.
-    pub(crate) fn handle_lookup_message(&mut self, message: &[u8]) {
-        let Stage::LookingUp(_, found @ Lookup::Nothing) = &mut self.stage else {
-            return;
-        };
-        if message.first() != Some(&b'D') {
-            return;
-        }
-        let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
-            return;
-        };
-        if row.first().copied().flatten() != Some(self.wishes.user.as_bytes()) {
-            return;
-        }
-        // A user without a password exists, but no password is right.
-        let secret = row.get(1).copied().flatten().unwrap_or_default();
-        *found = Lookup::User(Secret::parse(secret).ok());
-    }
-
-    /// auth_query has ended.
-    pub(crate) fn lookup_over(&mut self) -> Option<LoginStep> {
-        let (auth, lookup) = self.take_lookup()?;
-        let secret = match lookup {
-            Lookup::User(secret) => secret,
-            Lookup::Nothing => None,
-        };
-        self.found.clone_from(&secret);
-        Some(self.secret_known(auth, secret))
-    }
-
-    /// The user cannot be looked up now. A client that is not authenticated must not learn that, because it would
-    /// reveal which users are in auth_file. So the exchange goes on as for a user who does not exist.
-    pub(crate) fn lookup_failed(&mut self) -> Option<LoginStep> {
-        let (auth, _) = self.take_lookup()?;
-        Some(self.secret_known(auth, None))
-    }
-
-    fn take_lookup(&mut self) -> Option<(Box<ClientAuth>, Lookup)> {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::LookingUp(auth, lookup) => Some((auth, lookup)),
-            other => {
-                self.stage = other;
-                None
-            }
-        }
-    }
-
     /// A server must answer before the client can be welcomed.
     pub(crate) fn begin_trial(&mut self, trial: Trial) {
         self.stage = Stage::Trial(trial);
@@ -366,6 +320,10 @@ impl Login {
     /// What the login does with a server that it has been given.
     pub(crate) fn server_use(&self) -> ServerUse<'_> {
         match &self.stage {
+            Stage::AskingRoles(question) => ServerUse::AskRoles {
+                user: &self.wishes.user,
+                roles: question.roles(),
+            },
             Stage::LookingUp(..) => ServerUse::AskSecret {
                 user: &self.wishes.user,
                 database: &self.wishes.database,

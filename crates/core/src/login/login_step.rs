@@ -42,6 +42,8 @@ pub(crate) enum LoginStep {
 /// What a login does with a server that it has been given.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ServerUse<'a> {
+    /// The login asks whether this user is a member of these roles.
+    AskRoles { user: &'a str, roles: &'a [Box<str>] },
     /// The login looks up the secret of this user by auth_query.
     AskSecret { user: &'a str, database: &'a str },
     /// The login asks for the server's answer to these startup parameters.

@@ -76,6 +76,15 @@ pub(crate) struct AskedAt {
 impl AskedAt {
     /// For a user who is not in auth_file and asks for `database`.
     pub(crate) fn new(config: &Config, database: &str, user: &str) -> Option<AskedAt> {
+        let asked_at = AskedAt::about_roles(config, database)?;
+        if asked_at.auth_user == user && config.auth_users.contains_key(user) {
+            return None;
+        }
+        Some(asked_at)
+    }
+
+    /// For the roles of a user who asks for `database`.
+    pub(crate) fn about_roles(config: &Config, database: &str) -> Option<AskedAt> {
         let entry = config.database(database);
         let global = &config.global;
         let (auth_user, auth_dbname) = match &entry {
@@ -83,9 +92,6 @@ impl AskedAt {
             None => (global.auth_user.as_deref(), global.auth_dbname.as_deref()),
         };
         let auth_user = auth_user?;
-        if auth_user == user && config.auth_users.contains_key(user) {
-            return None;
-        }
         let database = auth_dbname.unwrap_or(database).to_string();
         Some(AskedAt {
             is_made: !config.databases.contains_key(&database),

@@ -3,10 +3,11 @@
 use crate::base::address::Address;
 use crate::base::request::Accepted;
 use crate::base::verification::Verification;
+use crate::login::membership::Membership;
 use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;
 use pgweir_auth::{ClientAuthMethod, Password};
-use pgweir_config::hba::{ClientCert, Connection, LdapOptions, Method, Origin, Rule};
+use pgweir_config::hba::{ClientCert, Connection, Found, LdapOptions, Method, Origin, Rule};
 use pgweir_config::{AuthType, CONSOLE_DATABASE, Config};
 use std::sync::Arc;
 
@@ -58,12 +59,21 @@ pub(crate) enum Way {
     Exchange(ClientAuthMethod, Option<Judge>),
     /// By the client's system user, who has this id: that user must be the database user, or the map must allow it.
     BeSystemUser { uid: u32, map: Option<Box<str>> },
+    /// It depends on whether the user is a member of these roles.
+    AskRoles(Vec<Box<str>>),
     /// The client is refused. The second text is for the log.
     Refused(Rejection, String),
 }
 
-/// How one client is authenticated. `encryption` and `accepted` are the facts of its connection.
-pub(crate) fn way(config: &Config, accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> Way {
+/// How one client is authenticated. `encryption` and `accepted` are the facts of its connection, `membership` is what is
+/// known of its user's roles.
+pub(crate) fn way(
+    config: &Config,
+    accepted: &Accepted,
+    encryption: Encryption<'_>,
+    wishes: &Wishes,
+    membership: &Membership,
+) -> Way {
     match config.global.auth_type {
         AuthType::Any => Way::Exchange(ClientAuthMethod::Any, None),
         AuthType::Trust => Way::Exchange(ClientAuthMethod::Trust, None),
@@ -73,19 +83,33 @@ pub(crate) fn way(config: &Config, accepted: &Accepted, encryption: Encryption<'
         AuthType::Cert => by_certificate(config, encryption, None, &wishes.user),
         AuthType::Pam => by_pam(None),
         AuthType::Ldap => by_ldap(config.login_rules.ldap.clone()),
-        AuthType::Hba => match rule(config, accepted, encryption, wishes) {
-            Some(rule) => by_rule(config, rule, accepted, encryption, wishes),
-            None => {
-                let facts = facts(accepted, encryption, wishes);
-                let detail = format!("No rule of auth_hba_file matches {facts}.");
-                let log = format!("no rule of auth_hba_file matches {facts}");
-                Way::Refused(Rejection::no_rule(detail), log)
+        AuthType::Hba => match find(config, accepted, encryption, wishes, membership) {
+            Found::Rule(rule) => by_rule(config, rule, accepted, encryption, wishes),
+            Found::Depends(roles) => Way::AskRoles(roles.into_iter().map(Box::from).collect()),
+            Found::Nothing => {
+                let log = format!(
+                    "no rule of auth_hba_file matches {}",
+                    facts(accepted, encryption, wishes)
+                );
+                Way::Refused(no_rule(accepted, encryption, wishes), log)
             }
         },
     }
 }
 
-fn rule<'c>(config: &'c Config, accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> Option<&'c Rule> {
+/// The error for a client that no rule matches, or of which nobody can tell which rule matches.
+pub(crate) fn no_rule(accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> Rejection {
+    let facts = facts(accepted, encryption, wishes);
+    Rejection::no_rule(format!("No rule of auth_hba_file matches {facts}."))
+}
+
+fn find<'c>(
+    config: &'c Config,
+    accepted: &Accepted,
+    encryption: Encryption<'_>,
+    wishes: &'c Wishes,
+    membership: &Membership,
+) -> Found<'c> {
     let origin = match accepted.peer {
         Address::Unix { .. } => Origin::UnixSocket,
         Address::Tcp(peer) => Origin::Tcp {
@@ -101,7 +125,13 @@ fn rule<'c>(config: &'c Config, accepted: &Accepted, encryption: Encryption<'_>,
         is_physical_replication: wishes.is_physical_replication() && wishes.database != CONSOLE_DATABASE,
     };
     let rules = &config.login_rules;
-    rules.hba.as_ref()?.find(&connection, &rules.machine)
+    let Some(hba) = &rules.hba else {
+        return Found::Nothing;
+    };
+    // Without any auth_user nobody is a member, if the rules bear that: the checks of the configuration have said so.
+    let has_no_roles = || hba.are_safe_without_roles() && !config.has_auth_user();
+    let is_member = |role: &str| membership.of(role).or_else(|| has_no_roles().then_some(false));
+    hba.find(&connection, &rules.machine, &is_member)
 }
 
 fn by_rule(config: &Config, rule: &Rule, accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> Way {

@@ -49,7 +49,7 @@ fn way_of(config: &Config, encryption: Encryption<'_>, user: &str) -> Way {
         settings: Vec::new(),
         kind: PoolKind::Clients,
     };
-    way(config, &accepted, encryption, &wishes)
+    way(config, &accepted, encryption, &wishes, &Membership::default())
 }
 
 fn refused_for(way: Way) -> String {

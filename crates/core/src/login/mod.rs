@@ -9,6 +9,7 @@ pub(crate) mod client_login;
 pub(crate) mod kept_secrets;
 pub(crate) mod login_step;
 pub(crate) mod lookups;
+pub(crate) mod membership;
 pub(crate) mod method;
 mod options;
 pub(crate) mod process_ids;

@@ -44,6 +44,8 @@ pub(crate) enum Next {
     OpenConsole(Access),
     /// Its authentication by this method begins.
     Authenticate(ClientAuthMethod),
+    /// A server must say whether its user is a member of these roles, or nobody can.
+    AskRoles(Vec<Box<str>>),
     /// It needs a server, on which auth_query looks up its secret.
     GetServer,
     /// It is authenticated.

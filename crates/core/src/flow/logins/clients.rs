@@ -91,6 +91,7 @@ impl Pooler {
         loop {
             next = match next {
                 Next::Authenticate(method) => self.begin_exchange(now, id, method),
+                Next::AskRoles(roles) => self.ask_roles(now, id, roles),
                 Next::Admit(learned) => self.admit(now, id, learned),
                 Next::Nothing => return,
                 Next::Reject(why) => {
@@ -140,7 +141,7 @@ impl Pooler {
             return SecretSource::Known(None);
         };
         let (user, database) = (login.user().to_string(), login.database().to_string());
-        if admission::is_too_long_user(&self.shared.config, &database, &user) {
+        if login.membership().is_in_vain() || admission::is_too_long_user(&self.shared.config, &database, &user) {
             return SecretSource::Known(None);
         }
         if let Some(secret) = self.shared.config.auth_users.get(&user) {

@@ -2,7 +2,7 @@
 
 use crate::base::consequence::Consequence;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::PoolKind;
+use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::reasons::Waiting;
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
@@ -43,15 +43,26 @@ impl Pooler {
         if let Some(kept) = self.lookups.kept(now, &self.shared.config, database, user) {
             return Ok(SecretSource::Kept(kept));
         }
-        let (database, auth_user, kind) = (&asked_at.database, &asked_at.auth_user, PoolKind::AuthQuery);
-        let pool = self.pool_started_with(now, Some(id), database, auth_user, kind, Box::default());
-        self.client_mut(id).pool = Some(pool.map_err(|_| NoLookup::Nowhere)?);
+        self.client_mut(id).pool = Some(self.pool_to_ask(now, id, &asked_at)?);
         Ok(SecretSource::AuthQuery)
     }
 
     /// Where auth_query runs for a user who is not in auth_file.
     fn auth_query_place(&mut self, now: Time, database: &str, user: &str) -> Result<AskedAt, NoLookup> {
         let asked_at = AskedAt::new(&self.shared.config, database, user).ok_or(NoLookup::Nowhere)?;
+        self.can_be_asked(now, database, &asked_at)?;
+        Ok(asked_at)
+    }
+
+    /// The pool of the servers that are asked about a client.
+    pub(super) fn pool_to_ask(&mut self, now: Time, id: ClientId, asked_at: &AskedAt) -> Result<PoolId, NoLookup> {
+        let (database, auth_user, kind) = (&asked_at.database, &asked_at.auth_user, PoolKind::AuthQuery);
+        let pool = self.pool_started_with(now, Some(id), database, auth_user, kind, Box::default());
+        pool.map_err(|_| NoLookup::Nowhere)
+    }
+
+    /// Whether servers may be asked about a client of `database`.
+    pub(super) fn can_be_asked(&mut self, now: Time, database: &str, asked_at: &AskedAt) -> Result<(), NoLookup> {
         let is_disabled = self.databases.is_disabled(asked_at.database.as_str());
         if let Some(fault) = asked_at.fault(&self.shared.config, is_disabled, database) {
             return Err(NoLookup::Misconfigured(fault));
@@ -59,13 +70,13 @@ impl Pooler {
         if asked_at.is_made && self.lookups.is_absent(now, &asked_at.database) {
             return Err(NoLookup::Nowhere);
         }
-        Ok(asked_at)
+        Ok(())
     }
 
     /// auth_query has finished.
     pub(crate) fn auth_query_done(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         self.release(now, server_id);
-        let next = self.arrival(id).and_then(|mut arrival| arrival.lookup_over());
+        let next = self.arrival(id).and_then(|mut arrival| arrival.lookup_over(now));
         self.login_resumes(now, id, next);
     }
 
@@ -94,7 +105,7 @@ impl Pooler {
 
     /// The user cannot be looked up at present.
     pub(crate) fn lookup_failed(&mut self, now: Time, id: ClientId, why: &str) {
-        let next = self.arrival(id).and_then(|mut arrival| arrival.lookup_failed(why));
+        let next = self.arrival(id).and_then(|mut arrival| arrival.lookup_failed(now, why));
         self.login_resumes(now, id, next);
     }
 }
@@ -110,9 +121,12 @@ impl Arrival<'_> {
         self.log(LogLevel::Error, &text);
     }
 
-    fn lookup_over(&mut self) -> Option<Next> {
+    fn lookup_over(&mut self, now: Time) -> Option<Next> {
         self.client.pool = None;
         let login = self.client.login_mut()?;
+        if let Some(is_answered) = login.roles_told() {
+            return Some(self.roles_told(now, is_answered));
+        }
         let step = login.lookup_over()?;
         if let Some(secret) = login.found() {
             self.lookups.note_kind_of_secret(secret);
@@ -120,9 +134,13 @@ impl Arrival<'_> {
         Some(self.follow(step))
     }
 
-    fn lookup_failed(&mut self, why: &str) -> Option<Next> {
+    fn lookup_failed(&mut self, now: Time, why: &str) -> Option<Next> {
         self.client.pool = None;
-        let step = self.client.login_mut()?.lookup_failed()?;
+        let login = self.client.login_mut()?;
+        if login.role_question_failed() {
+            return Some(self.roles_unknown(now, why));
+        }
+        let step = login.lookup_failed()?;
         self.log(LogLevel::Warning, &format!("cannot look up the user: {why}"));
         Some(self.follow(step))
     }

@@ -6,6 +6,7 @@ mod clients;
 mod introducing;
 mod lookups;
 pub(crate) mod opening;
+mod roles;
 mod securing;
 mod servers;
 mod verifying;

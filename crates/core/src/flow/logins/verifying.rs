@@ -52,7 +52,8 @@ impl Arrival<'_> {
             return Next::Nothing;
         };
         let (accepted, encryption) = (&self.client.accepted, self.client.encryption());
-        let way = method::way(&self.shared.config, accepted, encryption, login.wishes());
+        let (wishes, membership) = (login.wishes(), login.membership());
+        let way = method::way(&self.shared.config, accepted, encryption, wishes, membership);
         match (way, self.client.login_mut()) {
             (Way::Exchange(method, judge), Some(login)) => {
                 login.is_judged_by(judge);
@@ -63,6 +64,7 @@ impl Arrival<'_> {
                 self.ask_others(Verification::SystemUser { uid });
                 Next::Nothing
             }
+            (Way::AskRoles(roles), _) => Next::AskRoles(roles),
             (Way::Refused(why, log), _) => {
                 self.log_failed_login(&log);
                 Next::Reject(why)
@@ -105,10 +107,11 @@ impl Arrival<'_> {
             }
             Verified::Right => {
                 login.is_known_as_of(now);
-                let is_absent = admission::is_too_long_user(&self.shared.config, login.database(), login.user());
-                login.password_judged(match is_absent {
+                let is_too_long = admission::is_too_long_user(&self.shared.config, login.database(), login.user());
+                login.password_judged(match login.membership().is_in_vain() {
+                    true => Err("the database does not exist".into()),
+                    false if is_too_long => Err("the name of the user is longer than 63 bytes".into()),
                     false => Ok(()),
-                    true => Err("the name of the user is longer than 63 bytes".into()),
                 })?
             }
             Verified::Wrong(why) => login.password_judged(Err(why))?,

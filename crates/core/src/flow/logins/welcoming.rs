@@ -12,9 +12,9 @@ use crate::client::{Client, ClientPhase};
 use crate::exchange::Exchange;
 use crate::flow::logins::admitting;
 use crate::login::login_step::ServerUse;
-use crate::login::lookups;
 use crate::login::trial::{Trial, Verdict, first_shape};
 use crate::login::welcome::{Welcome, cut_name};
+use crate::login::{lookups, membership};
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::state::difference::Change;
@@ -219,6 +219,11 @@ impl Exchange<'_> {
             _ if is_replication && self.pool.welcome().is_none() => Tried::Over(Leaving::IsReleased, Then::NeedsServer),
             // From here on the server is the client's.
             _ if is_replication => Tried::Over(Leaving::Stays, Then::IsWelcome),
+            ServerUse::AskRoles { user, roles } => {
+                let values = (user.to_string(), membership::array(roles.iter().map(|role| &**role)));
+                self.to().ask_roles(&values.0, &values.1);
+                Tried::Asked
+            }
             ServerUse::AskSecret { user, database } => {
                 let query = lookups::query(&self.shared.config, database);
                 let user = user.to_string();
