@@ -21,18 +21,6 @@ fn begins(rig: &mut Rig) -> (ClientId, ServerId) {
     (client, server)
 }
 
-/// auth_query finds this password.
-fn finds(rig: &mut Rig, server: ServerId, password: &str) {
-    rig.told(server);
-    rig.says(server, |w| {
-        w.empty(b'1');
-        w.empty(b'2');
-        w.data_row(2, [Some(&b"u"[..]), Some(password.as_bytes())]);
-        w.command_complete("SELECT 1");
-        w.ready_for_query(Idle);
-    });
-}
-
 fn proves(rig: &mut Rig, client: ClientId, password: &str) {
     rig.says(client, |w| w.password(format!("{password}\0").as_bytes()));
 }
@@ -40,7 +28,7 @@ fn proves(rig: &mut Rig, client: ClientId, password: &str) {
 /// A whole login, but for a server of the client's own pool.
 fn logs_in(rig: &mut Rig, password: &str) -> ClientId {
     let (client, server) = begins(rig);
-    finds(rig, server, password);
+    rig.finds_secret(server, password);
     proves(rig, client, password);
     client
 }
@@ -108,7 +96,7 @@ fn a_new_password_ends_the_remembered_refusal() {
 fn a_login_that_began_before_a_newer_lookup_teaches_nothing() {
     let (mut rig, _) = first_password_is_known();
     let (slow, lookup) = begins(&mut rig);
-    finds(&mut rig, lookup, "first");
+    rig.finds_secret(lookup, "first");
     rig.wait(Duration::from_secs(1));
     let new = logs_in(&mut rig, "second");
     proves(&mut rig, slow, "first");

@@ -26,18 +26,6 @@ fn begins(rig: &mut Rig) -> (ClientId, Option<ServerId>) {
     (client, rig.server_of(client))
 }
 
-/// auth_query finds this password.
-fn finds(rig: &mut Rig, server: ServerId, password: &str) {
-    rig.told(server);
-    rig.says(server, |w| {
-        w.empty(b'1');
-        w.empty(b'2');
-        w.data_row(2, [Some(&b"u"[..]), Some(password.as_bytes())]);
-        w.command_complete("SELECT 1");
-        w.ready_for_query(Idle);
-    });
-}
-
 fn proves(rig: &mut Rig, client: ClientId, password: &str) {
     rig.says(client, |w| w.password(format!("{password}\0").as_bytes()));
     rig.servers_log_in();
@@ -57,7 +45,7 @@ fn first_is_kept() -> Rig {
 /// The next login of user `u` asks, and gets in with what is found.
 fn asks(rig: &mut Rig, password: &str) {
     let (client, server) = begins(rig);
-    finds(rig, server.expect("auth_query runs"), password);
+    rig.finds_secret(server.expect("auth_query runs"), password);
     proves(rig, client, password);
     assert!(is_in(rig, client));
 }
@@ -106,7 +94,7 @@ fn after_a_failed_login_the_next_one_asks() {
 fn a_secret_that_let_nobody_in_is_not_kept() {
     let mut rig = rig(10);
     let (client, server) = begins(&mut rig);
-    finds(&mut rig, server.expect("auth_query runs"), "first");
+    rig.finds_secret(server.expect("auth_query runs"), "first");
     proves(&mut rig, client, "wrong");
     assert!(rig.is_closed(client));
     asks(&mut rig, "first");
@@ -146,7 +134,7 @@ fn a_changed_role_ends_it() {
     let client = client_in(&mut rig);
     rig.wait(Duration::from_secs(11));
     let (slow, server) = begins(&mut rig);
-    finds(&mut rig, server.expect("auth_query runs"), "first");
+    rig.finds_secret(server.expect("auth_query runs"), "first");
     rig.query(client, "alter role u password 'second'");
     let server = rig.server_of(client).expect("it has a server");
     rig.says(server, |w| {

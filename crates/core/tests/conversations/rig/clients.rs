@@ -3,7 +3,7 @@
 use super::Rig;
 use super::transcript::messages;
 use pgweir_core::{Accepted, Address, ClientId, ConnectionId, ServerId};
-use pgweir_wire::{CancelKey, ProtocolVersion, StartupPacket};
+use pgweir_wire::{CancelKey, ProtocolVersion, StartupPacket, TransactionStatus};
 
 /// The end of a Parse that tells no types of parameters.
 pub const NO_TYPES: &[u8] = &[0, 0];
@@ -123,5 +123,17 @@ impl Rig {
             ConnectionId::Server(server) => Some(server),
             ConnectionId::Client(_) => None,
         }
+    }
+
+    /// On this server, auth_query finds this password for user `u`.
+    pub fn finds_secret(&mut self, server: ServerId, password: &str) {
+        self.told(server);
+        self.says(server, |w| {
+            w.empty(b'1');
+            w.empty(b'2');
+            w.data_row(2, [Some(&b"u"[..]), Some(password.as_bytes())]);
+            w.command_complete("SELECT 1");
+            w.ready_for_query(TransactionStatus::Idle);
+        });
     }
 }
