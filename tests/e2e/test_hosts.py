@@ -11,6 +11,7 @@ import pgthrow
 import pytest
 
 from harness import ports, wire
+from harness.odd_server import carry
 from harness.pooler import kind
 from harness.waiting import eventually
 from harness.wire import error_codes
@@ -41,15 +42,6 @@ def pair(own_cluster):
     eventually(lambda: standby.psql("select count(*) from pg_class where relname = 't'") == "1")
     yield primary, standby
     standby.remove()
-
-
-def carry(source: socket.socket, to: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            to.sendall(data)
-    for end in (source, to):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
 
 
 def relay(listener: socket.socket, to: pgthrow.Cluster) -> None:

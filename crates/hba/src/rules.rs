@@ -110,11 +110,6 @@ impl Rules {
         }
     }
 
-    /// Whether rules match the members of roles.
-    pub fn ask_for_roles(&self) -> bool {
-        self.iter().any(|rule| rule.word_for_role().is_some())
-    }
-
     /// Whether nobody gets in by less than the rules demand if those for members of roles match no client.
     pub fn are_safe_without_roles(&self) -> bool {
         self.are_safe_without_roles

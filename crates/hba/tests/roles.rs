@@ -77,7 +77,7 @@ fn only_roles_that_can_decide_are_asked_for() {
          local all all scram-sha-256\n\
          local all +late trust\n",
     );
-    assert!(rules.ask_for_roles());
+    assert!(!rules.problems_without_roles().is_empty());
     let roles = |database, user| match unknown(&rules, &connection(database, user)) {
         Found::Depends(roles) => roles,
         found => panic!("{found:?}"),
@@ -179,6 +179,6 @@ fn the_first_line_that_needs_an_answer_for_a_database() {
         );
     }
     let (rules, _) = read("local all all trust\n");
-    assert!(!rules.ask_for_roles() && rules.are_safe_without_roles());
+    assert!(rules.problems_without_roles().is_empty() && rules.are_safe_without_roles());
     assert!(matches!(unknown(&rules, &connection("a", "a")), Found::Rule(rule) if rule.method == Method::Trust));
 }

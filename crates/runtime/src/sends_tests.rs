@@ -1,5 +1,4 @@
-//! Sends to real sockets. Where the kernel has no io_uring, the first send of each test finds that out, and the test
-//! ends: then nothing waits.
+//! Sends to real sockets. Where the kernel has no io_uring, a test that needs it ends when it has found that out.
 
 use super::*;
 use pgweir_core::ClientId;

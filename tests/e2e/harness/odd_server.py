@@ -64,6 +64,16 @@ class OddServer:
         self.listener.close()
 
 
+def carry(source: socket.socket, to: socket.socket) -> None:
+    """Passes on what one socket receives to another, until one of them is closed; then closes both."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            to.sendall(data)
+    for end in (source, to):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
 class CutServer(OddServer):
     """The server of a cluster, until its connections are cut."""
 
@@ -75,18 +85,10 @@ class CutServer(OddServer):
     def _serve(self, connection):
         with connection, socket.create_connection(self.to) as server:
             self.ends += [connection, server]
-            back = threading.Thread(target=self._carry, args=(server, connection), daemon=True)
+            back = threading.Thread(target=carry, args=(server, connection), daemon=True)
             back.start()
-            self._carry(connection, server)
+            carry(connection, server)
             back.join()
-
-    def _carry(self, source, to):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                to.sendall(data)
-        for end in (source, to):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
 
     def cut(self):
         for end in self.ends:

@@ -39,19 +39,13 @@ impl Pooler {
         database: &str,
         user: &str,
     ) -> Result<SecretSource, NoLookup> {
-        let asked_at = self.auth_query_place(now, database, user)?;
+        let asked_at = AskedAt::new(&self.shared.config, database, user).ok_or(NoLookup::Nowhere)?;
+        self.can_be_asked(now, database, &asked_at)?;
         if let Some(kept) = self.lookups.kept(now, &self.shared.config, database, user) {
             return Ok(SecretSource::Kept(kept));
         }
         self.client_mut(id).pool = Some(self.pool_to_ask(now, id, &asked_at)?);
         Ok(SecretSource::AuthQuery)
-    }
-
-    /// Where auth_query runs for a user who is not in auth_file.
-    fn auth_query_place(&mut self, now: Time, database: &str, user: &str) -> Result<AskedAt, NoLookup> {
-        let asked_at = AskedAt::new(&self.shared.config, database, user).ok_or(NoLookup::Nowhere)?;
-        self.can_be_asked(now, database, &asked_at)?;
-        Ok(asked_at)
     }
 
     /// The pool of the servers that are asked about a client.

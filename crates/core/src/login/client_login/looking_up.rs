@@ -57,8 +57,8 @@ impl Login {
         self.membership = Membership::InVain;
     }
 
-    /// Handles a row of a server that answers auth_query, or the question about roles. A row of auth_query holds the user name and the secret; the first row
-    /// about this user counts.
+    /// Handles a message of a server that answers auth_query, or the question about roles. A row of auth_query holds
+    /// the user name and the secret; the first row about this user counts.
     pub(crate) fn handle_lookup_message(&mut self, message: &[u8]) {
         if message.first() != Some(&b'D') {
             return;

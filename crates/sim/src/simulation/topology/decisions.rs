@@ -146,9 +146,8 @@ impl Topology {
 
     /// Sometimes many clients are hostile in the same way.
     fn choose_hostility(&mut self, mut r: Random, mut added: Random) {
-        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
         let all_may_come = self.max_client_conn >= 100;
-        if !is_shared || !all_may_come {
+        if !self.shares_sessions() || !all_may_come {
             return;
         }
         if r.percent(50) {

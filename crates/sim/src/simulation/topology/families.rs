@@ -4,10 +4,14 @@ use super::{Hostility, Mode, Topology};
 use crate::random::Random;
 
 impl Topology {
+    /// Whether clients keep their sessions on servers that they share.
+    pub(super) fn shares_sessions(&self) -> bool {
+        self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0
+    }
+
     /// Clients that take turns on servers must not notice what others leave behind that no view shows.
     pub(super) fn choose_left_behind(&mut self, mut r: Random) {
-        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
-        if is_shared && self.hostile_percent == 0 && r.percent(6) {
+        if self.shares_sessions() && self.hostile_percent == 0 && r.percent(6) {
             self.leave_behind = true;
             self.take_turns();
         }
@@ -16,9 +20,8 @@ impl Topology {
     /// Texts that servers refuse must not pin. Nothing may keep it unknown whether a text has run: no cancels, time
     /// limits and failed probes.
     pub(super) fn choose_refused_texts(&mut self, mut r: Random) {
-        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
         let is_of_others = self.leave_behind || self.reserved_names || self.hostile_percent > 0;
-        if !is_shared || is_of_others || r.percent(95) {
+        if !self.shares_sessions() || is_of_others || r.percent(95) {
             return;
         }
         self.refuses_texts = true;
@@ -30,9 +33,8 @@ impl Topology {
     /// Clients prepare statements whose parameters have the types of columns, and change these types. They must go on
     /// with other servers.
     pub(super) fn choose_changed_types(&mut self, mut r: Random) {
-        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
         let is_of_others = self.leave_behind || self.refuses_texts || self.reserved_names || self.hostile_percent > 0;
-        if !is_shared || is_of_others || r.percent(93) {
+        if !self.shares_sessions() || is_of_others || r.percent(93) {
             return;
         }
         self.changes_types = true;
@@ -45,9 +47,8 @@ impl Topology {
 
     /// Some of the clients that take turns on servers limit the time for which their sessions are idle.
     pub(super) fn choose_idle_limits(&mut self, mut r: Random) {
-        let is_shared = self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0;
         let is_of_others = self.leave_behind || self.refuses_texts || self.reserved_names || self.hostile_percent > 0;
-        if is_shared && !is_of_others && r.percent(12) {
+        if self.shares_sessions() && !is_of_others && r.percent(12) {
             self.idle_limits = true;
             self.take_turns();
             // Servers must be idle for longer than the limit.
