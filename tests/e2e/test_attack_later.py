@@ -9,9 +9,10 @@ import time
 import pytest
 from test_attack_functions import FRESH, LOCKS, MINE, ROLE, attack, connect, looks_fresh, one_server
 
+from harness import wire
 from harness.attacks import next_one_finds
 from harness.pooler import kind
-from harness.wire import bind, describe, error_codes, execute, parse, rows_of, sync, tags
+from harness.wire import bind, close, describe, error_codes, execute, parse, rows_of, sync, tags
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
 
@@ -65,9 +66,12 @@ def test_a_statement_that_was_parsed_in_an_earlier_transaction(prepared, make_po
     def act(c):
         assert not error_codes(ask(c, parse(name, text), describe("S", name), sync()))
         time.sleep(0.2)
-        assert not error_codes(ask(c, bind("", name), execute(), sync()))
+        if error_codes(ask(c, bind("", name), execute(), sync())):
+            assert not name, "the client keeps its server for a named statement"
+            made.clear()
 
-    attack(one_server(make_pooler, prepared, max_prepared_statements=0), act, found)
+    made = dict(found)
+    attack(one_server(make_pooler, prepared, max_prepared_statements=0), act, made)
 
 
 def test_an_execute_of_a_statement_that_was_parsed_in_an_earlier_transaction(prepared, make_pooler):
@@ -78,22 +82,70 @@ def test_an_execute_of_a_statement_that_was_parsed_in_an_earlier_transaction(pre
     attack(one_server(make_pooler, prepared, max_prepared_statements=0), act, MINE)
 
 
-def test_a_driver_that_parses_in_each_transaction_keeps_no_server(prepared, make_pooler):
-    """The usual ways of drivers are no reason for a pin."""
+def test_a_driver_that_closes_what_it_parses_keeps_no_server(prepared, make_pooler):
+    """The usual ways of drivers without prepared statements are no reason for a pin."""
     pooler = one_server(make_pooler, prepared, max_prepared_statements=0)
     with connect(pooler) as c, connect(pooler) as other:
         for name in ("", "s"):
-            reply = ask(c, parse(name, "select 1"), bind("", name), execute(), sync())
+            ends = [close("S", name)] if name else []
+            reply = ask(c, parse(name, "select 1"), bind("", name), execute(), *ends, sync())
             assert rows_of(reply) == [("1",)]
             assert other.value("select 2") == "2", "the server is free"
-            if name:
-                c.query("deallocate s")
             c.query("begin")
             assert not error_codes(ask(c, parse(name, "select 1"), describe("S", name), sync()))
             for _ in range(2):
                 assert rows_of(ask(c, bind("", name), execute(), sync())) == [("1",)]
+            assert not error_codes(ask(c, *ends, sync()))
             c.query("commit")
             assert other.value("select 2") == "2", "the server is free"
+
+
+@pytest.mark.parametrize("end", ["close", "deallocate", "leave"])
+def test_a_named_statement_is_its_clients_alone(prepared, make_pooler, end):
+    """Its client keeps the server until the statement is gone: another client could bind it by its name."""
+    pooler = one_server(make_pooler, prepared, max_prepared_statements=0)
+    with connect(pooler) as other:
+        with connect(pooler) as c:
+            assert error_codes(ask(c, parse("s", "select 'secret'"), describe("S", "no"), sync())) == ["26000"]
+            with connect(pooler) as third, pytest.raises(wire.Closed):
+                third.value("select 1")
+            for _ in range(2):
+                assert rows_of(ask(c, bind("", "s"), execute(), sync())) == [("secret",)]
+            if end == "close":
+                ask(c, close("S", "s"), sync())
+            elif end == "deallocate":
+                c.query("deallocate s")
+            if end != "leave":
+                assert error_codes(ask(c, bind("", "s"), execute(), sync())) == ["26000"]
+        for use in (bind("", "s"), describe("S", "s")):
+            assert error_codes(ask(other, use, sync())) == ["26000"]
+        assert not error_codes(ask(other, parse("s", "select 'own'"), bind("", "s"), execute(), sync()))
+
+
+@pytest.mark.parametrize("use", ["bind", "bind in a block", "describe", "behind an ignored Parse"])
+def test_an_unnamed_statement_is_its_clients_alone(prepared, make_pooler, use):
+    """A client that binds or describes the unnamed statement without a Parse finds none."""
+    pooler = one_server(make_pooler, prepared, max_prepared_statements=0)
+    with connect(pooler) as owner, connect(pooler) as other:
+        assert not error_codes(ask(owner, parse("", "select 'secret'"), describe("S", ""), sync()))
+        if use == "bind in a block":
+            other.query("begin")
+        if use == "behind an ignored Parse":
+            assert error_codes(ask(other, describe("S", "no"), parse("", "select 1"), sync())) == ["26000"]
+        takes = describe("S", "") if use == "describe" else bind("", "")
+        assert error_codes(ask(other, takes, sync())) == ["26000"]
+        other.query("rollback")
+        owner.query("select pg_advisory_lock(1)")
+        assert not error_codes(ask(owner, parse("", "select 'mine'"), sync()))
+        assert rows_of(ask(owner, bind("", ""), execute(), sync())) == [("mine",)], "it keeps its server"
+
+
+def test_a_query_in_a_pipeline_fails_no_other_client(prepared, make_pooler):
+    """It leaves PostgreSQL 18 in a state in which the next command fails with XX000."""
+    pooler = one_server(make_pooler, prepared, max_prepared_statements=0)
+    with connect(pooler) as c, connect(pooler) as other:
+        assert not error_codes(ask(c, parse("", "select 1"), bind("", ""), execute(), wire.query("select 2"), sync()))
+        assert other.value("select 3") == "3"
 
 
 # ---- checks of domains that run in a Parse

@@ -340,7 +340,7 @@ catalogue! {
     /// Prepared statements kept on each server connection.
     max_prepared_statements: u32 {
         default: Some("200"), unit: "statements", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "In transaction and statement pooling, protocol-level prepared statements follow the client. If its server does not hold a statement, the pooler prepares it there, and closes the statement that has been unused for longest when there are too many. The value should be above the number of statements that your clients use often; each costs memory in every server process. 0 switches this off, and prepared statements then need session pooling.",
+        help: "In transaction and statement pooling, protocol-level prepared statements follow the client. If its server does not hold a statement, the pooler prepares it there, and closes the statement that has been unused for longest when there are too many. The value should be above the number of statements that your clients use often; each costs memory in every server process. 0 switches this off: then a client keeps its server as long as it has named statements there, and the unnamed one ends with its transaction.",
     }
     /// Client connections per user.
     max_user_client_connections: u32 {

@@ -89,6 +89,10 @@ pub enum Weakness {
     KeepsIdleLimits,
     /// Each entry of \[databases\] has a catalog of its own, even if another one leads to the same database.
     SeparatesEntries,
+    /// Statements that are not tracked stay on the server for its next client.
+    LeavesUntracked,
+    /// A server goes on to the next client behind a Query in a pipeline, which leaves PostgreSQL 18 out of step.
+    TrustsPipelines,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -103,7 +107,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 40] = [
+    pub const ALL: [Weakness; 42] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -144,5 +148,7 @@ impl Weakness {
         Weakness::ForgetsTypes,
         Weakness::KeepsIdleLimits,
         Weakness::SeparatesEntries,
+        Weakness::LeavesUntracked,
+        Weakness::TrustsPipelines,
     ];
 }

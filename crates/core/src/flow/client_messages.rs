@@ -65,7 +65,7 @@ impl Exchange<'_> {
             FrontendTag::Execute => self.execute(message),
             FrontendTag::Parse => self.parse_untracked(message),
             FrontendTag::Bind => self.bind_untracked(message),
-            FrontendTag::Describe => self.plain(message, Expect::Describe),
+            FrontendTag::Describe => self.describe_untracked(message),
             FrontendTag::Close => self.close_untracked(message),
             FrontendTag::FunctionCall => self.function_call(message, tracked),
             FrontendTag::Sync => self.sync(message),

@@ -48,6 +48,7 @@ impl Exchange<'_> {
         debug_assert_eq!(client.pool, Some(server.pool));
         server.phase = ServerPhase::Linked;
         server.link = Some(self.id);
+        server.conversation.is_lent();
         server.has_served = true;
         server.since = self.now;
         server.conversation.is_idle_from(self.now);

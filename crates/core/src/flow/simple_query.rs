@@ -2,6 +2,8 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
+use crate::base::settings::PoolMode;
+use crate::base::weakness::Weakness;
 use crate::exchange::{Exchange, Wish};
 use crate::session::long_query::LongQuery;
 use crate::statements::unnamed::Unnamed;
@@ -29,6 +31,7 @@ impl Exchange<'_> {
         } else if tracked {
             HEADER_BYTES + STATEMENT_BYTES_MAX + 1
         } else {
+            self.notes_query_in_pipeline();
             return self.plain(message, Expect::Query);
         };
         let Read { text, long } = match self.text_of_query(message, looks, read_bytes_max) {
@@ -47,8 +50,8 @@ impl Exchange<'_> {
             if prepares && self.server.conversation.queue().segment_outstanding() && self.server.awaits_settings() {
                 return self.waits_for_replies();
             }
-            self.notes_query_in_pipeline();
         }
+        self.notes_query_in_pipeline();
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
         let inspected = looks.then(|| match text {
             Some(_) => self.inspect_text(message, text, &verdict),
@@ -187,11 +190,14 @@ impl Exchange<'_> {
     }
 
     /// A Query between an Execute and its Sync leaves PostgreSQL 18 in a state in which the next command fails with
-    /// XX000, also an internal one. Internal messages in front of the Query have no such effect.
+    /// XX000, also an internal one or another client's. Internal messages in front of the Query have no such effect.
     #[inline]
     fn notes_query_in_pipeline(&mut self) {
         let server = &mut *self.server;
-        if server.conversation.queue().in_pipeline() {
+        if server.conversation.queue().in_pipeline()
+            && self.pool.settings().mode != PoolMode::Session
+            && !self.shared.is_weak(Weakness::TrustsPipelines)
+        {
             server.close_reason.get_or_insert(CloseReason::QueryInPipeline);
             server.conversation.query_comes_in_pipeline();
         }

@@ -90,14 +90,19 @@ impl ServerSide<'_> {
         }
     }
 
-    /// The names of statements that a probe must not report as a reason for a pin. Names that are not ASCII stay
-    /// reasons.
-    pub(crate) fn names_by_sql(&mut self) -> Vec<Box<[u8]>> {
+    /// The names of statements that a probe must not report as a reason for a pin: those of SQL-level PREPARE that the
+    /// pooler follows, and its own where the probe counts all statements because they are not tracked. Names that are
+    /// not ASCII stay reasons.
+    pub(crate) fn names_that_need_no_pin(&mut self, tracked: bool) -> Vec<Box<[u8]>> {
         let named = self.server.held.all_client_named();
         let by_sql = named
             .iter()
             .filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
-        by_sql.map(|s| s.server_name().into()).collect()
+        let own = match tracked {
+            true => Vec::new(),
+            false => self.server.held.all_under_internal_names(),
+        };
+        by_sql.chain(&own).map(|s| s.server_name().into()).collect()
     }
 }
 

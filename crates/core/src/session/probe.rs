@@ -38,7 +38,7 @@ impl ServerSide<'_> {
     /// `locks`: whether to read pg_locks, which visits every backend; `None` asks for no pins. `hidden` are names of
     /// settings that `pg_settings` does not show; `None` asks for no settings.
     fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion, plans: Plans) {
-        let (pins, settings) = (self.shared.internal.probe_pins.clone(), self.settings_question());
+        let settings = self.settings_question();
         let (lift, set_config) = (
             self.shared.internal.lift.clone(),
             self.shared.internal.set_config_local.clone(),
@@ -54,7 +54,6 @@ impl ServerSide<'_> {
         if hidden.is_some() {
             lifted.extend(self.encoding_of_database());
         }
-        let followed = self.names_by_sql();
         let deferrable = self.may_be_delayed(&about);
         self.server.session.probe_begins(Probe::about(about, hidden.is_some()));
         if plans == Plans::MayGo {
@@ -75,9 +74,7 @@ impl ServerSide<'_> {
             self.server.conversation.queue_mut().preparing_is_for(PROBE);
         }
         if let Some(locks) = locks {
-            let followed = pgweir_sql::array_literal(&followed);
-            let values = [Some(if locks { &b"t"[..] } else { b"f" }), Some(&followed[..])];
-            self.runs_for(Job::Probe(ProbeRows::Pins), &pins, &values);
+            self.ask_for_pins(locks);
         }
         if let Some(hidden) = hidden {
             let hidden: Vec<_> = hidden.iter().map(|name| bytes_of(name)).collect();
@@ -95,6 +92,16 @@ impl ServerSide<'_> {
         if deferrable {
             self.rollback_internal();
         }
+    }
+
+    /// The question for the reasons for pins. It is prepared first, so that it does not count itself.
+    fn ask_for_pins(&mut self, locks: bool) {
+        let pins = self.shared.internal.probe_pins.clone();
+        self.prepare(&pins);
+        let tracked = self.shared.settings.tracks_statements_of(self.pool.settings());
+        let names = pgweir_sql::array_literal(&self.names_that_need_no_pin(tracked));
+        let values = [bool_literal(locks), &names[..], bool_literal(!tracked)].map(Some);
+        self.runs_for(Job::Probe(ProbeRows::Pins), &pins, &values);
     }
 
     /// Whether the session's defaults may delay the probe: they are known to, or the texts may have set them.
@@ -235,6 +242,14 @@ impl Exchange<'_> {
         let plans = self.plans_of(&about);
         self.to().send_probe(locks, hidden.as_deref(), about, plans);
         true
+    }
+}
+
+/// A parameter of type bool as text.
+fn bool_literal(value: bool) -> &'static [u8] {
+    match value {
+        true => b"t",
+        false => b"f",
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct InternalStatements {
     /// Ends that transaction.
     pub(crate) commit: Arc<Statement>,
     /// One row: the reasons for pins, a column for each of [`crate::state::pins::PROBED`], and whether the session has
-    /// a schema for temporary objects. The parameters say whether to look for locks, and which statements of SQL-level
-    /// PREPARE need no pin.
+    /// a schema for temporary objects. The parameters say whether to look for locks, which prepared
+    /// statements need no pin, and whether those that were made by Parse count.
     pub(crate) probe_pins: Arc<Statement>,
     /// Name and value of every setting that the session has set, and whether its user may not set it; the parameter
     /// names those that pg_settings does not show.
@@ -65,7 +65,7 @@ const PROBE_PINS: &str = "SELECT \
     EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
     EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
     EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p \
-        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
+        WHERE (p.from_sql OR $3) AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
     pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
 /// See [`InternalStatements::probe_settings`].
@@ -122,8 +122,12 @@ impl InternalStatements {
                 &[0, 0],
             ),
             commit: internal(5, b"COMMIT", &[0, 0]),
-            // Parameters of types bool (OID 16) and text[] (OID 1009).
-            probe_pins: internal(6, PROBE_PINS.as_bytes(), &[0, 2, 0, 0, 0, 16, 0, 0, 3, 0xf1]),
+            // Parameters of types bool (OID 16), text[] (OID 1009) and bool.
+            probe_pins: internal(
+                6,
+                PROBE_PINS.as_bytes(),
+                &[0, 3, 0, 0, 0, 16, 0, 0, 3, 0xf1, 0, 0, 0, 16],
+            ),
             // One parameter of type text[] (OID 1009).
             probe_settings: internal(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
             probe_settings_14: internal(7, PROBE_SETTINGS_14.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),

@@ -260,7 +260,7 @@ impl Conversation {
     /// A part of a segment has failed: the server ignores everything up to the next Sync. Returns the entries of the
     /// requests that it ignores; the first is the request that failed.
     pub(crate) fn segment_fails(&mut self) -> Vec<Entry> {
-        self.parsed.counts_from(self.queue.segments_answered() + 1);
+        self.parsed.fails(self.queue.segments_answered());
         let taken = self.queue.take_to_sync();
         self.intake = match self.queue.is_empty() {
             true => Intake::ToSync,
@@ -273,6 +273,22 @@ impl Conversation {
     /// judged.
     pub(crate) fn text_is_judged(&mut self, name: &[u8]) {
         self.parsed.note(name, self.queue.segments_sent());
+    }
+
+    /// Another client gets the server.
+    #[inline(always)]
+    pub(crate) fn is_lent(&mut self) {
+        self.parsed.is_lent();
+    }
+
+    /// Where prepared statements are not tracked: a Parse of the client's unnamed statement is about to be sent.
+    pub(crate) fn unnamed_comes(&mut self) {
+        self.parsed.unnamed_comes(self.queue.segments_sent());
+    }
+
+    /// Where prepared statements are not tracked: whether the server's unnamed statement is surely the client's own.
+    pub(crate) fn unnamed_is_own(&self) -> bool {
+        self.parsed.unnamed_is_own()
     }
 
     /// Where prepared statements are not tracked: whether the text that this name stands for was judged in the present

@@ -16,6 +16,9 @@ pub(super) struct Parsed {
     since: u64,
     /// The segment of the latest Parse of the unnamed statement.
     unnamed: Option<u64>,
+    /// The segment of the latest Parse of the unnamed statement by the client that has the server. Another client's may be
+    /// there otherwise, or one that this client has replaced on another server.
+    unnamed_is_own: Option<u64>,
     /// The segments of the latest Parse messages of other names.
     named: Vec<(Box<[u8]>, u64)>,
 }
@@ -42,6 +45,28 @@ impl Parsed {
             _ => self.named.iter().find(|(known, _)| **known == *name).map(|(_, at)| *at),
         };
         at.is_some_and(|at| at >= self.since && (at == segment || answered))
+    }
+
+    /// Another client gets the server.
+    #[inline(always)]
+    pub(super) fn is_lent(&mut self) {
+        self.unnamed_is_own = None;
+    }
+
+    /// The client sends a Parse of the unnamed statement in this segment, whether or not its text was judged.
+    pub(super) fn unnamed_comes(&mut self, segment: u64) {
+        self.unnamed_is_own = Some(segment);
+    }
+
+    /// Whether the server's unnamed statement, if there is one, is surely that of the client that has the server.
+    pub(super) fn unnamed_is_own(&self) -> bool {
+        self.unnamed_is_own.is_some()
+    }
+
+    /// This segment has failed, and the server may have ignored a Parse in it.
+    pub(super) fn fails(&mut self, segment: u64) {
+        self.counts_from(segment + 1);
+        self.unnamed_is_own = self.unnamed_is_own.filter(|at| *at != segment);
     }
 
     /// Segments before this one do not count any more.

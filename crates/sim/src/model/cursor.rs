@@ -40,10 +40,11 @@ pub(super) enum Rows {
     Table(VecDeque<[Value; 2]>),
     /// This many rows without columns.
     Same(u64),
-    /// The reasons for pins; whether locks count, and which statements do not.
+    /// The reasons for pins; whether locks count, which statements do not, and whether those made by Parse do.
     Ties {
         locks: bool,
         but: Vec<String>,
+        parsed: bool,
     },
     /// Whether the session has a schema for temporary objects.
     Remains,
@@ -185,14 +186,14 @@ impl Session {
     }
 
     /// The only row of the reasons for pins.
-    fn row_of_ties(&self, locks: bool, but: &[String]) -> Vec<(Value, Type)> {
+    fn row_of_ties(&self, locks: bool, but: &[String], parsed: bool) -> Vec<(Value, Type)> {
         let ties = self.ties();
         let all = [
             ties.temporary,
             locks && ties.locks,
             ties.cursors,
             ties.listening,
-            self.has_prepared_but(but),
+            self.has_prepared_but(but, parsed),
             self.transaction.temporary_schema,
         ];
         all.map(|held| (Value::Bool(held), Type::Bool)).into()
@@ -243,8 +244,8 @@ impl Session {
                 *left -= 1;
                 Vec::new()
             }
-            Rows::Ties { locks, but } => {
-                let row = self.row_of_ties(*locks, but);
+            Rows::Ties { locks, but, parsed } => {
+                let row = self.row_of_ties(*locks, but, *parsed);
                 cursor.rows = Rows::End;
                 return Ok(Some(row));
             }

@@ -61,7 +61,7 @@ impl Session {
                 },
                 is_show: false,
             }),
-            Some(Statement::TiesOf { locks, but }) => rows_alone(Rows::Ties { locks, but }),
+            Some(Statement::TiesOf { locks, but, parsed }) => rows_alone(Rows::Ties { locks, but, parsed }),
             Some(Statement::Remains { seeds }) => {
                 if seeds {
                     self.left.seed_anew();

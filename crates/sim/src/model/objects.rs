@@ -113,14 +113,20 @@ impl Session {
             locks: !self.locks.0.is_empty(),
             cursors: !self.cursors.is_empty(),
             listening: !self.channels.is_empty(),
-            prepared: self.has_prepared_but(&[]),
+            prepared: self.has_prepared_but(&[], false),
         }
     }
 
-    /// Whether SQL-level PREPARE has made statements other than these.
-    pub(super) fn has_prepared_but(&self, names: &[String]) -> bool {
-        let counts =
-            |(name, s): (&Vec<u8>, &Rc<Prepared>)| s.from_sql && !names.iter().any(|n| n.as_bytes() == &**name);
+    /// Whether there are named prepared statements that are not the pooler's own.
+    pub fn has_clients_statements(&self) -> bool {
+        self.statements.keys().any(|name| !name.starts_with(b"pgweir_"))
+    }
+
+    /// Whether SQL-level PREPARE, or Parse if `parsed`, has made statements other than these.
+    pub(super) fn has_prepared_but(&self, names: &[String], parsed: bool) -> bool {
+        let counts = |(name, s): (&Vec<u8>, &Rc<Prepared>)| {
+            (s.from_sql || parsed) && !names.iter().any(|n| n.as_bytes() == &**name)
+        };
         self.statements.iter().any(counts)
     }
 

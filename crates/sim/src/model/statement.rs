@@ -148,10 +148,12 @@ pub(super) enum Statement {
     },
     Made,
     Channels,
-    /// `Ties` with its parameters: whether to look for locks, and which statements not to count.
+    /// `Ties` with its parameters: whether to look for locks, which statements not to count, and whether those that
+    /// were made by Parse count.
     TiesOf {
         locks: bool,
         but: Vec<String>,
+        parsed: bool,
     },
     /// `Made` with its parameter.
     MadeAnd(Vec<String>),
@@ -287,9 +289,10 @@ impl Prepared {
     /// The statement with parameters in their places and constants folded.
     pub(super) fn plan(&self, params: &[Value]) -> Result<Option<Statement>, ServerError> {
         let mut statement = match (&self.statement, params) {
-            (Some(Statement::Ties), [locks, Value::Text(names)]) => Some(Statement::TiesOf {
+            (Some(Statement::Ties), [locks, Value::Text(names), parsed]) => Some(Statement::TiesOf {
                 locks: *locks == Value::Bool(true),
                 but: elements(names),
+                parsed: *parsed == Value::Bool(true),
             }),
             (Some(Statement::Made), [Value::Text(names)]) => Some(Statement::MadeAnd(elements(names))),
             (statement, _) => statement.clone(),

@@ -6,7 +6,8 @@ use super::statement::{SetTo, Statement};
 use super::value::Type;
 
 /// The reasons for pins, a column for each of [`super::Ties`], and whether the session has a schema for temporary
-/// objects. The parameters say whether to look for locks, and which statements not to count.
+/// objects. The parameters say whether to look for locks, which statements not to count, and whether those that were made
+/// by Parse count.
 const TIES: &str = "SELECT \
     EXISTS (SELECT FROM pg_catalog.pg_depend d \
         WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
@@ -17,7 +18,7 @@ const TIES: &str = "SELECT \
     EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
     EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
     EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p \
-        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
+        WHERE (p.from_sql OR $3) AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
     pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
 /// Name and value of every setting that the session has set, and whether its user may not set it; the parameter names

@@ -150,15 +150,17 @@ impl World {
             let Some(session) = self.postgres.session(process_id) else {
                 continue;
             };
-            let at_rest = session.is_idle() && session.unread().is_empty() && session.ties().is_empty();
+            let untracked = self.topology.max_prepared_statements == 0 && session.has_clients_statements();
+            let at_rest = session.is_idle() && session.unread().is_empty() && session.ties().is_empty() && !untracked;
             // Its channels may be on their way to a listener that has not heard the mark.
             let listens = self.connections.values().any(|c| {
                 let Peer::Server(listener) = c.peer else { return false };
                 // A listener at work hears nothing before it has finished.
                 let may_hear = |s: &Session| !s.is_idle() || self.postgres.behind(process_id).contains(&listener);
                 let hears = |s: &Session| s.owner().0 == session.owner().0 && is_listener(s);
-                let session = self.postgres.session(listener).filter(|s| hears(s));
-                session.is_some_and(|s| may_hear(s) || !is_still(c))
+                let heard = self.postgres.session(listener);
+                // The pooler does not know yet that a listener has gone.
+                heard.map_or(c.peer_closed, |s| hears(s) && (may_hear(s) || !is_still(c)))
             });
             // No probe is sent while a cancel is on its way to the server.
             let is_cancelled = matches!(server.id, ConnectionId::Server(id) if self.cancels.contains_key(&id));

@@ -16,10 +16,10 @@ const QUESTIONS: [(&str, &str, &str); 2] = [
         EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
         EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
         EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p \
-        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
+        WHERE (p.from_sql OR $3) AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
         pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0",
-        "16 1009",
-        "values \"t\" \"{\\\"s1\\\"}\"",
+        "16 1009 16",
+        "values \"t\" \"{\\\"s1\\\"}\" \"t\"",
     ),
     (
         "SELECT s.name, s.setting, s.context OPERATOR(pg_catalog.=) 'superuser' \

@@ -15,6 +15,8 @@ pub struct Session<'s> {
     /// There is a schema for temporary objects, as on every server that has had some.
     pub schema: bool,
     pub locks: bool,
+    /// There are prepared statements that need a pin.
+    pub prepared: bool,
     pub settings: &'s [(&'s str, &'s str)],
     /// Those of the settings that the user who logs in may not set.
     pub guarded: &'s [&'s str],
@@ -24,6 +26,7 @@ pub const NOTHING: Session<'static> = Session {
     temporary: false,
     schema: false,
     locks: false,
+    prepared: false,
     settings: &[],
     guarded: &[],
 };
@@ -49,6 +52,7 @@ impl Session<'_> {
             temporary: self.temporary,
             schema: self.schema,
             locks: self.locks,
+            prepared: self.prepared,
             settings,
             guarded: &[],
         }
@@ -67,7 +71,7 @@ impl Session<'_> {
                 bit(self.locks),
                 others,
                 others,
-                others,
+                bit(self.prepared),
                 bit(self.schema),
             ];
             w.data_row(row.len(), row);

@@ -1,7 +1,7 @@
 //! Statements that are not tracked (`max_prepared_statements = 0`) are judged when they are parsed, and run later.
 
 use super::session::{does, probes};
-use crate::rig::{NO_TYPES, NOTHING, Rig, error};
+use crate::rig::{LOCKED, NO_TYPES, NOTHING, Rig, Session, error};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{self, Failed, Idle, InTransaction};
 
@@ -54,16 +54,14 @@ fn block(rig: &mut Rig, client: ClientId, text: &str, status: TransactionStatus)
 /// of the server had its effects.
 #[test]
 fn a_statement_of_another_transaction_is_code_that_is_not_read() {
-    for name in ["", "s"] {
-        let mut rig = Rig::one_server(UNTRACKED);
-        let client = rig.client();
-        let server = parses(&mut rig, client, name, "set role x", Idle);
-        rig.answers_all_about(server, NOTHING);
-        assert_eq!(rig.server_of(client), None);
-        let server = runs(&mut rig, client, name, Idle);
-        assert!(probes(&rig.answers_about(server, NOTHING)), "{name:?}");
-        assert_eq!(rig.server_of(client), Some(server), "no probe shows everything");
-    }
+    let mut rig = Rig::one_server(UNTRACKED);
+    let client = rig.client();
+    let server = parses(&mut rig, client, "s", "set role x", Idle);
+    rig.answers_all_about(server, NOTHING);
+    assert_eq!(rig.server_of(client), None);
+    let server = runs(&mut rig, client, "s", Idle);
+    assert!(probes(&rig.answers_about(server, NOTHING)));
+    assert_eq!(rig.server_of(client), Some(server), "no probe shows everything");
 }
 
 /// The same for a text that is harmless by itself: the name may mean what an earlier client has prepared.
@@ -80,38 +78,117 @@ fn a_statement_that_its_client_has_not_parsed_is_code_that_is_not_read() {
 fn a_harmless_statement_of_the_same_segment_or_block_is_followed_by_no_probe() {
     let mut rig = Rig::one_server(UNTRACKED);
     let client = rig.client();
-    for name in ["", "s"] {
-        rig.says(client, |w| {
-            w.parse(name.as_bytes(), b"select 1", NO_TYPES);
-            w.bind_text(name.as_bytes(), &[]);
-            w.execute();
+    rig.says(client, |w| {
+        w.parse(b"", b"select 1", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.server_of(client), None);
+    assert_eq!(rig.told(server), [""; 0]);
+    block(&mut rig, client, "BEGIN", InTransaction);
+    parses(&mut rig, client, "", "select 1", InTransaction);
+    for _ in 0..2 {
+        runs(&mut rig, client, "", InTransaction);
+    }
+    block(&mut rig, client, "COMMIT", Idle);
+    assert_eq!(rig.server_of(client), None);
+    assert_eq!(rig.told(server), [""; 0]);
+}
+
+/// Guards against a named statement that the next client of the server could bind.
+#[test]
+fn a_client_keeps_its_server_until_its_named_statements_are_gone() {
+    let mut rig = Rig::one_server(UNTRACKED);
+    let client = rig.client();
+    let left = Session {
+        prepared: true,
+        ..NOTHING
+    };
+    let server = parses(&mut rig, client, "s", "select 1", Idle);
+    assert!(probes(&rig.answers_about(server, left)));
+    assert_eq!(rig.server_of(client), Some(server));
+    rig.says(client, |w| {
+        w.close(b'S', b"s");
+        w.sync();
+    });
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.ready_for_query(Idle);
+    });
+    assert!(probes(&rig.answers_about(server, NOTHING)));
+    assert_eq!(rig.server_of(client), None);
+}
+
+/// Guards against the unnamed statement of another client, also behind a Parse that the server ignores.
+#[test]
+fn the_unnamed_statement_of_another_client_is_closed_before_its_use() {
+    for (ignored, describes) in [(false, false), (false, true), (true, false)] {
+        let mut rig = Rig::one_server(UNTRACKED);
+        let (owner, other) = (rig.client(), rig.client());
+        let server = parses(&mut rig, owner, "", "select 'secret'", Idle);
+        assert_eq!(rig.server_of(owner), None);
+        if ignored {
+            rig.says(other, |w| {
+                w.describe(b'S', b"nothing");
+                w.parse(b"", b"select 1", NO_TYPES);
+                w.sync();
+            });
+            rig.told(server);
+            rig.says(server, |w| {
+                w.error(&error("26000", "no such statement"));
+                w.ready_for_query(Idle);
+            });
+        }
+        rig.says(other, |w| {
+            match describes {
+                true => w.describe(b'S', b""),
+                false => w.bind_text(b"", &[]),
+            }
             w.sync();
         });
-        let server = rig.server_of(client).unwrap();
-        rig.told(server);
-        rig.says(server, |w| {
-            w.empty(b'1');
-            w.empty(b'2');
-            w.command_complete("SELECT 1");
-            w.ready_for_query(Idle);
-        });
-        assert_eq!(rig.server_of(client), None);
-        assert_eq!(rig.told(server), [""; 0]);
-        block(&mut rig, client, "BEGIN", InTransaction);
-        parses(&mut rig, client, name, "select 1", InTransaction);
-        for _ in 0..2 {
-            runs(&mut rig, client, name, InTransaction);
-        }
-        block(&mut rig, client, "COMMIT", Idle);
-        assert_eq!(rig.server_of(client), None);
-        assert_eq!(rig.told(server), [""; 0]);
+        let told = rig.told(server);
+        assert_eq!(told[0], "Close S", "{told:?}");
     }
 }
 
-/// Guards against a Parse that the server has refused or ignored: the name still means what it meant before.
+/// A client that keeps its server finds its unnamed statement there. One that has been away does not: it may have
+/// replaced the statement on another server.
+#[test]
+fn the_unnamed_statement_is_the_clients_own_while_it_keeps_its_server() {
+    for keeps in [true, false] {
+        let mut rig = Rig::one_server(UNTRACKED);
+        let client = rig.client();
+        if keeps {
+            let server = does(&mut rig, client, "select pg_advisory_lock(1)");
+            rig.answers_about(server, LOCKED);
+        }
+        let server = parses(&mut rig, client, "", "select 1", Idle);
+        assert_eq!(rig.server_of(client).is_some(), keeps);
+        rig.says(client, |w| {
+            w.bind_text(b"", &[]);
+            w.sync();
+        });
+        let told = rig.told(server);
+        let first = if keeps { "Bind" } else { "Close S" };
+        assert!(told[0].starts_with(first), "{told:?}");
+    }
+}
+
+/// Guards against a Parse that the server has refused or ignored: the name still means what it meant before. For the
+/// unnamed statement see below.
 #[test]
 fn a_refused_parse_judges_no_name() {
-    for (name, ignored) in [("s", false), ("s", true), ("", true)] {
+    for (name, ignored) in [("s", false), ("s", true)] {
         let mut rig = Rig::one_server(UNTRACKED);
         let client = rig.client();
         let server = block(&mut rig, client, "BEGIN", InTransaction);

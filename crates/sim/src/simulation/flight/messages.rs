@@ -2,7 +2,6 @@
 
 use super::Author;
 use super::statements::Place;
-use crate::simulation::topology::Mode;
 
 impl Author {
     pub(super) fn query(&mut self) {
@@ -92,12 +91,36 @@ impl Author {
         (text.into(), types.into(), bind)
     }
 
+    /// Whether named statements are the client's own: they are tracked, or the client keeps its server.
+    fn names_statements(&self) -> bool {
+        self.tracked_statements || self.has_session
+    }
+
     fn statement_name(&mut self) -> String {
-        if self.tracked_statements || self.mode == Mode::Session {
+        if self.names_statements() {
+            self.may_be_tied |= !self.tracked_statements;
             self.pick(&["", "", "a", "b", "c"])
         } else {
             String::new()
         }
+    }
+
+    /// Whether a statement may be used that was not parsed in the same segment. Where statements are not tracked, the
+    /// unnamed one of an earlier transaction is gone.
+    fn may_use_earlier(&self, name: &str) -> bool {
+        self.tracked_statements || !self.has_session || !name.is_empty()
+    }
+
+    /// A Query ends the unnamed statement. The next segment, perhaps on another server, must find none.
+    pub(super) fn uses_no_statement(&mut self) -> Vec<Vec<u8>> {
+        let value = self.value();
+        self.push(format!("Query \"select '{value}'\""));
+        let first = self.take_bytes();
+        let uses = self.pick(&["Bind \"\" \"\"", "Describe S \"\""]);
+        self.push(uses);
+        self.push("Execute \"\" 0");
+        self.push("Sync");
+        vec![first, self.take_bytes()]
     }
 
     /// Parse, Bind, Describe, Execute, Close in many orders, without a Sync.
@@ -109,7 +132,7 @@ impl Author {
         } else {
             (self.statement_for(Place::Execute), String::new(), String::new())
         };
-        let named = self.tracked_statements || self.mode == Mode::Session;
+        let named = self.names_statements();
         let (text, copies) = match self.random.below(30) {
             0 if named => ("copy kv from stdin".to_string(), true),
             _ => (text, false),
@@ -124,7 +147,7 @@ impl Author {
         if self.random.percent(10) {
             self.push(format!("Close S \"{name}\""));
         }
-        if copies || self.random.percent(75) {
+        if copies || self.random.percent(75) || !self.may_use_earlier(&name) {
             self.push(format!("Parse \"{name}\" \"{text}\"{types}"));
         }
         if self.random.percent(20) {

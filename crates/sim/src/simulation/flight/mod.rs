@@ -229,7 +229,10 @@ impl Author {
         if self.has_session && self.tracked_statements && transactions && self.random.percent(4) {
             return Flight::in_stages(self.as_another_role());
         }
-        if self.beyond_ascii && self.random.percent(8) {
+        if self.has_session && !self.tracked_statements && transactions && self.random.percent(8) {
+            return Flight::in_stages(self.uses_no_statement());
+        }
+        if self.beyond_ascii && self.tracked_statements && self.random.percent(8) {
             return self.bound_behind_set();
         }
         if self.repeats && self.random.percent(60) {

@@ -63,6 +63,7 @@ impl Author {
     /// Prepares a statement that cannot be prepared again on another server, because its table is gone. No text names
     /// it among other statements: see docs/differences.md.
     pub(super) fn prepared_on_gone(&mut self) -> Flight {
+        self.may_be_tied |= !self.tracked_statements;
         let value = self.value();
         let texts = [
             "deallocate lost",

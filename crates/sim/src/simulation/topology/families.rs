@@ -56,6 +56,19 @@ impl Topology {
         }
     }
 
+    /// Clients that share servers name statements that the pooler does not track.
+    pub(super) fn choose_untracked(&mut self, mut r: Random) {
+        let is_of_others = self.leave_behind
+            || self.refuses_texts
+            || self.changes_types
+            || self.beyond_ascii
+            || self.reserved_names
+            || self.hostile_percent > 0;
+        if self.shares_sessions() && !is_of_others && r.percent(10) {
+            self.max_prepared_statements = 0;
+        }
+    }
+
     /// Where clients replace code, two entries may lead to one database.
     pub(super) fn choose_entries(&mut self, mut r: Random) {
         let may_have_two = self.pool_size_max.is_none() && self.replica_lag == 0;
