@@ -55,6 +55,9 @@ impl Reply<'_> {
         if let Some((name, before)) = effect.name {
             client.statements.names_mut().set(&name, before);
         }
+        if let Some((name, before)) = effect.followed {
+            client.session.follows_again(&name, before);
+        }
         if let Some((name, told)) = effect.describes
             && let Some(meaning) = client.statements.names_mut().get_mut(&name)
         {

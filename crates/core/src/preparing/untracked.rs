@@ -17,7 +17,8 @@ use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::statements::ends::Ends;
-use crate::upstream::entry::Expect;
+use crate::statements::followed::FollowedBefore;
+use crate::upstream::entry::{Effect, Entry, Expect};
 use pgweir_sql::{Effects, Statement};
 use pgweir_wire::HEADER_BYTES;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
@@ -32,6 +33,7 @@ const DESCRIBE_UNNAMED_BYTES: usize = HEADER_BYTES + 2;
 impl Exchange<'_> {
     /// Parse: the text is judged now, though it runs later.
     pub(crate) fn parse_untracked(&mut self, message: &Message<'_>) -> Step {
+        let mut followed = None;
         let inspects = self.keeps_session();
         let short = message.total <= FOLLOWED_BYTES_MAX || message.is_whole() && message.total <= INSPECT_BYTES_MAX;
         if self.looks_at_texts() && (inspects || short) {
@@ -45,7 +47,7 @@ impl Exchange<'_> {
             } else if let Ok(parse) = Parse::read(message.body()) {
                 let verdict = pgweir_sql::classify(parse.query);
                 match self.inspect_text(message, Some(parse.query), &verdict) {
-                    Ok(effects) => self.follow(&parse, &verdict, effects),
+                    Ok(effects) => followed = self.follow(&parse, &verdict, effects),
                     Err(step) => return step,
                 }
                 if inspects {
@@ -60,12 +62,25 @@ impl Exchange<'_> {
                 Some(_) => self.suspect_unread(Effects::PREPARE, "(Parse of a named statement)", Vec::new()),
             }
         }
-        self.plain(message, Expect::Parse)
+        self.pass_followed(message, Expect::Parse, followed)
     }
 
     /// Keeps the name of a statement that is to be followed, and forgets what the name meant before.
-    fn follow(&mut self, parse: &Parse<'_>, verdict: &Statement, effects: Effects) {
-        self.client.session.follows(parse, verdict, effects);
+    fn follow(&mut self, parse: &Parse<'_>, verdict: &Statement, effects: Effects) -> Option<FollowedBefore> {
+        self.client.session.follows(parse, verdict, effects)
+    }
+
+    /// Passes a message that changes what a name means.
+    fn pass_followed(&mut self, message: &Message<'_>, expect: Expect, followed: Option<FollowedBefore>) -> Step {
+        let entry = Entry::forward(expect);
+        let entry = match followed.is_some() {
+            true => entry.with(Effect {
+                followed,
+                ..Effect::default()
+            }),
+            false => entry,
+        };
+        self.pass_request(message, entry)
     }
 
     /// Bind: the text of the statement may not have been judged, and the portal may belong to a statement that resets
@@ -141,6 +156,7 @@ impl Exchange<'_> {
 
     /// Close: the name may come to mean something else.
     pub(crate) fn close_untracked(&mut self, message: &Message<'_>) -> Step {
+        let mut followed = None;
         let may_unpin = self.keeps_session() && self.may_meet_prepare();
         if may_unpin || self.client.session.follows_any() {
             match Named::read(message.body()) {
@@ -148,7 +164,7 @@ impl Exchange<'_> {
                     target: Target::Statement,
                     name,
                 }) => {
-                    self.client.session.follows_no_more(name);
+                    followed = self.client.session.follows_no_more(name);
                     if may_unpin && !name.is_empty() {
                         self.suspect_unread(Effects::PREPARE | Effects::ENDS, "(Close)", Vec::new());
                     }
@@ -157,6 +173,6 @@ impl Exchange<'_> {
                 Ok(_) | Err(_) => {}
             }
         }
-        self.plain(message, Expect::Close)
+        self.pass_followed(message, Expect::Close, followed)
     }
 }

@@ -6,10 +6,10 @@ mod suspecting;
 
 use crate::state::asked_right::AskedRight;
 use crate::state::deferred_begin::DeferredBegin;
-use crate::state::followed::Followed;
 use crate::state::pins::{Pinned, Pins};
 use crate::state::shape::{SETTINGS_MAX, Shape};
 use crate::state::suspicion::Suspicion;
+use crate::statements::followed::Followed;
 use pgweir_sql::Returns;
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;

@@ -5,7 +5,6 @@ pub(crate) mod beyond_ascii;
 pub(crate) mod client_session;
 pub(crate) mod deferred_begin;
 pub(crate) mod difference;
-pub(crate) mod followed;
 pub(crate) mod idle_limit;
 pub(crate) mod pins;
 pub(crate) mod probe;

@@ -4,6 +4,7 @@ pub(crate) mod catalog_query;
 pub(crate) mod client_names;
 pub(crate) mod client_statements;
 pub(crate) mod ends;
+pub(crate) mod followed;
 pub(crate) mod held;
 pub(crate) mod internal;
 pub(crate) mod meaning;

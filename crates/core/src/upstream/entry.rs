@@ -1,6 +1,7 @@
 //! One request that a server has not answered: which reply ends it, who gets the reply, and what the request changes.
 
 use crate::statements::client_names::StatementName;
+use crate::statements::followed::FollowedBefore;
 use crate::statements::held::Moment;
 use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
@@ -128,6 +129,8 @@ pub(crate) struct Effect {
     pub(crate) must_be_refused: bool,
     /// One of the client's names, and its meaning before this request.
     pub(crate) name: Option<(StatementName, Option<Meaning>)>,
+    /// The same for a name that is followed, where statements are not tracked.
+    pub(crate) followed: Option<FollowedBefore>,
     /// All of the client's names, and their meanings before this request.
     pub(crate) names_lost_all: Option<Vec<(StatementName, Meaning)>>,
     /// The client's name of the statement whose rows are described, and the rows that it was told before.

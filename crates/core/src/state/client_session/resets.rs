@@ -1,7 +1,7 @@
 //! Statements of the client that reset settings, or that are followed where statements are not tracked.
 
 use super::ClientSession;
-use crate::state::followed::Followed;
+use crate::statements::followed::{Followed, FollowedBefore};
 use pgweir_sql::{Effects, Returns, Statement};
 use pgweir_wire::frontend::Parse;
 
@@ -72,16 +72,38 @@ impl ClientSession {
         self.followed.iter().find(|f| f.name() == name)
     }
 
-    /// A statement is parsed: follows it if that is necessary, and forgets what its name meant before.
-    pub(crate) fn follows(&mut self, parse: &Parse<'_>, verdict: &Statement, effects: Effects) {
+    /// A statement is parsed: follows it if that is necessary, and forgets what its name meant before. Returns that, for
+    /// the case that the Parse is refused or ignored.
+    pub(crate) fn follows(
+        &mut self,
+        parse: &Parse<'_>,
+        verdict: &Statement,
+        effects: Effects,
+    ) -> Option<FollowedBefore> {
         let found = Followed::of(parse, verdict, effects);
-        self.follows_no_more(parse.name);
+        let before = self.take_followed(parse.name);
+        if found.is_none() && before.is_none() {
+            return None;
+        }
         let room = self.followed.len() < FOLLOWED_MAX;
         self.followed.extend(found.filter(|_| room));
+        Some((parse.name.into(), before))
     }
 
-    /// The name may come to mean something else.
-    pub(crate) fn follows_no_more(&mut self, name: &[u8]) {
-        self.followed.retain(|f| f.name() != name);
+    /// The name may come to mean something else. Returns what it meant.
+    pub(crate) fn follows_no_more(&mut self, name: &[u8]) -> Option<FollowedBefore> {
+        let before = self.take_followed(name)?;
+        Some((name.into(), Some(before)))
+    }
+
+    /// The request that changed the meaning of this name was refused or ignored.
+    pub(crate) fn follows_again(&mut self, name: &[u8], before: Option<Followed>) {
+        self.take_followed(name);
+        self.followed.extend(before);
+    }
+
+    fn take_followed(&mut self, name: &[u8]) -> Option<Followed> {
+        let at = self.followed.iter().position(|f| f.name() == name)?;
+        Some(self.followed.swap_remove(at))
     }
 }

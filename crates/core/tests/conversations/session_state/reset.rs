@@ -195,6 +195,46 @@ fn startup_values_are_made_in_a_portal_of_their_own() {
     assert!(!binds.contains(&&"Bind  pgweir_1".to_string()), "{told:?}");
 }
 
+/// Guards against a client whose startup values are lost by a RESET: the pooler took its name for another statement's,
+/// whose Parse the server had ignored.
+#[test]
+fn an_ignored_parse_or_close_changes_no_meaning() {
+    for closes in [false, true] {
+        let mut rig = Rig::one_server("pool_mode = session");
+        let client = client_with_startup_value(&mut rig);
+        rig.says(client, |w| {
+            w.parse(b"r", b"reset work_mem", &[0, 0]);
+            w.sync();
+        });
+        let server = rig.server_of(client).expect("linked");
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.ready_for_query(Idle);
+        });
+        rig.says(client, |w| {
+            w.bind_text(b"nothing", &[]);
+            match closes {
+                true => w.close(b'S', b"r"),
+                false => w.parse(b"r", b"select 1", &[0, 0]),
+            }
+            w.sync();
+        });
+        rig.says(server, |w| {
+            w.error(&error("26000", "no such statement"));
+            w.ready_for_query(Idle);
+        });
+        rig.told(server);
+        rig.says(client, |w| {
+            w.bind_text(b"r", &[]);
+            w.execute();
+            w.sync();
+        });
+        let told = rig.told(server);
+        let makes = told.iter().any(|line| line.starts_with("Bind pgweir_portal"));
+        assert!(makes, "closes {closes}: {told:?}");
+    }
+}
+
 /// Guards against settings that are sent in the midst of a COPY, because the portal's name once meant a RESET: the
 /// server takes them for broken data and ends the connection.
 #[test]

@@ -1,11 +1,15 @@
 //! Statements that are followed in pools where prepared statements are not tracked: see
 //! [`crate::preparing::untracked`].
 
+use crate::statements::client_names::StatementName;
 use pgweir_sql::{Effects, Returns, Statement};
 use pgweir_wire::frontend::Parse;
 
+/// A name, and what it meant before a request: `None` is nothing that is followed.
+pub(crate) type FollowedBefore = (StatementName, Option<Followed>);
+
 /// A client's prepared statement, by name, that resets settings, ends all prepared statements, or changes code.
-#[derive(Debug, pgweir_freeze::Freeze)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Followed {
     name: Box<[u8]>,
     returns: Option<Returns>,
@@ -33,7 +37,7 @@ impl Followed {
     }
 
     /// The client's name for it.
-    pub(super) fn name(&self) -> &[u8] {
+    pub(crate) fn name(&self) -> &[u8] {
         &self.name
     }
 
