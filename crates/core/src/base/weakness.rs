@@ -93,6 +93,10 @@ pub enum Weakness {
     LeavesUntracked,
     /// A server goes on to the next client behind a Query in a pipeline, which leaves PostgreSQL 18 out of step.
     TrustsPipelines,
+    /// A Parse is answered from a held copy, even if types or names may have changed since.
+    AnswersStale,
+    /// Describe of an EXECUTE does not lend the executed statement to the server.
+    DescribesUnlent,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -107,7 +111,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 42] = [
+    pub const ALL: [Weakness; 44] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -150,5 +154,7 @@ impl Weakness {
         Weakness::SeparatesEntries,
         Weakness::LeavesUntracked,
         Weakness::TrustsPipelines,
+        Weakness::AnswersStale,
+        Weakness::DescribesUnlent,
     ];
 }

@@ -6,6 +6,7 @@
 use crate::base::message::{Message, Step};
 use crate::base::pin_reason::PinReason;
 use crate::base::secret_names::could_be_internal;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::preparing::replanning::Use;
 use crate::session::inspection::uses_names;
@@ -135,7 +136,7 @@ impl Exchange<'_> {
         let statement = self.client.statements.meaning_of(name);
         let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE) && uses_names(&s.verdict));
         let statement = statement.cloned()?;
-        if !self.keeps_session() {
+        if !self.keeps_session() || self.shared.is_weak(Weakness::DescribesUnlent) {
             return None;
         }
         let waits = self.waits_to_lend(Effects::PREPARE, &statement.query);

@@ -3,6 +3,7 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::pin_reason::PinReason;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::server::Server;
 use crate::server_side::ServerSide;
@@ -268,7 +269,10 @@ impl Exchange<'_> {
         client.statements.names_mut().set(parse.name, Some(meaning));
         self.pool.stats_mut().client_parse_count += 1;
         if server.held.touch(statement.id) {
-            if may_fake(server) && server.held.answers_parse(&statement, self.pool.names_moved()) {
+            if may_fake(server)
+                && (server.held.answers_parse(&statement, self.pool.names_moved())
+                    || self.shared.is_weak(Weakness::AnswersStale))
+            {
                 let effect = Effect {
                     name: Some((parse.name.into(), None)),
                     ..Effect::default()

@@ -123,6 +123,22 @@ impl Author {
         vec![first, self.take_bytes()]
     }
 
+    /// An EXECUTE is described, perhaps on another server than the one where its statement was prepared.
+    pub(super) fn described_execute(&mut self) -> Vec<Vec<u8>> {
+        let value = self.value();
+        self.push("Query \"deallocate all\"");
+        let first = self.take_bytes();
+        self.push(format!("Parse \"n\" \"select '{value}'\""));
+        self.push("Parse \"e\" \"execute n\"");
+        self.push("Sync");
+        let prepared = self.take_bytes();
+        self.push("Describe S \"e\"");
+        self.push("Sync");
+        let described = self.take_bytes();
+        self.push("Query \"deallocate all\"");
+        vec![first, prepared, described, self.take_bytes()]
+    }
+
     /// Parse, Bind, Describe, Execute, Close in many orders, without a Sync.
     pub(super) fn extended(&mut self, certain: bool) {
         let mut name = self.statement_name();

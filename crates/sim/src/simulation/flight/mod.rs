@@ -232,6 +232,9 @@ impl Author {
         if self.has_session && !self.tracked_statements && transactions && self.random.percent(8) {
             return Flight::in_stages(self.uses_no_statement());
         }
+        if self.has_session && self.tracked_statements && transactions && self.random.percent(2) {
+            return Flight::in_stages(self.described_execute());
+        }
         if self.beyond_ascii && self.tracked_statements && self.random.percent(8) {
             return self.bound_behind_set();
         }
