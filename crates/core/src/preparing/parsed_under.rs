@@ -67,10 +67,10 @@ impl ServerSide<'_> {
             && !statement.settings.reads_alike(now)
     }
 
-    /// Sets settings for an internal Parse, in the same segment. The server keeps their present values, because an
+    /// Sets settings for an internal request, in the same segment. The server keeps their present values, because an
     /// earlier message of this segment may have changed them, and only the server knows. The settings end with the
     /// transaction at the latest, so those of the client's session stay unchanged.
-    pub(super) fn set_for_parse(&mut self, settings: &[Change]) {
+    pub(crate) fn set_and_keep(&mut self, settings: &[Change]) {
         let encodings = self.encodings_around(settings);
         if let Some([database, _]) = &encodings {
             self.keep_and_set(CLIENT_ENCODING, Some(database));
@@ -94,8 +94,8 @@ impl ServerSide<'_> {
         self.run_in_internal_portal(&statement, &values);
     }
 
-    /// Gives settings the values that [`ServerSide::set_for_parse`] has kept.
-    pub(super) fn set_back(&mut self, settings: &[Change]) {
+    /// Gives settings the values that [`ServerSide::set_and_keep`] has kept.
+    pub(crate) fn set_back(&mut self, settings: &[Change]) {
         let encodings = self.encodings_around(settings);
         if let Some([database, _]) = &encodings {
             self.set_encoding(database);

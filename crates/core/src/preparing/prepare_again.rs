@@ -148,7 +148,7 @@ impl ServerSide<'_> {
             let set_back = self.shared.internal.set_back.clone();
             self.prepare(&set_back);
         }
-        self.set_for_parse(&then);
+        self.set_and_keep(&then);
         if statement.is_client_named() {
             self.close_name(statement.server_name());
         }

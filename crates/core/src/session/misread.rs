@@ -11,7 +11,7 @@ impl Exchange<'_> {
     }
 
     /// Whether an unanswered statement may choose another encoding.
-    fn encoding_in_doubt(&self) -> bool {
+    pub(super) fn encoding_in_doubt(&self) -> bool {
         let session = &self.server.session;
         let in_flight = !self.server.conversation.queue().is_empty();
         in_flight && (session.parses_in_doubt())

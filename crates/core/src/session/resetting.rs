@@ -109,8 +109,15 @@ impl Exchange<'_> {
         if values.is_empty() {
             return;
         }
-        let values = self.in_database_encoding(returns, values);
+        let kept = self.kept_encoding(returns, &values);
+        let values = match &kept {
+            Some(_) => values.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+            None => self.in_database_encoding(returns, values),
+        };
         self.shared.state_stats.returns_to_startup += 1;
+        if let Some(kept) = &kept {
+            self.to().set_and_keep(kept);
+        }
         let name = self.to().prepare_set_config();
         let portal = &*self.shared.internal.names.portal;
         let queue = self.server.conversation.queue_mut();
@@ -122,6 +129,20 @@ impl Exchange<'_> {
                 r.run_in(portal, name.server_name(), &values);
             }
         });
+        if let Some(kept) = &kept {
+            self.to().set_back(kept);
+        }
+    }
+
+    /// The encoding of the database, if these startup values must be set in it and only the server knows which one the
+    /// client has chosen: an earlier message of the segment may have set it.
+    fn kept_encoding(&self, returns: &Returns, values: &[(Arc<str>, Arc<str>)]) -> Option<[Change; 1]> {
+        let is_ascii = values.iter().all(|(name, value)| name.is_ascii() && value.is_ascii());
+        if is_ascii || returns.includes(CLIENT_ENCODING) || !self.encoding_in_doubt() {
+            return None;
+        }
+        let [database, _] = self.server.session.shape().encodings()?;
+        Some([(CLIENT_ENCODING.into(), Some(database.clone()))])
     }
 
     /// A Query whose answer decides about a reset has ended. Returns whether the client's startup values are set again

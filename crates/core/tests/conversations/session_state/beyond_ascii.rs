@@ -1,6 +1,6 @@
 //! Settings beyond ASCII have the bytes of the database's encoding, whatever the client's encoding is.
 
-use crate::rig::{NOTHING, Rig, Session, error};
+use crate::rig::{NO_TYPES, NOTHING, Rig, Session, error};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -181,4 +181,24 @@ fn a_server_that_refuses_one_of_two_segments_serves_nobody() {
         assert_eq!(rig.told(client), [refusal]);
         assert!(rig.is_closed(server), "login: {first:?} {second:?}");
     }
+}
+
+/// Guards against another encoding than the one that the client has just chosen: only the server knows it before the
+/// segment ends.
+#[test]
+fn a_startup_value_is_set_behind_an_encoding_that_was_chosen_in_the_same_segment() {
+    let mut rig = Rig::one_server("");
+    let (client, server) = client_begins(&mut rig);
+    answers(&mut rig, server, "LATIN1");
+    rig.says(client, |w| {
+        for text in [&b"set client_encoding = 'UTF8'"[..], b"reset search_path"] {
+            w.parse(b"", text, NO_TYPES);
+            w.bind_text(b"", &[]);
+            w.execute();
+        }
+        w.sync();
+    });
+    let bound = bound(&rig, server);
+    assert!(bound.iter().any(|set| set.starts_with(BEHIND[0])), "{bound:?}");
+    assert!(!bound.iter().any(|set| set.starts_with(BEHIND[1])), "{bound:?}");
 }
