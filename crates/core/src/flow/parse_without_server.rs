@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::pooler::Pooler;
 use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
+use pgweir_wire::TransactionStatus;
 use pgweir_wire::frontend::Parse;
 
 /// Sync and Flush as messages.
@@ -36,6 +37,8 @@ fn is_usual(client: &Client) -> bool {
         && !session.awaits_reset()
         && !session.minds_traces()
         && session.shape().is_usual()
+        // A transaction that has failed refuses a Parse.
+        && session.idle_status() != TransactionStatus::Failed
 }
 
 impl Pooler {

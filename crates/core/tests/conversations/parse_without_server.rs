@@ -254,3 +254,18 @@ fn the_setting_turns_it_off() {
         w.sync();
     });
 }
+
+/// Guards against ParseComplete for a client whose transaction has failed before a server had its BEGIN.
+#[test]
+fn it_is_not_answered_in_a_failed_transaction() {
+    let (mut rig, _, _) = busy(INTEGER);
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let key = rig.key_told(client);
+    rig.query(client, "begin");
+    rig.query(client, "select 1");
+    rig.cancel_request(&key);
+    let told = rig.told(client);
+    assert_eq!(told.last().map(String::as_str), Some("ReadyForQuery E"), "{told:?}");
+    prepares(&mut rig, client, b"s", INTEGER);
+    assert_eq!(rig.told(client), [""; 0], "a server refuses it");
+}
