@@ -47,7 +47,7 @@ impl Exchange<'_> {
             } else if let Ok(parse) = Parse::read(message.body()) {
                 let verdict = pgweir_sql::classify(parse.query);
                 match self.inspect_text(message, Some(parse.query), &verdict) {
-                    Ok(effects) => followed = self.follow(&parse, &verdict, effects),
+                    Ok(effects) => followed = self.client.session.follows(&parse, &verdict, effects),
                     Err(step) => return step,
                 }
                 if inspects {
@@ -63,11 +63,6 @@ impl Exchange<'_> {
             }
         }
         self.pass_followed(message, Expect::Parse, followed)
-    }
-
-    /// Keeps the name of a statement that is to be followed, and forgets what the name meant before.
-    fn follow(&mut self, parse: &Parse<'_>, verdict: &Statement, effects: Effects) -> Option<FollowedBefore> {
-        self.client.session.follows(parse, verdict, effects)
     }
 
     /// Passes a message that changes what a name means.

@@ -172,7 +172,7 @@ impl World {
         // So do clients that a shutdown has refused.
         let refused = || self.clients.iter().any(|client| client.rubbish);
         let all_mean_well = topology.rubbish_percent == 0 && topology.hostile_percent == 0 && !abandons;
-        if all_mean_well && !refused() && sent.windows(UNMODELLED.len()).any(|w| w == UNMODELLED) {
+        if all_mean_well && sent.windows(UNMODELLED.len()).any(|w| w == UNMODELLED) && !refused() {
             self.fail(format!(
                 "a script or the pooler asks too much: {}",
                 String::from_utf8_lossy(&sent)
