@@ -4,10 +4,16 @@ use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::slab::Slab;
+use crate::base::time::Time;
 use crate::client::Client;
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use pgweir_config::Config;
+use std::time::Duration;
+
+/// A server that was opened for waiting clients makes no way for another pool before it has served one of them, for at
+/// most this long. Otherwise pools whose logins take a while would end each other's servers in turn, and serve nobody.
+const FIRST_TURN_MAX: Duration = Duration::from_secs(5);
 
 /// The number of a pool's servers whose clients keep them beyond the end of their transactions.
 pub(super) fn pinned_servers(servers: &Slab<Server>, clients: &Slab<Client>, pool_id: PoolId) -> usize {
@@ -44,7 +50,9 @@ pub(super) fn use_of_reserve(label: &str, pinned: usize) -> String {
 /// that makes room: one of the largest of these pools, to be closed when it is free. Only one such server at a time is
 /// chosen: the one whose client, phase or login is the latest, because a client that has kept a server for long may
 /// keep it for ever. A listener is closed only if there is no other choice, because notifications may be lost with it.
+/// A server that has not served a client yet stays for [`FIRST_TURN_MAX`] if clients of its pool wait.
 pub(super) fn gives_way(
+    now: Time,
     pools: &[Option<Pool>],
     servers: &Slab<Server>,
     starved: PoolId,
@@ -57,8 +65,10 @@ pub(super) fn gives_way(
     if of_largest().any(|(_, s)| s.close_reason == Some(CloseReason::Evicted)) {
         return None;
     }
-    let staying = of_largest().filter(|(_, s)| s.close_reason.is_none());
-    let (slot, _) = staying.max_by_key(|(_, server)| server.since)?;
+    let someone_waits = !pool::of(pools, largest).waiting().is_empty();
+    let awaits_its_turn = |s: &Server| someone_waits && !s.has_served && now - s.connect_time < FIRST_TURN_MAX;
+    let may_end = of_largest().filter(|(_, s)| s.close_reason.is_none() && !awaits_its_turn(s));
+    let (slot, _) = may_end.max_by_key(|(_, server)| server.since)?;
     Some(ServerId(slot))
 }
 

@@ -204,11 +204,11 @@ impl Pooler {
     fn gives_way_to(&self, now: Time, starved: PoolId) -> Option<ServerId> {
         let (pools, servers) = (&self.pools, &self.servers);
         if let Some(sizing) = self.full_host(starved) {
-            return shortage::gives_way(pools, servers, starved, |pool| pool.shares(sizing));
+            return shortage::gives_way(now, pools, servers, starved, |pool| pool.shares(sizing));
         }
         let limit = self.shared_limit_reached(now, starved)?;
         let key = self.pool(starved).key();
-        shortage::gives_way(pools, servers, starved, |pool| limit.is_shared(pool.key(), key))
+        shortage::gives_way(now, pools, servers, starved, |pool| limit.is_shared(pool.key(), key))
     }
 
     fn time_deferred_begins(&mut self, now: Time) {

@@ -194,6 +194,42 @@ fn a_server_that_is_kept_for_long_is_not_the_one_that_makes_way() {
     assert!(rig.server_of(keeps).is_some_and(|server| !rig.is_closed(server)));
 }
 
+/// Guards against pools that end each other's servers while these log in, so that neither serves a client.
+#[test]
+fn a_server_makes_no_way_before_it_has_served_a_client() {
+    let mut rig = with_small_database(1);
+    let busy = enter(&mut rig, "v", "small");
+    rig.query(busy, "select pg_sleep(9)");
+    let first = rig.server_of(busy).expect("linked");
+    let waiting = [enter(&mut rig, "u", "small"), enter(&mut rig, "v", "small")];
+    rig.query(waiting[1], "select 1");
+    rig.wait(Duration::from_secs(9));
+    rig.completes(first, "SELECT 1");
+    rig.server_dies(first);
+    let mut served = [false; 2];
+    for _ in 0..20 {
+        let server = rig.connects.pop_front().expect("somebody gets the place");
+        // As long as a login may take.
+        rig.wait(Duration::from_millis(300));
+        if !rig.told(server).contains(&"Terminate".to_string()) {
+            rig.server_logs_in(server);
+        }
+        for (client, served) in waiting.into_iter().zip(&mut served) {
+            *served |= !rig.told(client).is_empty();
+            if let Some(server) = rig.server_of(client) {
+                rig.completes(server, "SELECT 1");
+                *served = true;
+            }
+        }
+        if served == [true; 2] {
+            return;
+        }
+        rig.wait(Duration::from_millis(100));
+        rig.server_dies(server);
+    }
+    panic!("u, v are served: {served:?}");
+}
+
 #[test]
 fn a_client_that_never_logs_in_is_closed() {
     let mut rig = Rig::new("client_login_timeout = 2");
