@@ -127,6 +127,14 @@ def test_a_failed_transaction_ends_nobody(pg15, make_pooler):
         assert rows_of(messages) == [("f",)], "nobody has it"
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_a_client_can_cancel_itself(pg, make_pooler, how):
+    pooler = make_pooler(pg, settings={"default_pool_size": 1})
+    with pooler.connect() as c:
+        assert error_codes(call(c, how, "pg_cancel_backend", c.process_id)) == ["57014"], "as on a direct connection"
+        assert c.value("select 1") == "1"
+
+
 def test_a_client_can_end_itself(pg15, make_pooler):
     pooler = make_pooler(pg15)
     with pooler.connect() as c:

@@ -13,10 +13,12 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// The statement that is sent in place of the call. It returns what the call would return.
-    pub fn answer(self) -> &'static [u8] {
+    /// The statement that is sent in place of the call. It returns what the call would return. `own`: the client
+    /// cancels what it runs itself, so the server process must do that.
+    pub fn answer(self, own: bool) -> &'static [u8] {
         match self {
             Signal::Terminate => b"SELECT true AS pg_terminate_backend",
+            Signal::Cancel if own => b"SELECT pg_catalog.pg_cancel_backend(pg_catalog.pg_backend_pid())",
             Signal::Cancel => b"SELECT true AS pg_cancel_backend",
         }
     }

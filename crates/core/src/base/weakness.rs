@@ -97,6 +97,8 @@ pub enum Weakness {
     AnswersStale,
     /// Describe of an EXECUTE does not lend the executed statement to the server.
     DescribesUnlent,
+    /// pg_cancel_backend() and pg_terminate_backend() act on the clients of other users, too.
+    SignalsAnyone,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -111,7 +113,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 44] = [
+    pub const ALL: [Weakness; 45] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -156,5 +158,6 @@ impl Weakness {
         Weakness::TrustsPipelines,
         Weakness::AnswersStale,
         Weakness::DescribesUnlent,
+        Weakness::SignalsAnyone,
     ];
 }

@@ -16,6 +16,7 @@ use crate::base::failure::Failure;
 use crate::base::ids::{CLIENT_IDS_FROM, ClientId, ServerId};
 use crate::base::message::{Message, Step};
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::flow::logins::admitting;
 use crate::pooler::Pooler;
@@ -171,14 +172,16 @@ impl Exchange<'_> {
     }
 
     /// Has the server answer a call that the pooler has carried out.
-    fn answer_call(&mut self, message: &Message<'_>, call: &Call<'_>) -> Step {
+    /// `own`: the client has named itself.
+    fn answer_call(&mut self, message: &Message<'_>, call: &Call<'_>, own: bool) -> Step {
+        let text = call.of.kind.answer(own);
         match call.bound {
             None => {
                 self.client.statements.replace_unnamed(None);
                 self.server.held.unnamed_becomes(Unnamed::Nothing);
-                self.to().asks(To::Forward, |r| r.query(call.of.kind.answer()));
+                self.to().asks(To::Forward, |r| r.query(text));
             }
-            Some((portal, results)) => self.answer_bind(call.of.kind, portal, results),
+            Some((portal, results)) => self.answer_bind(text, portal, results),
         }
         let step = self.client.drop_message(message);
         if let Step::Progress(_) = step {
@@ -187,9 +190,9 @@ impl Exchange<'_> {
         step
     }
 
-    fn answer_bind(&mut self, kind: Signal, portal: &[u8], results: &[u8]) {
+    fn answer_bind(&mut self, text: &'static [u8], portal: &[u8], results: &[u8]) {
         let settings = self.client.session.shape().parse_settings();
-        let answer = self.shared.statements.intern(kind.answer(), &[0, 0], settings);
+        let answer = self.shared.statements.intern(text, &[0, 0], settings);
         self.to().prepare(&answer);
         let name = answer.server_name();
         self.to()
@@ -214,7 +217,10 @@ impl Pooler {
         if let Some(ended) = self.signal(now, id, call.of.kind, target) {
             return Some(ended);
         }
-        Some(self.between(now, id, server_id).answer_call(message, &call))
+        Some(
+            self.between(now, id, server_id)
+                .answer_call(message, &call, target == id),
+        )
     }
 
     /// The client to be signalled, if this client may do it and its call will certainly run.
@@ -246,7 +252,8 @@ impl Pooler {
         let says = |name: &str, value: &str| by.session.shape().get(name).is_some_and(|s| *s.value() == *value);
         let has_no_role = by.session.shape().get("role").is_none() || says("role", "none");
         let as_itself = has_no_role && by.session.shape().home() == server.session.base().home();
-        let same_user = as_itself && same_role && user(by).is_some() && user(by) == user(of);
+        let is_same = same_role && user(by).is_some() && user(by) == user(of);
+        let same_user = as_itself && (is_same || self.is_weak(Weakness::SignalsAnyone));
         (of.is_session() && (says("is_superuser", "on") || same_user)).then_some(target)
     }
 

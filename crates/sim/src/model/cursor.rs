@@ -118,6 +118,11 @@ impl Environment for Surroundings<'_> {
         *self.drawn = Some(value);
     }
 
+    fn signal(&mut self, process_id: i64) {
+        let message = format!("PID {process_id} is not a PostgreSQL backend process");
+        self.warnings.push(ServerError::warning("01000", message));
+    }
+
     fn fold(&mut self, text: &str) {
         self.left.draw(text);
         self.left.fold(text, self.settings);

@@ -48,6 +48,9 @@ impl Environment for NoEnvironment {
     fn set_drawn(&mut self, _: i64) {
         unreachable!("not folded")
     }
+    fn signal(&mut self, _: i64) {
+        unreachable!("not folded")
+    }
     fn fold(&mut self, _: &str) {
         unreachable!("not folded")
     }

@@ -14,6 +14,8 @@ pub(super) enum Function {
     OtherIsMade,
     Lift,
     BackendPid,
+    CancelBackend,
+    TerminateBackend,
     NullIf,
     Lock,
     TryLock,
@@ -35,6 +37,8 @@ impl Function {
             "other_is_made" => Function::OtherIsMade,
             "lift" => Function::Lift,
             "pg_backend_pid" => Function::BackendPid,
+            "pg_cancel_backend" => Function::CancelBackend,
+            "pg_terminate_backend" => Function::TerminateBackend,
             "nullif" => Function::NullIf,
             "pg_advisory_lock" => Function::Lock,
             "pg_try_advisory_lock" => Function::TryLock,
@@ -59,7 +63,9 @@ impl Function {
             Function::BackendPid => (&[], Type::Int4, 0),
             Function::NullIf => (&[Type::Text, Type::Text], Type::Text, 2),
             Function::Lock | Function::XactLock => (&[Type::Int4], Type::Void, 1),
-            Function::TryLock | Function::Unlock => (&[Type::Int4], Type::Bool, 1),
+            Function::TryLock | Function::Unlock | Function::CancelBackend | Function::TerminateBackend => {
+                (&[Type::Int4], Type::Bool, 1)
+            }
             Function::UnlockAll => (&[], Type::Void, 0),
             Function::SetVal => (&[Type::Text, Type::Int4], Type::Int8, 2),
             Function::CurrVal => (&[Type::Text], Type::Int8, 1),
@@ -127,6 +133,14 @@ impl Function {
                 environment.unlock_all();
                 Value::Text(String::new())
             }
+            // A real server first sends the row, because the signal counts from the next row on.
+            (Function::CancelBackend, [Value::Int(id)]) if *id == environment.process_id().into() => {
+                return Err(ServerError::error("57014", "canceling statement due to user request"));
+            }
+            (Function::CancelBackend | Function::TerminateBackend, [Value::Int(id)]) => {
+                environment.signal(*id);
+                Value::Bool(false)
+            }
             (Function::BackendPid, _) => Value::Int(environment.process_id().into()),
             (Function::SetVal, [_, Value::Int(value)]) => {
                 environment.set_drawn(*value);
@@ -178,6 +192,8 @@ pub(super) trait Environment {
     /// The session's latest value of the sequence.
     fn drawn(&self) -> Option<i64>;
     fn set_drawn(&mut self, value: i64);
+    /// There is no such process.
+    fn signal(&mut self, process_id: i64);
     /// Runs `folded()`.
     fn fold(&mut self, text: &str);
 }

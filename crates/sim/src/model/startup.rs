@@ -18,6 +18,19 @@ fn newest(major: u32) -> ProtocolVersion {
 }
 
 impl Session {
+    /// The same, if `is` holds, of a user that is no superuser.
+    pub fn of_common_user(mut self, is: bool) -> Self {
+        if is {
+            self.settings.is_of_common_user();
+        }
+        self
+    }
+
+    /// From now on this is its process id.
+    pub fn has_process_id(&mut self, process_id: u32) {
+        self.key.process_id = process_id;
+    }
+
     /// Reads one startup packet from the front of `bytes`; `None` if it is incomplete.
     pub(super) fn startup(&mut self, bytes: &[u8]) -> Option<usize> {
         let length = match StartupPacket::packet_bytes(bytes) {

@@ -76,8 +76,16 @@ impl World {
             self.schedule(at, Event::ClientActs(number));
             return;
         }
+        let may_be_hit = self.may_be_hit(number);
+        if may_be_hit && self.makes_room(number) {
+            return self.client_vanishes(number, self.clients[number as usize].session_number);
+        }
+        let call = if may_be_hit { None } else { self.next_signal(number) };
         let client = &mut self.clients[number as usize];
-        if client.next_flight(&self.topology).is_none() {
+        if client
+            .next_flight(&self.topology, call.map(|(call, _)| call), may_be_hit)
+            .is_none()
+        {
             client.phase = Phase::Gone;
             let mut bytes = Vec::new();
             pgweir_wire::Writer::new(&mut bytes).terminate();
@@ -85,6 +93,12 @@ impl World {
             return;
         }
         let flight = client.flights_sent;
+        if let Some((call, of)) = call {
+            self.signals(number, call, of);
+        }
+        if !may_be_hit {
+            self.clients[number as usize].given_back = 0;
+        }
         let latency = self.latency_us_max();
         let client = &mut self.clients[number as usize];
         if client.may_cancel() && client.random.below(100) < self.topology.cancel_percent {
@@ -170,6 +184,7 @@ impl World {
             Wish::NextStage => self.client_next_stage(number),
             Wish::Leave => self.client_vanishes(number, self.clients[number as usize].session_number),
             Wish::Think => {
+                self.signal_is_answered(number);
                 let latency = self.latency_us_max();
                 let client = &mut self.clients[number as usize];
                 // Readers crowd, so that they wait for servers.

@@ -38,6 +38,7 @@ impl World {
         }
         let postgres = Postgres::new(topology.version, &topology.role_defaults)
             .with_code_that_sets(topology.code_sets_at_first)
+            .with_common_users(topology.signals)
             .with_lag(topology.replica_lag);
         let hosts = Hosts::new(
             topology.hosts,
@@ -65,6 +66,7 @@ impl World {
             connecting: BTreeSet::new(),
             hosts,
             cancels: BTreeMap::new(),
+            signals: Vec::new(),
             doing_requests: false,
             turn_ends: false,
             reloads: 0,

@@ -48,6 +48,7 @@ pub mod oracle;
 pub mod postgres;
 pub mod seeds;
 pub mod shutdown;
+mod signals;
 pub mod takeover;
 pub mod topology;
 pub mod trace;

@@ -25,6 +25,7 @@ pub struct Postgres {
     defaults: Rc<[RoleDefault]>,
     /// In a new database the function `changing()` sets a setting.
     code_sets: bool,
+    common_users: bool,
     /// For so many steps of all sessions replicas lag.
     lag: u64,
     /// By database, of which there are few.
@@ -42,6 +43,7 @@ impl Postgres {
             version,
             defaults: defaults.into(),
             code_sets: false,
+            common_users: false,
             lag: 0,
             shared: Vec::new(),
             sessions: BTreeMap::new(),
@@ -53,6 +55,12 @@ impl Postgres {
     /// In all databases the function `changing()` sets a setting, until a client replaces the function.
     pub fn with_code_that_sets(mut self, sets: bool) -> Self {
         self.code_sets = sets;
+        self
+    }
+
+    /// No user is a superuser, if this holds.
+    pub fn with_common_users(mut self, are: bool) -> Self {
+        self.common_users = are;
         self
     }
 
@@ -82,7 +90,8 @@ impl Postgres {
         let session = Session::new(self.version, key)
             .at_pace(pace)
             .with_defaults(defaults)
-            .with_catalog_locks(locks);
+            .with_catalog_locks(locks)
+            .of_common_user(self.common_users);
         let session = if is_standby { session.on_standby() } else { session };
         self.sessions.insert(process_id, session);
         process_id

@@ -7,6 +7,7 @@ use super::hosts::Hosts;
 use super::network::Connection;
 use super::postgres::Postgres;
 use super::shutdown::Ending;
+use super::signals::Signal;
 use super::takeover::Successors;
 use super::topology::Topology;
 use super::trace::Trace;
@@ -165,6 +166,8 @@ pub struct World {
     pub(super) hosts: Hosts,
     /// Cancels on their way to servers, and the clients that they are for.
     pub(super) cancels: BTreeMap<ServerId, Vec<Option<ClientId>>>,
+    /// Calls of pg_cancel_backend() and pg_terminate_backend() that may still hit their targets.
+    pub(super) signals: Vec<Signal>,
     pub(super) doing_requests: bool,
     /// The end of the driver's turn is among the events.
     pub(super) turn_ends: bool,

@@ -102,7 +102,12 @@ impl Script {
             7 => self.pick(&["discard temp", "discard plans", "discard sequences", "discard all"]),
             8 => format!("select pg_advisory_lock({key})"),
             9 => format!("select pg_try_advisory_lock({key}), 10/(3-g) from generate_series(1,5) g"),
-            10..=11 => format!("select pg_advisory_unlock({key})"),
+            10 => format!("select pg_advisory_unlock({key})"),
+            11 => self.pick(&[
+                "select pg_advisory_unlock(0)",
+                "select pg_cancel_backend(5000000), true as pg_cancel_backend",
+                "select pg_catalog.pg_terminate_backend(5000001)",
+            ]),
             12 => self.pick(&["select pg_advisory_unlock_all()", "select pg_advisory_xact_lock(7)"]),
             13 => format!("declare c cursor with hold for select '{n}', g from generate_series(1, 4) g"),
             14..=15 => self.pick(&["fetch from c", "fetch 2 from c"]),

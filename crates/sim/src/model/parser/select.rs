@@ -103,7 +103,11 @@ impl Parser {
         } else {
             loop {
                 let item = self.expression(&columns)?;
-                select.names.push(name_of(&item, &columns));
+                let name = match self.keyword("as") {
+                    true => self.name()?,
+                    false => name_of(&item, &columns),
+                };
+                select.names.push(name);
                 select.items.push(item);
                 if !self.symbol(",") {
                     break;
@@ -146,6 +150,8 @@ fn name_of(item: &Expression, columns: &[&str]) -> String {
             Function::SetConfig => "set_config",
             Function::OtherIsMade | Function::Lift => "case",
             Function::BackendPid => "pg_backend_pid",
+            Function::CancelBackend => "pg_cancel_backend",
+            Function::TerminateBackend => "pg_terminate_backend",
             Function::NullIf => "nullif",
             Function::Lock => "pg_advisory_lock",
             Function::TryLock => "pg_try_advisory_lock",

@@ -74,6 +74,11 @@ impl Settings {
         self.begins_with("in_hot_standby", "on");
     }
 
+    /// The user is no superuser.
+    pub(super) fn is_of_common_user(&mut self) {
+        self.begins_with("is_superuser", "off");
+    }
+
     /// A custom name that has not been set; `unknown` is the error if the name cannot be set.
     fn placeholder(&mut self, name: &str, unknown: ServerError) -> Result<Place, ServerError> {
         if !name.contains('.') {

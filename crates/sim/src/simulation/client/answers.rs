@@ -45,6 +45,9 @@ impl Client {
                 b'R' | b'S' | b'N' => Ok(Wish::Nothing),
                 b'K' => {
                     self.key = CancelKey::read(body).ok();
+                    if let (Some(key), Some(oracle)) = (&self.key, &mut self.oracle) {
+                        oracle.has_process_id(key.process_id);
+                    }
                     Ok(Wish::Nothing)
                 }
                 b'Z' => {
@@ -88,6 +91,9 @@ impl Client {
             return Ok(wish);
         }
         if message[0] == b'Z' {
+            if self.goes_on {
+                return Err(format!("{label}: pg_terminate_backend() returned true, and it goes on"));
+            }
             self.ready_seen += 1;
             self.answered += 1;
         }
@@ -164,7 +170,8 @@ impl Client {
 
     fn refused(&mut self, topology: &Topology, body: &[u8]) -> Result<Wish, String> {
         let fields = ErrorFields::read(body).unwrap_or_default();
-        if !self.rubbish && !allowed_refusal(topology, self.session_number, &fields, body) {
+        let is_ended = self.may_be_ended && fields.sqlstate == b"57P01";
+        if !self.rubbish && !is_ended && !allowed_refusal(topology, self.session_number, &fields, body) {
             return Err(format!(
                 "{}: refused without a reason: {} {}\n    flight: {}",
                 self.label(),

@@ -6,6 +6,7 @@ mod judgement;
 mod refusals;
 mod tokens;
 
+use super::flight::signal::SignalCall;
 use super::flight::{Author, Flight};
 use super::oracle::Oracle;
 use super::topology::{Mode, Topology};
@@ -75,6 +76,14 @@ pub struct Client {
     has_stalled: bool,
     /// It will go away while it logs in.
     pub abandons: bool,
+    /// pg_terminate_backend() may have been called with its process id.
+    pub may_be_ended: bool,
+    /// That call has returned true. The pooler must not answer what the client sends afterwards.
+    pub is_ended: bool,
+    /// It has sent something afterwards.
+    goes_on: bool,
+    /// How often it has tried to give its server back in a row.
+    pub given_back: u64,
     /// Number of flights sent in all sessions: identifies a flight for later events.
     pub flights_sent: u64,
     /// Number of segments answered completely, in all sessions.
@@ -130,6 +139,10 @@ impl Client {
             hostile: false,
             has_stalled: false,
             abandons: false,
+            may_be_ended: false,
+            is_ended: false,
+            goes_on: false,
+            given_back: 0,
             flights_sent: 0,
             answered: 0,
             received: Vec::new(),
@@ -155,13 +168,14 @@ impl Client {
         self.flights_left = topology.flights;
         self.phase = Phase::LoggingIn;
         self.key = None;
+        (self.may_be_ended, self.is_ended, self.goes_on, self.given_back) = (false, false, false, 0);
         self.rubbish = self.random.below(100) < topology.rubbish_percent;
         self.hostile = topology.hostile_percent > 0 && self.random.below(100) < topology.hostile_percent;
         self.rubbish |= self.hostile;
         self.received.clear();
         self.author = Some(Author::new(self.random.split(), topology, session_number));
         let database = format!("db{}", self.random.below(topology.databases));
-        let user = format!("user{}", self.number % topology.users);
+        let user = self.user(topology);
         self.settings = Vec::new();
         if topology.startup_settings {
             for (name, value) in [
@@ -219,24 +233,40 @@ impl Client {
         packet
     }
 
-    /// The next flight, or `None` if the session ends with Terminate. The first stage is sent at once.
-    pub fn next_flight(&mut self, topology: &Topology) -> Option<()> {
+    /// Whether the call of pg_cancel_backend() or pg_terminate_backend() in its flight has returned true.
+    pub fn has_signalled(&self) -> bool {
+        self.oracle.as_ref().is_some_and(|oracle| oracle.signalled)
+    }
+
+    /// Its user.
+    pub fn user(&self, topology: &Topology) -> String {
+        format!("user{}", self.number % topology.users)
+    }
+
+    /// The next flight, or `None` if the session ends with Terminate. The first stage is sent at once. `call`: it is this
+    /// call. `may_be_hit`: the calls of others may cancel it.
+    pub fn next_flight(&mut self, topology: &Topology, call: Option<SignalCall>, may_be_hit: bool) -> Option<()> {
         if self.flights_left == 0 {
             return None;
         }
-        self.flights_left -= 1;
         self.flights_sent += 1;
+        self.goes_on = self.is_ended;
         let author = self.author.as_mut()?;
-        self.flight = if self.flights_left == 0 {
-            author.last_flight()
+        self.flight = if may_be_hit {
+            author.gives_back()
         } else {
-            author.flight()
+            self.flights_left -= 1;
+            match call {
+                _ if self.flights_left == 0 => author.last_flight(),
+                Some(call) => author.signal(call),
+                None => author.flight(),
+            }
         };
         self.stage = 0;
         self.ready_seen = 0;
         self.phase = Phase::Busy;
         let oracle = self.oracle.as_mut()?;
-        oracle.cancelled = false;
+        (oracle.cancelled, oracle.signalled) = (may_be_hit, false);
         if topology.mode != Mode::Session {
             oracle.fall_into_step();
         }

@@ -7,6 +7,7 @@ mod messages;
 mod refused;
 mod segments;
 mod session_statements;
+pub mod signal;
 mod special;
 mod statements;
 

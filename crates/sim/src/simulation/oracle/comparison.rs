@@ -1,10 +1,11 @@
 //! Whether a message is the expected one, or one that may come in its place.
 
 use super::messages::{
-    DEALLOCATED, HINT_TO_END, RESERVED_NAME, ends_block, is_bind_of_changed_rows, is_cancel_error,
+    DEALLOCATED, HINT_TO_END, RESERVED_NAME, ROW_FALSE, ROW_TRUE, ends_block, is_bind_of_changed_rows, is_cancel_error,
     is_failed_transaction_error, is_missing_portal_error, is_missing_statement_error, is_missing_table_error,
-    is_missing_unnamed_error, is_no_block_warning, is_not_drawn_error, is_of_the_pooler, is_out_of_step, is_removal,
-    is_reserved_name_error, is_same_but_for_a_name, is_same_notification, is_taken_name_error,
+    is_missing_unnamed_error, is_no_block_warning, is_no_process_warning, is_not_drawn_error, is_of_the_pooler,
+    is_out_of_step, is_removal, is_reserved_name_error, is_same_but_for_a_name, is_same_notification,
+    is_taken_name_error,
 };
 use super::{Oracle, Verdict};
 use pgweir_wire::TransactionStatus;
@@ -106,6 +107,14 @@ impl Oracle {
             // A statement that was prepared again within the segment has made it a pipeline (docs/differences.md).
             return self.compare_next(message);
         }
+        if is_no_process_warning(&expected) && message == ROW_TRUE {
+            // The private server does not know the client that the pooler has signalled.
+            self.signalled = true;
+            return self.compare_next(message);
+        }
+        if self.signalled && expected == ROW_FALSE && message == ROW_TRUE {
+            return Verdict::Right;
+        }
         match self.cannot_describe(&expected, message) {
             true => Verdict::CannotDescribe,
             false => Verdict::Wrong(Some(expected)),
@@ -198,6 +207,11 @@ impl Oracle {
         if (matches!(expected.first(), Some(b't' | b'E')) || expected[..] == DEALLOCATED[..])
             && is_missing_table_error(message)
         {
+            return true;
+        }
+        if is_no_process_warning(message) && is_cancel_error(expected) {
+            // A client with another role than its own, or whose statements are not tracked, cannot cancel itself
+            // (docs/differences.md).
             return true;
         }
         if self.has_set && matches!(expected.first(), Some(b'2' | b't' | b'E')) && is_missing_unnamed_error(message) {

@@ -5,6 +5,16 @@ use pgweir_wire::ErrorFields;
 /// CommandComplete of a DEALLOCATE.
 pub(super) const DEALLOCATED: [u8; 16] = *b"C\0\0\0\x0fDEALLOCATE\0";
 
+/// Rows of one boolean.
+pub(super) const ROW_TRUE: &[u8] = b"D\0\0\0\x0b\0\x01\0\0\0\x01t";
+pub(super) const ROW_FALSE: &[u8] = b"D\0\0\0\x0b\0\x01\0\0\0\x01f";
+
+/// pg_cancel_backend() or pg_terminate_backend() of a process that does not exist.
+pub(super) fn is_no_process_warning(message: &[u8]) -> bool {
+    let text = b"is not a PostgreSQL backend process";
+    message.first() == Some(&b'N') && message.windows(text.len()).any(|w| w == text)
+}
+
 /// PostgreSQL 18's error for the command after a Query in the midst of an extended segment.
 pub(super) fn is_out_of_step(message: &[u8]) -> bool {
     let text = b"StartTransactionCommand: unexpected state STARTED";

@@ -55,6 +55,8 @@ pub struct Oracle {
     may_have_begun: bool,
     /// A cancel may have hit the present flight.
     pub cancelled: bool,
+    /// The call of pg_cancel_backend() or pg_terminate_backend() in this flight has returned true.
+    pub signalled: bool,
     /// The settings under which each statement of this flight has run, by token.
     ran: HashMap<String, Vec<Snapshot>>,
     /// Tokens of segments that the pooler has refused: no server may run them, not even after the flight.
@@ -85,7 +87,8 @@ impl Oracle {
         let mut oracle = Oracle {
             session: Session::new(topology.version, key)
                 .at_pace(Pace::StepByStep)
-                .with_defaults(topology.role_defaults.as_slice().into()),
+                .with_defaults(topology.role_defaults.as_slice().into())
+                .of_common_user(topology.signals),
             shared: Shared::new(),
             segments: VecDeque::new(),
             expected: VecDeque::new(),
@@ -98,6 +101,7 @@ impl Oracle {
             transaction_failed: false,
             may_have_begun: false,
             cancelled: false,
+            signalled: false,
             fell_into_step: false,
             ran: HashMap::new(),
             refused: HashSet::new(),
@@ -105,6 +109,11 @@ impl Oracle {
         oracle.session.receive(&mut oracle.shared, 0, startup);
         oracle.session.take_sent();
         oracle
+    }
+
+    /// The client was told this process id.
+    pub fn has_process_id(&mut self, process_id: u32) {
+        self.session.has_process_id(process_id);
     }
 
     /// The next flight may set something.

@@ -99,6 +99,7 @@ impl Topology {
         topology.choose_idle_limits(Random::new(seed ^ 0x1d1e_0000));
         topology.choose_entries(Random::new(seed ^ 0xe412_0000));
         topology.choose_untracked(Random::new(seed ^ 0x0a7e_0000));
+        topology.choose_signals(Random::new(seed ^ 0x519a_0000));
         // Where clients share a server at one time, a late cancel may hit any of them.
         topology.late_cancels = topology.pipeline_depth == "1" && Random::new(seed ^ 0x1a7e_0000).percent(20);
         topology
@@ -269,6 +270,7 @@ impl Topology {
             refuses_texts: false,
             changes_types: false,
             idle_limits: false,
+            signals: false,
             one_database: false,
             reader_percent: 0,
             calls_by_view: false,

@@ -69,6 +69,20 @@ impl Topology {
         }
     }
 
+    /// Clients cancel and end others by the process ids that these were told, and try it with those of other users.
+    pub(super) fn choose_signals(&mut self, mut r: Random) {
+        let is_of_others = self.leave_behind
+            || self.refuses_texts
+            || self.changes_types
+            || self.idle_limits
+            || self.reserved_names
+            || self.hostile_percent > 0;
+        if self.mode != Mode::Statement && !is_of_others && r.percent(12) {
+            self.signals = true;
+            self.users = self.users.max(2);
+        }
+    }
+
     /// Where clients replace code, two entries may lead to one database.
     pub(super) fn choose_entries(&mut self, mut r: Random) {
         let may_have_two = self.pool_size_max.is_none() && self.replica_lag == 0;

@@ -161,6 +161,8 @@ pub struct Topology {
     pub changes_types: bool,
     /// Some sessions set idle_session_timeout.
     pub idle_limits: bool,
+    /// Clients call pg_cancel_backend() and pg_terminate_backend() with the process ids of others.
+    pub signals: bool,
     /// All entries of \[databases\] lead to one database.
     pub one_database: bool,
     /// Values of clients are not ASCII, and clients change client_encoding.
