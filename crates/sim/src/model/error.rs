@@ -1,5 +1,6 @@
 //! Errors a server reports.
 
+use super::value::INCORRECT_BINARY;
 use pgweir_wire::write::ErrorText;
 
 /// The content of an ErrorResponse or NoticeResponse.
@@ -32,6 +33,14 @@ impl ServerError {
             severity: "FATAL",
             ..Self::error(sqlstate, message)
         }
+    }
+
+    /// The same, with the number of the parameter, counted from 0 here, if it is about the parameter's format.
+    pub(super) fn of_parameter(mut self, index: usize) -> Self {
+        if self.message == INCORRECT_BINARY {
+            self.message = format!("{INCORRECT_BINARY} {}", index + 1);
+        }
+        self
     }
 
     /// A warning.

@@ -125,7 +125,9 @@ impl Session {
             let binary = *formats.get(index).or(formats.first()).unwrap_or(&0) == 1;
             values.push(match r.i32()? {
                 length if length < 0 => Value::Null,
-                length => self.read(r.bytes(length as usize)?, *of, binary)?,
+                length => self
+                    .read(r.bytes(length as usize)?, *of, binary)
+                    .map_err(|e| e.of_parameter(index))?,
             });
         }
         let results = read_formats(&mut r)?;
@@ -267,7 +269,7 @@ impl Session {
         let kept = ran.is_err() || !ends_levels(&portal);
         if ran.is_err() || portal.cursor().is_none() {
             portal.state = PortalState::Spent;
-            portal.needs_cleanup &= ran.is_err();
+            portal.needs_cleanup = false;
         }
         if kept && self.transaction.levels.iter().any(|level| level.id >= level_id) {
             portal.level_id = level_id.min(self.transaction.level_id());

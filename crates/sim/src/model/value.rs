@@ -63,14 +63,20 @@ pub(super) enum Value {
     Bool(bool),
 }
 
+/// The message for a value with too many bytes, to which the number of the parameter belongs.
+pub(super) const INCORRECT_BINARY: &str = "incorrect binary data format in bind parameter";
+
 impl Value {
     /// Reads a parameter as a client sent it.
     pub(super) fn read(bytes: &[u8], of: Type, binary: bool) -> Result<Value, ServerError> {
         if binary {
-            let wrong = || ServerError::error("22P03", "incorrect binary data format in bind parameter");
+            let wrong = |needed| match bytes.len() < needed {
+                true => ServerError::error("08P01", "insufficient data left in message"),
+                false => ServerError::error("22P03", INCORRECT_BINARY),
+            };
             return Ok(match of {
-                Type::Int4 => Value::Int(i32::from_be_bytes(bytes.try_into().map_err(|_| wrong())?).into()),
-                Type::Int8 => Value::Int(i64::from_be_bytes(bytes.try_into().map_err(|_| wrong())?)),
+                Type::Int4 => Value::Int(i32::from_be_bytes(bytes.try_into().map_err(|_| wrong(4))?).into()),
+                Type::Int8 => Value::Int(i64::from_be_bytes(bytes.try_into().map_err(|_| wrong(8))?)),
                 Type::Bool => Value::Bool(bytes == [1]),
                 Type::Text | Type::Void | Type::TextArray => Value::Text(text(bytes)?),
             });
@@ -123,5 +129,9 @@ impl Value {
 }
 
 fn text(bytes: &[u8]) -> Result<String, ServerError> {
+    if bytes.contains(&0) {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+        return Err(ServerError::error("22021", message));
+    }
     String::from_utf8(bytes.to_vec()).map_err(|_| ServerError::unmodelled("text that is not UTF-8"))
 }

@@ -121,8 +121,41 @@ impl Script {
         }
     }
 
+    /// Something about a column whose type changes after statements were prepared.
+    fn number(&mut self) {
+        let of = self.pick(&["int4", "int8"]);
+        let alter = format!("alter table num1 alter n type {of}");
+        match self.random.below(6) {
+            0 => self.push(format!("Query \"{alter}\"")),
+            1 => {
+                self.push(format!("Parse \"s2\" \"{alter}\""));
+                self.push("Bind \"\" \"s2\"".into());
+                self.push("Execute \"\" 0".into());
+            }
+            2..=3 => {
+                let name = self.name();
+                self.push(format!("Parse \"{name}\" \"insert into num1 values ($1)\""));
+                self.push(format!("Describe S \"{name}\""));
+            }
+            _ => {
+                let name = self.name();
+                let value = self.pick(&[
+                    "formats 1 values \"\\x00\\x00\\x00\\x07\"",
+                    "formats 1 values \"\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x07\"",
+                    "values \"12\"",
+                ]);
+                self.push(format!("Bind \"\" \"{name}\" {value}"));
+                self.push("Execute \"\" 0".into());
+            }
+        }
+        if self.random.percent(70) {
+            self.push("Sync".into());
+        }
+    }
+
     fn step(&mut self) {
-        match self.random.below(36) {
+        match self.random.below(40) {
+            36..=39 => self.number(),
             30..=35 => {
                 let mut text = self.session_statement();
                 if self.random.percent(20) {

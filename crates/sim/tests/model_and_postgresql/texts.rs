@@ -2,7 +2,7 @@
 
 use crate::script::Script;
 
-const SETTINGS: [(&str, &[&str]); 10] = [
+const SETTINGS: [(&str, &[&str]); 11] = [
     ("application_name", &["a", "b c", ""]),
     ("TimeZone", &["UTC", "Asia/Tokyo", "Nowhere/Land"]),
     ("DateStyle", &["ISO, DMY", "sql", "ymd"]),
@@ -12,6 +12,7 @@ const SETTINGS: [(&str, &[&str]); 10] = [
     ("app.tenant", &["x", "\u{fc}"]),
     ("client_encoding", &["LATIN1", "latin-1", "UTF8", "nope"]),
     ("plpgsql.no_such", &["x"]),
+    ("idle_session_timeout", &["100s", "90s", "0", "x"]),
     ("nosuch", &["1"]),
 ];
 
