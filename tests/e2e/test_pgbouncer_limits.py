@@ -208,3 +208,47 @@ def test_signals(pg15, make_pooler, which):
         pooler.stop_now()
     print(outcomes)
     assert outcomes[1] == outcomes[0]
+
+
+# -- time limits of clients
+
+
+# Longer than a limit of a second, and than PgBouncer takes to look for it.
+LATER = 2.5
+
+
+def fate(c) -> str:
+    """What becomes of a client that sends nothing more: the error that it is told, or that it is not told any."""
+    try:
+        return first_text(c.read_to_end(timeout=LATER))
+    except wire.NoReply:
+        return "(still there)"
+
+
+# What limits the wait for a server: (settings, databases' keys, alice's keys).
+WAITS = {
+    "query_wait_timeout of 0 of a database": ({"query_wait_timeout": 1}, "query_wait_timeout=0", ""),
+    "query_wait_timeout of -1 of a database": ({"query_wait_timeout": 1}, "query_wait_timeout=-1", ""),
+    "query_wait_timeout of 0 of a user": ({"query_wait_timeout": 1}, "", "query_wait_timeout=0"),
+    "query_wait_timeout of -1 of a user": ({"query_wait_timeout": 1}, "", "query_wait_timeout=-1"),
+    "query_wait_timeout of a user, 0 of the database": ({}, "query_wait_timeout=0", "query_wait_timeout=1"),
+    "query_wait_timeout of 0 of a user, of the database": ({}, "query_wait_timeout=1", "query_wait_timeout=0"),
+    "query_wait_timeout of a database": ({"query_wait_timeout": 0}, "query_wait_timeout=1", ""),
+}
+
+
+@pytest.mark.parametrize("paused", (False, True), ids=("busy", "paused"))
+@pytest.mark.parametrize("what", WAITS)
+def test_how_a_wait_for_a_server_ends(pg15, make_pooler, what, paused):
+    settings, keys, user = WAITS[what]
+    fates = []
+    for pooler in both(make_pooler, pg15, settings={"default_pool_size": 1, **settings}, users={"alice": user} if user else {}):
+        pooler.databases = {"*": f"{pooler.server()} {keys}"}
+        pooler.reload()
+        with pooler.connect(user="alice") as holder, pooler.connect(user="alice") as c:
+            holder.query("select 1" if paused else "begin; select 1")
+            if paused:
+                pooler.console("pause")
+            c.send(wire.query("select 1"))
+            fates.append(fate(c))
+    assert fates[1] == fates[0]

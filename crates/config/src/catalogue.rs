@@ -415,7 +415,7 @@ catalogue! {
     /// How long a client may wait for a server.
     query_wait_timeout: Duration {
         default: Some("120"), unit: "seconds", group: Timeouts, scopes: [Global, Database, User], change: Reload, support: Full,
-        help: "After this time it gets an error and is disconnected, so that clients do not pile up in front of a dead or overloaded server. With `pipeline_depth` above 1 the wait behind another client's transaction counts, too. 0 is no limit; in a line of [databases] or [users] 0 means the value here.",
+        help: "After this time it gets an error and is disconnected, so that clients do not pile up in front of a dead or overloaded server. With `pipeline_depth` above 1 the wait behind another client's transaction counts, too. 0 is no limit, also in a line of [databases] or [users].",
     }
     /// How long clients may have to wait before some are refused.
     queue_target: Duration {

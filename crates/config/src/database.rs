@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::choices::{LoadBalanceHosts, PoolMode, TargetSessionAttrs};
 use crate::host::{Host, parse_hosts};
-use crate::line_key::{Notes, limit, line_keys, pool_size, port, size, text, time, weight, word};
+use crate::line_key::{Notes, limit, line_keys, pool_size, port, size, text, time, wait, weight, word};
 use crate::mismatch::Mismatch;
 use crate::secret::Secret;
 use crate::value::{Kind, PoolSize, SettingValue};
@@ -49,7 +49,7 @@ pub struct DatabaseSettings {
     pub min_pool_size: Option<u32>,
     /// Overrides `reserve_pool_size`.
     pub reserve_pool_size: Option<u32>,
-    /// Overrides `query_wait_timeout`; never zero.
+    /// Overrides `query_wait_timeout`; zero is no limit.
     pub query_wait_timeout: Option<Duration>,
     /// Overrides `max_db_connections`; never zero.
     pub max_db_connections: Option<u32>,
@@ -201,7 +201,7 @@ line_keys! { DatabaseSettings;
         kind: Kind::Integer, unit: "connections", without: "`reserve_pool_size`",
         help: "The older name of `reserve_pool_size`.",
     }
-    query_wait_timeout -> query_wait_timeout: time, {
+    query_wait_timeout -> query_wait_timeout: wait, {
         kind: Kind::Integer, unit: "seconds", without: "`query_wait_timeout`",
         help: "How long a client may wait for a server.",
     }

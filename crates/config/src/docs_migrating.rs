@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 25] = [
+const NOTES: [(&[&str], Verdict, &str); 26] = [
     (
         &["auth_file"],
         Better,
@@ -177,6 +177,11 @@ const NOTES: [(&[&str], Verdict, &str); 25] = [
         ],
         Better,
         "as in [pgbouncer]",
+    ),
+    (
+        &["[users] query_wait_timeout"],
+        Better,
+        "counts whether or not [pgbouncer] or the database has a limit, too",
     ),
     (
         &["[databases] connect_query"],

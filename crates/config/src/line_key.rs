@@ -104,6 +104,12 @@ pub(crate) fn time(value: &str, notes: &mut Notes) -> Result<Option<Duration>, M
     Ok(limit(value, notes)?.map(|seconds| Duration::from_secs(seconds.into())))
 }
 
+/// A limit on a wait. 0 or less is no limit, which is kept as zero.
+pub(crate) fn wait(value: &str, notes: &mut Notes) -> Result<Option<Duration>, Mismatch> {
+    let seconds = size(value, notes)?.unwrap_or(0);
+    Ok(Some(Duration::from_secs(seconds.into())))
+}
+
 /// A port. 0, and a text that is not a number, are errors.
 pub(crate) fn port(text: &str, notes: &mut Notes) -> Result<u16, Mismatch> {
     let mut odd = Notes::default();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::choices::PoolMode;
-use crate::line_key::{limit, line_keys, pool_size, size, time, weight, word};
+use crate::line_key::{limit, line_keys, pool_size, size, time, wait, weight, word};
 use crate::value::{Kind, PoolSize, SettingValue};
 
 /// Settings for one user. A field of `None` is not set, and the database's or the global setting applies.
@@ -25,7 +25,7 @@ pub struct UserSettings {
     pub idle_transaction_timeout: Option<Duration>,
     /// Overrides `query_timeout`; never zero.
     pub query_timeout: Option<Duration>,
-    /// Overrides the database's and the global `query_wait_timeout`; never zero.
+    /// Overrides the database's and the global `query_wait_timeout`; zero is no limit.
     pub query_wait_timeout: Option<Duration>,
     /// Overrides `client_idle_timeout`; never zero.
     pub client_idle_timeout: Option<Duration>,
@@ -66,7 +66,7 @@ line_keys! { UserSettings;
         kind: Kind::Integer, unit: "seconds", without: "`query_timeout`",
         help: "How long a query may run.",
     }
-    query_wait_timeout -> query_wait_timeout: time, {
+    query_wait_timeout -> query_wait_timeout: wait, {
         kind: Kind::Integer, unit: "seconds", without: "the database's",
         help: "How long a client may wait for a server.",
     }

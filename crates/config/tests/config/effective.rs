@@ -114,3 +114,32 @@ fn a_pool_never_keeps_more_than_its_size() {
     assert_eq!(config.min_pool_size(&own, "boss"), 2);
     assert_eq!(config.min_pool_size(&own, "unlimited"), 3);
 }
+
+#[test]
+fn a_query_wait_timeout_of_zero_is_no_limit_in_every_scope() {
+    let text = "\
+[pgbouncer]
+auth_file = users.txt
+query_wait_timeout = 30
+[databases]
+plain =
+own = query_wait_timeout=8
+zero = query_wait_timeout=0
+negative = query_wait_timeout=-1
+[users]
+patient = query_wait_timeout=0
+endless = query_wait_timeout=-1
+hasty = query_wait_timeout=2
+";
+    let config = config(text);
+    let wait = |database: &str, user: &str| {
+        let time = config.query_wait_timeout(&config.database(database).unwrap(), user);
+        time.map(|time| time.as_secs())
+    };
+    assert_eq!(wait("zero", "x"), None);
+    assert_eq!(wait("zero", "hasty"), Some(2));
+    assert_eq!(wait("negative", "x"), None);
+    assert_eq!((wait("plain", "patient"), wait("own", "patient")), (None, None));
+    assert_eq!(wait("own", "endless"), None);
+    assert_eq!((wait("plain", "x"), wait("own", "x")), (Some(30), Some(8)));
+}
