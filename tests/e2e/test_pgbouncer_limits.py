@@ -234,6 +234,12 @@ WAITS = {
     "query_wait_timeout of a user, 0 of the database": ({}, "query_wait_timeout=0", "query_wait_timeout=1"),
     "query_wait_timeout of 0 of a user, of the database": ({}, "query_wait_timeout=1", "query_wait_timeout=0"),
     "query_wait_timeout of a database": ({"query_wait_timeout": 0}, "query_wait_timeout=1", ""),
+    "query_timeout": ({"query_timeout": 1}, "", ""),
+    "query_timeout and query_wait_timeout": ({"query_timeout": 1, "query_wait_timeout": 1}, "", ""),
+    "a longer query_timeout": ({"query_timeout": 9, "query_wait_timeout": 1}, "", ""),
+    "query_timeout of a user": ({}, "", "query_timeout=1"),
+    "a shorter query_timeout of a user": ({"query_timeout": 9}, "", "query_timeout=1"),
+    "a longer query_timeout of a user": ({"query_timeout": 1}, "", "query_timeout=9"),
 }
 
 
@@ -252,3 +258,19 @@ def test_how_a_wait_for_a_server_ends(pg15, make_pooler, what, paused):
             c.send(wire.query("select 1"))
             fates.append(fate(c))
     assert fates[1] == fates[0]
+
+
+@pytest.mark.parametrize("of_user", (False, True), ids=("global", "user"))
+def test_query_timeout_counts_from_the_clients_request(pg15, make_pooler, of_user):
+    """Also when the client has got its server; the statement alone takes less than the limit, and so does the wait."""
+    fates = []
+    named = {"users": {"alice": "query_timeout=2"}} if of_user else {"settings": {"query_timeout": 2}}
+    for pooler in both(make_pooler, pg15, **named):
+        with pooler.connect(user="alice") as c:
+            c.query("select 1")
+            pooler.console("pause")
+            c.send(wire.query("select pg_sleep(1.7)"))
+            time.sleep(1.3)
+            pooler.console("resume")
+            fates.append(fate(c))
+    assert fates == ["query timeout"] * 2

@@ -36,6 +36,9 @@ pub(crate) struct Server {
     /// When it entered its present phase.
     pub(crate) since: Time,
     pub(crate) link: Option<ClientId>,
+    /// When its client began to wait for it, until the client's first request has been answered. `None`: the client did
+    /// not have to wait.
+    pub(crate) asked: Option<Time>,
     pub(crate) endpoint: Endpoint,
     /// It is being opened, and is not counted as a server for a waiting client: see [`crate::pools::hosts`].
     pub(crate) in_doubt: bool,
@@ -75,6 +78,7 @@ impl Server {
             phase: ServerPhase::Connecting,
             since: now,
             link: None,
+            asked: None,
             endpoint,
             in_doubt: false,
             connected: None,
@@ -103,6 +107,11 @@ impl Server {
             ServerPhase::Login(login) => Some(login.credential()),
             _ => None,
         }
+    }
+
+    /// When the client asked for what the server does now.
+    pub(crate) fn asked_time(&self) -> Time {
+        self.asked.unwrap_or(self.conversation.request_time())
     }
 
     /// Nothing is owed and no transaction is open.

@@ -60,7 +60,7 @@ pub enum Trouble {
     QueryWaitTimeout,
     /// Refused because clients would wait longer than queue_target for a server.
     QueueTooLong,
-    /// One query ran longer than query_timeout.
+    /// One request took longer than query_timeout.
     QueryTimeout,
     /// One transaction ran longer than transaction_timeout.
     TransactionTimeout,
@@ -219,7 +219,7 @@ impl Trouble {
             }
             Trouble::QueryWaitTimeout => "no server became free within `query_wait_timeout`",
             Trouble::QueueTooLong => "clients would wait longer than `queue_target` for a server",
-            Trouble::QueryTimeout => "a query ran longer than `query_timeout`",
+            Trouble::QueryTimeout => "a request took longer than `query_timeout`, with its wait for a server",
             Trouble::TransactionTimeout => "a transaction ran longer than `transaction_timeout`",
             Trouble::IdleTransactionTimeout => "idle in a transaction longer than `idle_transaction_timeout`",
             Trouble::ClientIdleTimeout => "idle longer than `client_idle_timeout`",

@@ -113,6 +113,8 @@ pub(crate) struct Settings {
     pub(crate) client_login_timeout: Option<Duration>,
     pub(crate) client_sslmode: SslMode,
     pub(crate) query_wait_notify: Option<Duration>,
+    /// The global query_timeout: it counts for clients that wait for a server.
+    pub(crate) query_timeout: Option<Duration>,
     pub(crate) queue_target: Option<Duration>,
     pub(crate) reserve_pool_timeout: Duration,
     pub(crate) autodb_idle_timeout: Option<Duration>,
@@ -207,6 +209,7 @@ impl Settings {
             client_login_timeout: off(g.client_login_timeout),
             client_sslmode: g.client_tls_sslmode,
             query_wait_notify: off(Duration::from_secs(g.query_wait_notify.into())),
+            query_timeout: off(g.query_timeout),
             queue_target: off(g.queue_target),
             reserve_pool_timeout: g.reserve_pool_timeout,
             autodb_idle_timeout: off(g.autodb_idle_timeout),

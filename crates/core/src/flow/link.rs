@@ -55,8 +55,10 @@ impl Exchange<'_> {
         client.link = Some(self.server_id);
         self.counts_visit();
         let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
+        server.asked = None;
         if let Waiting::ForServer { since, .. } = client.waiting {
             pool.stats_mut().wait_time += self.now.us_since(since);
+            server.asked = client.is_session().then_some(since);
         }
         if let Some(share) = pool.share_mut() {
             self.shared.sizings.begins(self.now, share, &mut server.work);

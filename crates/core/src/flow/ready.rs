@@ -61,6 +61,7 @@ impl Reply<'_> {
         if !is_usual && let Some(passed) = self.ready_unusually(entry, undone) {
             return passed;
         }
+        self.server.asked = None;
         self.pool.stats_mut().query_count += 1;
         self.pool.stats_mut().query_time += worked;
         let xact_start = self.client.as_ref().map(|(_, client)| client.xact_start);
@@ -186,6 +187,7 @@ impl Reply<'_> {
         if let To::Job(job) = entry.to() {
             return Some(self.job_ends(job));
         }
+        self.server.asked = None;
         match entry.ready() {
             Ready::Passes => None,
             Ready::Decides => {

@@ -161,7 +161,7 @@ const OWN_IDLE_TRANSACTION_LIMIT: Exceeded = Exceeded {
 /// The time limit that a linked client has exceeded, if any.
 ///
 /// While the server works on a request, query_timeout applies, even if only a part of the request has been sent and the
-/// client must send the rest. A client that owes the next message (a COMMIT, a Sync or the rest of a message) is idle
+/// client must send the rest. It counts from when the client began to wait for the server. A client that owes the next message (a COMMIT, a Sync or the rest of a message) is idle
 /// in a transaction: idle_transaction_timeout applies. transaction_timeout counts both.
 pub(super) fn limit_over(
     now: Time,
@@ -180,7 +180,7 @@ pub(super) fn limit_over(
     let works = !server.conversation.queue().is_empty();
     let is_amid_message = matches!(client.passing, Passing::Forward(_));
     let is_in_transaction = !server.is_clean() || is_amid_message;
-    if works && is_over(pool.settings().query_timeout, now, server.conversation.request_time()) {
+    if works && is_over(pool.settings().query_timeout, now, server.asked_time()) {
         return exceeded(Trouble::QueryTimeout, "query timeout", "query_timeout");
     }
     if is_in_transaction && is_over(pool.settings().transaction_timeout, now, client.xact_start) {
@@ -318,9 +318,14 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
 /// Notes since when a server has had nothing to do in a segment that its client has not ended. No ReadyForQuery marks
 /// this moment.
 pub(super) fn note_quiet(now: Time, server: &mut Server) {
-    let waits = server.conversation.queue().is_empty() && !server.is_clean();
-    if waits {
+    if !server.conversation.queue().is_empty() {
+        return;
+    }
+    if !server.is_clean() {
         server.conversation.is_seen_quiet(now);
+    } else if now > server.since {
+        // The pooler itself may have answered what the client had waited for.
+        server.asked = None;
     }
 }
 

@@ -23,15 +23,15 @@ pub(super) fn pinned_servers(servers: &Slab<Server>, clients: &Slab<Client>, poo
 }
 
 /// Why a client has waited too long for a server: detail and hint of its error. `pinned` is the number of the pool's
-/// servers that sessions keep.
-pub(super) fn why_it_waited(pool: &Pool, pinned: usize) -> (String, String) {
+/// servers that sessions keep, `setting` the limit that is over.
+pub(super) fn why_it_waited(pool: &Pool, pinned: usize, setting: &str) -> (String, String) {
     let failure = pool.failure().filter(|_| !pool.has_ready_servers());
     let hint = match pinned {
         _ if failure.is_some() => "No server can be reached: see server_down_wait and the log.".into(),
-        0 => "All servers of the pool are busy: see SHOW POOLS, pool_size and query_wait_timeout.".into(),
+        0 => format!("All servers of the pool are busy: see SHOW POOLS, pool_size and {setting}."),
         pinned => format!(
             "All servers of the pool are busy, and sessions keep {pinned} of them: see SHOW PINS, pin_idle_timeout, \
-             reserve_pool_size and query_wait_timeout."
+             reserve_pool_size and {setting}."
         ),
     };
     (failure.map_or(String::new(), |failure| failure.cached().message), hint)

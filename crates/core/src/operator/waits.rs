@@ -1,7 +1,8 @@
-//! How long clients wait: `query_wait_timeout` and `query_wait_notify`.
+//! How long clients wait: `query_wait_timeout`, `query_wait_notify`, and the global `query_timeout`. While a client waits,
+//! the `query_timeout` of its user does not count, as in PgBouncer.
 //!
 //! A client waits in the queue of its pool, or its flight stands behind another client's on a server
-//! ([`crate::upstream::flights`]). Both count from when it began to wait until a server can begin its transaction.
+//! ([`crate::upstream::flights`]). All count from when it began to wait until a server can begin its transaction.
 
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
@@ -13,9 +14,6 @@ use crate::operator::shortage;
 use crate::pooler::Pooler;
 use pgweir_wire::write::ErrorText;
 use std::time::Duration;
-
-/// The message of query_wait_timeout, in PgBouncer's words.
-const WAITED: &str = "query_wait_timeout";
 
 /// The DETAIL for a client whose flight stands behind another client's.
 const SENT: &str = "The transaction was sent to a server that still works for another client. The server will run it, \
@@ -33,9 +31,18 @@ const QUEUED: ErrorText<'static> = ErrorText {
     hint: "",
 };
 
+/// A limit on a wait that is over: what the client is told.
+struct Over {
+    trouble: Trouble,
+    /// The name of the setting is the message, as in PgBouncer.
+    setting: &'static str,
+}
+
 /// Limits on a wait.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
+    /// query_timeout for all users.
+    query: Option<Duration>,
     /// query_wait_timeout of the pool.
     timeout: Option<Duration>,
     /// query_wait_notify.
@@ -45,11 +52,17 @@ struct Limits {
 impl Limits {
     /// The limit that is over first.
     fn shortest(&self) -> Option<Duration> {
-        [self.timeout, self.notify].into_iter().flatten().min()
+        [self.query, self.timeout, self.notify].into_iter().flatten().min()
     }
 
-    fn is_time_over(&self, waited: Duration) -> bool {
-        self.timeout.is_some_and(|limit| waited > limit)
+    /// The limit that is over, if any. If both are, PgBouncer names query_timeout.
+    fn over(&self, waited: Duration) -> Option<Over> {
+        let over = |limit: Option<Duration>, trouble, setting| {
+            let is_over = limit.is_some_and(|limit| waited > limit);
+            is_over.then_some(Over { trouble, setting })
+        };
+        over(self.query, Trouble::QueryTimeout, "query_timeout")
+            .or_else(|| over(self.timeout, Trouble::QueryWaitTimeout, "query_wait_timeout"))
     }
 
     fn notice_is_due(&self, waited: Duration) -> bool {
@@ -60,6 +73,7 @@ impl Limits {
 impl Pooler {
     fn limits_on_waits(&self, pool_id: PoolId) -> Limits {
         Limits {
+            query: self.shared.settings.query_timeout,
             timeout: self.pool(pool_id).settings().query_wait_timeout,
             notify: self.shared.settings.query_wait_notify,
         }
@@ -88,12 +102,10 @@ impl Pooler {
         let Waiting::ForServer { since, notified, .. } = &mut client.waiting else {
             return;
         };
-        if limits.is_time_over(now - *since) {
+        if let Some(Over { trouble, setting }) = limits.over(now - *since) {
             let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
-            let (detail, hint) = shortage::why_it_waited(self.pool(pool_id), pinned);
-            let failure = Failure::new(Trouble::QueryWaitTimeout, WAITED)
-                .with_detail(&detail)
-                .with_hint(&hint);
+            let (detail, hint) = shortage::why_it_waited(self.pool(pool_id), pinned, setting);
+            let failure = Failure::new(trouble, setting).with_detail(&detail).with_hint(&hint);
             self.fail_client(now, id, failure);
         } else if !*notified && session && limits.notice_is_due(now - *since) {
             *notified = true;
@@ -130,10 +142,8 @@ impl Pooler {
             return;
         };
         let Some(since) = flights.rides_since(id) else { return };
-        if limits.is_time_over(now - since) {
-            let failure = Failure::new(Trouble::QueryWaitTimeout, WAITED)
-                .with_detail(SENT)
-                .with_hint(SENT_HINT);
+        if let Some(Over { trouble, setting }) = limits.over(now - since) {
+            let failure = Failure::new(trouble, setting).with_detail(SENT).with_hint(SENT_HINT);
             self.fail_client(now, id, failure);
         } else if limits.notice_is_due(now - since) && flights.notify_rider(id) {
             self.send(id, |w| w.notice(&QUEUED));

@@ -61,10 +61,12 @@ fn time_limits_are_not_told() {
     assert_eq!(rig.cancels.len(), 1, "the server does not work on for nobody");
     assert_eq!(rig.cancels[0].0, server);
     is_told_nothing(&mut rig, client, "query timeout");
-    let (mut rig, _, _) = stranger("default_pool_size = 1\nquery_wait_timeout = 2");
-    let late = rig.client_begins(&[("user", "stranger"), ("database", "db")]);
-    rig.wait(Duration::from_secs(3));
-    is_told_nothing(&mut rig, late, "query_wait_timeout");
+    for limit in ["query_wait_timeout", "query_timeout"] {
+        let (mut rig, _, _) = stranger(&format!("default_pool_size = 1\n{limit} = 2"));
+        let late = rig.client_begins(&[("user", "stranger"), ("database", "db")]);
+        rig.wait(Duration::from_secs(3));
+        is_told_nothing(&mut rig, late, limit);
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod plans;
 mod prepared_statements;
 mod refused_logins;
 mod replication;
+mod request_times;
 mod roles;
 mod sequences;
 mod server_keys;

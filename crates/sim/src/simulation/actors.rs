@@ -28,6 +28,7 @@ impl World {
         let key = self.open(id.into(), Peer::Client(number));
         let session = self.next_session;
         self.next_session += 1;
+        self.clients[number as usize].asked_us = self.now_us;
         let packet = self.clients[number as usize].connect(&self.topology, session, key);
         self.trace.line(self.now_us, || {
             format!("client {number} connects as {id}, session {session}")
@@ -92,6 +93,7 @@ impl World {
             self.peer_sends(key, &bytes);
             return;
         }
+        client.asked_us = self.now_us;
         let flight = client.flights_sent;
         if let Some((call, of)) = call {
             self.signals(number, call, of);
@@ -170,6 +172,7 @@ impl World {
             return;
         }
         let was = client.phase;
+        client.waited_us = self.now_us - client.asked_us;
         let received = client.receive(&self.topology, bytes);
         self.has_grown |= was == Phase::LoggingIn;
         match received {

@@ -160,7 +160,7 @@ fn reconnect_lets_flights_end_and_sends_no_more() {
 /// Guards against clients that lost their connections because another client's time limit was over.
 #[test]
 fn a_client_that_leaves_in_front_and_takes_long_costs_the_others_nothing() {
-    for (limit, goes) in [("query_timeout = 2", false), ("query_timeout = 0", true)] {
+    for (limit, goes) in [("transaction_timeout = 2", false), ("transaction_timeout = 0", true)] {
         let mut rig = Rig::new(&format!("{SHARED}\n{limit}"));
         let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'", "select 'c'"]);
         first_ends(&mut rig, server);

@@ -2,7 +2,7 @@
 
 mod cancel_requests;
 mod code;
-mod crowd;
+pub(crate) mod crowd;
 mod how_long;
 mod leaving;
 mod own_answers;

@@ -171,7 +171,7 @@ impl Client {
     fn refused(&mut self, topology: &Topology, body: &[u8]) -> Result<Wish, String> {
         let fields = ErrorFields::read(body).unwrap_or_default();
         let is_ended = self.may_be_ended && fields.sqlstate == b"57P01";
-        if !self.rubbish && !is_ended && !allowed_refusal(topology, self.session_number, &fields, body) {
+        if !self.rubbish && !is_ended && !allowed_refusal(topology, self, &fields, body) {
             return Err(format!(
                 "{}: refused without a reason: {} {}\n    flight: {}",
                 self.label(),

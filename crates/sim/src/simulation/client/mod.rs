@@ -58,6 +58,10 @@ pub struct Client {
     pub phase: Phase,
     /// Since when it has had a server for which the checks know no reason, microseconds.
     pub held_since_us: Option<u64>,
+    /// When its login or its latest flight began, microseconds.
+    pub asked_us: u64,
+    /// How long ago that was when the last bytes came, microseconds.
+    pub waited_us: u64,
     /// The number of its connection in the world.
     pub connection: Option<u64>,
     /// Sessions still to come.
@@ -130,6 +134,8 @@ impl Client {
             random,
             phase: Phase::Offline,
             held_since_us: None,
+            asked_us: 0,
+            waited_us: 0,
             connection: None,
             sessions_left: topology.sessions,
             flights_left: 0,

@@ -1,10 +1,11 @@
 //! The errors by which the pooler may refuse a client.
 
+use super::Client;
 use crate::simulation::topology::Topology;
 use pgweir_wire::ErrorFields;
 
-/// Whether an unexpected message is allowed in the session with this number.
-pub(super) fn allowed_refusal(topology: &Topology, session: u64, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
+/// Whether an unexpected message is allowed in this client's session.
+pub(super) fn allowed_refusal(topology: &Topology, client: &Client, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
     let faulty = topology.servers_may_die();
     // docs/differences.md: it is not known which Syncs the server has swallowed.
     let detail = b"DSync inside the data of a failed COPY\0";
@@ -12,8 +13,8 @@ pub(super) fn allowed_refusal(topology: &Topology, session: u64, fields: &ErrorF
     match fields.sqlstate {
         // A client that has vanished counts until the pooler notices.
         b"53300" => topology.max_client_conn <= topology.clients,
-        b"57014" => topology.query_wait_timeout_ms > 0 && fields.message == b"query_wait_timeout",
-        b"57P05" => topology.pin_idle_timeout_ms > 0 || topology.limits_idle_time(session),
+        b"57014" => is_late(topology, client.waited_us, fields.message),
+        b"57P05" => topology.pin_idle_timeout_ms > 0 || topology.limits_idle_time(client.session_number),
         // Several servers in a row have refused the settings.
         b"55000" => {
             (topology.refusal_percent > 0
@@ -29,6 +30,17 @@ pub(super) fn allowed_refusal(topology: &Topology, session: u64, fields: &ErrorF
         b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
         _ => false,
     }
+}
+
+/// Whether a client that asked for something so long ago has met this limit.
+fn is_late(topology: &Topology, waited_us: u64, message: &[u8]) -> bool {
+    let limit_ms = match message {
+        b"query_wait_timeout" => topology.query_wait_timeout_ms,
+        // For a client that waits for a server, and for one that has a server.
+        b"query_timeout" | b"query timeout" => topology.client_limits_s * 1000,
+        _ => 0,
+    };
+    limit_ms > 0 && waited_us > limit_ms * 1000
 }
 
 /// Whether no server could be opened, because the last one has not said what it is.
