@@ -274,3 +274,27 @@ def test_query_timeout_counts_from_the_clients_request(pg15, make_pooler, of_use
             pooler.console("resume")
             fates.append(fate(c))
     assert fates == ["query timeout"] * 2
+
+
+# Who is idle: (mode, alice's keys, statements before).
+IDLERS = {
+    "session pooling, without a server": ("session", "", []),
+    "session pooling, with a server": ("session", "", ["select 1"]),
+    "session pooling, in a transaction": ("session", "", ["begin", "select 1"]),
+    "session pooling of a user": ("transaction", "pool_mode=session", ["select 1"]),
+    "transaction pooling of a user": ("session", "pool_mode=transaction", ["select 1"]),
+    "transaction pooling": ("transaction", "", ["select 1"]),
+    "transaction pooling, in a transaction": ("transaction", "", ["begin", "select 1"]),
+}
+
+
+@pytest.mark.parametrize("what", IDLERS)
+def test_client_idle_timeout(pg15, make_pooler, what):
+    mode, keys, statements = IDLERS[what]
+    fates = []
+    for pooler in both(make_pooler, pg15, settings={"client_idle_timeout": 1}, mode=mode, users={"alice": keys} if keys else {}):
+        with pooler.connect(user="alice") as c:
+            for statement in statements:
+                c.query(statement)
+            fates.append(fate(c))
+    assert fates[1] == fates[0]

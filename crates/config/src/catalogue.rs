@@ -145,7 +145,7 @@ catalogue! {
     /// How long a client may be idle outside a transaction.
     client_idle_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "After this time it is disconnected. The value should be larger than the lifetime of connections in the clients' own pools. 0 is off.",
+        help: "After this time it is disconnected. The value should be larger than the lifetime of connections in the clients' own pools. In session pooling it does not end clients that have a server. 0 is off.",
     }
     /// How long a client may take to log in.
     client_login_timeout: Duration {

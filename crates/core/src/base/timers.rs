@@ -11,7 +11,7 @@
 //! | a server that works on a query | query_timeout |
 //! | a transaction | transaction_timeout |
 //! | a transaction in which no message is sent | idle_transaction_timeout |
-//! | a client that sends nothing | client_idle_timeout, and the client's idle_session_timeout |
+//! | a client that sends nothing | client_idle_timeout, unless session pooling has given it a server, and the client's idle_session_timeout |
 //! | a pinned client that sends nothing | pin_idle_timeout |
 //! | an idle server | server_idle_timeout |
 //! | an old server | server_lifetime |

@@ -198,11 +198,12 @@ pub(super) fn limit_over(
         };
         return is_over(pool.settings().idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT);
     }
-    if is_over(
-        pool.settings().client_idle_timeout,
-        now,
-        server.conversation.ready_time(),
-    ) {
+    // As in PgBouncer, a client of session pooling may be idle for as long as it likes once it has a server.
+    let idle_limit = pool
+        .settings()
+        .client_idle_timeout
+        .filter(|_| pool.settings().shares_servers());
+    if is_over(idle_limit, now, server.conversation.ready_time()) {
         let words = "client_idle_timeout";
         return exceeded(Trouble::ClientIdleTimeout, words, words);
     }

@@ -5,7 +5,7 @@ use crate::base::address::Address;
 use crate::base::close_reason::CloseReason;
 use crate::base::pool_id::PoolKey;
 use crate::base::request::{Accepted, Endpoint};
-use crate::base::settings::PoolSettings;
+use crate::base::settings::{PoolMode, PoolSettings};
 use crate::pools::databases::Databases;
 use crate::state::deferred_begin::{By, DeferredBegin};
 use crate::state::shape_table::ShapeTable;
@@ -117,7 +117,9 @@ fn a_client_is_at_work_while_its_server_owes_it_something() {
 
 #[test]
 fn a_client_that_owes_the_next_message_is_idle_in_a_transaction() {
-    let mut rig = Rig::new("idle_transaction_timeout = 2\ntransaction_timeout = 4\nclient_idle_timeout = 9");
+    let mut rig = Rig::new(
+        "pool_mode = transaction\nidle_transaction_timeout = 2\ntransaction_timeout = 4\nclient_idle_timeout = 9",
+    );
     rig.server
         .conversation
         .reports(pgweir_wire::TransactionStatus::InTransaction);
@@ -127,6 +129,8 @@ fn a_client_that_owes_the_next_message_is_idle_in_a_transaction() {
     rig.server.conversation.reports(pgweir_wire::TransactionStatus::Idle);
     assert_eq!(rig.limit(after(5)), None);
     assert_eq!(rig.limit(after(10)), Some("client_idle_timeout"));
+    rig.pool.settings_mut().mode = PoolMode::Session;
+    assert_eq!(rig.limit(after(10)), None, "it has the server for its session");
 }
 
 #[test]

@@ -167,3 +167,15 @@ fn the_wait_behind_another_clients_flight_counts() {
     is_told(&mut rig, waiting[0], WORKED);
     is_told(&mut rig, waiting[1], WAITED);
 }
+
+#[test]
+fn a_client_of_session_pooling_is_not_idle_while_it_has_a_server() {
+    let mut rig = Rig::new("pool_mode = session\nclient_idle_timeout = 2");
+    let (without, with) = (rig.client(), rig.client());
+    rig.query(with, "select 1");
+    let server = rig.server_of(with).expect("linked");
+    rig.completes(server, "SELECT 1");
+    rig.wait(4 * SECOND);
+    assert!(!rig.is_closed(with));
+    assert!(rig.is_closed(without), "it has no server yet");
+}
