@@ -276,6 +276,30 @@ def test_query_timeout_counts_from_the_clients_request(pg15, make_pooler, of_use
     assert fates == ["query timeout"] * 2
 
 
+PARTS = {
+    "outside a transaction": ([], wire.one_statement("select 1")),
+    "in a transaction": (["begin", "select 1"], wire.one_statement("select 1")),
+    "failed": ([], wire.parse("", "slect 1")),
+}
+
+
+@pytest.mark.parametrize("mode", ("transaction", "session"))
+@pytest.mark.parametrize("what", PARTS)
+def test_query_timeout_counts_until_sync(pg15, make_pooler, what, mode):
+    """Each part of the segment is answered at once, but its client sends no Sync."""
+    before, part = PARTS[what]
+    fates = []
+    for pooler in both(make_pooler, pg15, settings={"query_timeout": 1}, mode=mode):
+        with pooler.connect(user="alice") as c:
+            for statement in before:
+                c.query(statement)
+            c.send(part, wire.flush())
+            told = c.read_to_end(timeout=LATER)
+            fates.append([m.fields["M"] for m in told if m.tag == "E"])
+    assert fates[1] == fates[0]
+    assert fates[0][-1] == "query timeout"
+
+
 # Who is idle: (mode, alice's keys, statements before).
 IDLERS = {
     "session pooling, without a server": ("session", "", []),

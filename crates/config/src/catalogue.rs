@@ -405,7 +405,7 @@ catalogue! {
     /// How long a query may run.
     query_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "After this time client and server are disconnected. It is meant for failing networks, and should be somewhat longer than PostgreSQL's `statement_timeout`, which ends a query without ending the connection. The time runs from the client's request until the client has taken the whole answer, and includes the wait for a server. While a client waits, also under PAUSE, only this value counts, not that of its user, and the error's text is `query_timeout`. So it also ends a COPY or a long message whose client does not send the rest, extended-protocol messages that no Sync or Flush follows, and a client that does not read its answer. 0 is off.",
+        help: "After this time client and server are disconnected. It is meant for failing networks, and should be somewhat longer than PostgreSQL's `statement_timeout`, which ends a query without ending the connection. The time runs from the client's request until the client has taken the whole answer, and includes the wait for a server. While a client waits, also under PAUSE, only this value counts, not that of its user, and the error's text is `query_timeout`. So it also ends a COPY or a long message whose client does not send the rest, extended-protocol messages that no Sync follows, and a client that does not read its answer. 0 is off.",
     }
     /// How long a client waits for a server before it gets a notice.
     query_wait_notify: u32 {

@@ -36,8 +36,8 @@ pub(crate) struct Server {
     /// When it entered its present phase.
     pub(crate) since: Time,
     pub(crate) link: Option<ClientId>,
-    /// When its client began to wait for it, until the client's first request has been answered. `None`: the client did
-    /// not have to wait.
+    /// When its client began to wait for it, until the client's first request has been answered; or when the client's
+    /// segment began, if the client has been seen not to have ended it. Otherwise `None`.
     pub(crate) asked: Option<Time>,
     pub(crate) endpoint: Endpoint,
     /// It is being opened, and is not counted as a server for a waiting client: see [`crate::pools::hosts`].
@@ -118,6 +118,11 @@ impl Server {
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
         self.conversation.is_clean()
+    }
+
+    /// Whether the client has begun a segment and has not ended it with a Sync.
+    pub(crate) fn awaits_sync(&self) -> bool {
+        self.conversation.queue().segment_open() || self.conversation.intake() == Intake::ToSync
     }
 
     /// Whether it works on a flight.

@@ -9,7 +9,7 @@ use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
 use crate::pools::pool::Pool;
 use crate::server::Server;
-use crate::upstream::phase::{Intake, ServerPhase};
+use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
 /// How long a server may take to end its client's last work, or internal work, before it is closed.
@@ -161,8 +161,9 @@ const OWN_IDLE_TRANSACTION_LIMIT: Exceeded = Exceeded {
 /// The time limit that a linked client has exceeded, if any.
 ///
 /// While the server works on a request, query_timeout applies, even if only a part of the request has been sent and the
-/// client must send the rest. It counts from when the client began to wait for the server. A client that owes the next message (a COMMIT, a Sync or the rest of a message) is idle
-/// in a transaction: idle_transaction_timeout applies. transaction_timeout counts both.
+/// client must send the rest. It counts from when the client began to wait for the server, and up to its Sync. A client
+/// that owes the next message (a COMMIT, a Sync or the rest of a message) is idle in a transaction:
+/// idle_transaction_timeout applies. transaction_timeout counts both.
 pub(super) fn limit_over(
     now: Time,
     server: &Server,
@@ -180,7 +181,8 @@ pub(super) fn limit_over(
     let works = !server.conversation.queue().is_empty();
     let is_amid_message = matches!(client.passing, Passing::Forward(_));
     let is_in_transaction = !server.is_clean() || is_amid_message;
-    if works && is_over(pool.settings().query_timeout, now, server.asked_time()) {
+    let is_asked = works || server.awaits_sync();
+    if is_asked && is_over(pool.settings().query_timeout, now, server.asked_time()) {
         return exceeded(Trouble::QueryTimeout, "query timeout", "query_timeout");
     }
     if is_in_transaction && is_over(pool.settings().transaction_timeout, now, client.xact_start) {
@@ -190,11 +192,9 @@ pub(super) fn limit_over(
         return None;
     }
     if is_in_transaction {
-        let idle_since = if server.conversation.queue().segment_open() || server.conversation.intake() == Intake::ToSync
-        {
-            server.conversation.quiet_since()
-        } else {
-            server.conversation.ready_time()
+        let idle_since = match server.awaits_sync() {
+            true => server.conversation.quiet_since(),
+            false => server.conversation.ready_time(),
         };
         return is_over(pool.settings().idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT);
     }
@@ -316,9 +316,12 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
     }
 }
 
-/// Notes since when a server has had nothing to do in a segment that its client has not ended. No ReadyForQuery marks
-/// this moment.
-pub(super) fn note_quiet(now: Time, server: &mut Server) {
+/// Notes when a segment began that its client has not ended, and since when the server has had nothing to do in it. No
+/// ReadyForQuery marks these moments, and each message behind the answers would begin the time anew.
+pub(super) fn note_open_segment(now: Time, server: &mut Server) {
+    if server.awaits_sync() {
+        server.asked.get_or_insert(server.conversation.request_time());
+    }
     if !server.conversation.queue().is_empty() {
         return;
     }

@@ -98,7 +98,7 @@ impl Pooler {
             let hint = "The setting server_fast_close does not wait for the end of the session.";
             return self.fail_client(now, id, Failure::new(Trouble::Killed, reason.text()).with_hint(hint));
         }
-        due::note_quiet(now, server);
+        due::note_open_segment(now, server);
         let pool = pool::of(&self.pools, server.pool);
         let Some(exceeded) = due::limit_over(now, server, client, pool, &self.shared.settings) else {
             return;

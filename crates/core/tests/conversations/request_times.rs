@@ -169,6 +169,64 @@ fn the_wait_behind_another_clients_flight_counts() {
 }
 
 #[test]
+fn a_segment_counts_until_its_sync_although_all_is_answered() {
+    let mut rig = Rig::new("query_timeout = 2");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"", b"select 1", &[0, 0]);
+        w.empty(b'H');
+    });
+    let server = rig.server_of(client).expect("linked");
+    rig.says(server, |w| w.empty(b'1'));
+    rig.wait(SECOND);
+    // More of the segment does not give it more time.
+    rig.says(client, |w| {
+        w.describe(b'S', b"");
+        w.empty(b'H');
+    });
+    rig.says(server, |w| w.empty(b'n'));
+    rig.told(client);
+    rig.wait(SECOND);
+    assert!(!rig.is_closed(client));
+    rig.wait(ROUND);
+    is_told(&mut rig, client, WORKED);
+}
+
+#[test]
+fn a_failed_segment_counts_until_its_sync() {
+    let mut rig = Rig::new("query_timeout = 2");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"", b"slect 1", &[0, 0]);
+        w.empty(b'H');
+    });
+    let server = rig.server_of(client).expect("linked");
+    rig.says(server, |w| w.error(&crate::rig::error("42601", "syntax error")));
+    rig.told(client);
+    rig.wait(2 * SECOND + ROUND);
+    is_told(&mut rig, client, WORKED);
+}
+
+#[test]
+fn an_ended_segment_does_not_count_for_the_next() {
+    let mut rig = Rig::new("query_timeout = 2");
+    let (client, server) = holder(&mut rig);
+    for _ in 0..3 {
+        rig.says(client, |w| {
+            w.parse(b"", b"select 1", &[0, 0]);
+            w.empty(b'H');
+        });
+        rig.says(server, |w| w.empty(b'1'));
+        rig.wait(SECOND);
+        rig.says(client, |w| w.sync());
+        rig.says(server, |w| w.ready_for_query(InTransaction));
+        // Between segments nothing counts.
+        rig.wait(3 * SECOND);
+        assert!(!rig.is_closed(client));
+    }
+}
+
+#[test]
 fn a_client_of_session_pooling_is_not_idle_while_it_has_a_server() {
     let mut rig = Rig::new("pool_mode = session\nclient_idle_timeout = 2");
     let (without, with) = (rig.client(), rig.client());
