@@ -1,6 +1,8 @@
 """Several processes behind one port: a cancel request that arrives at the wrong one finds the right one."""
 
 import contextlib
+import os
+import signal
 import socket
 import threading
 import time
@@ -23,12 +25,14 @@ GROUPS = {
 }
 
 
-def link(*poolers):
+def link(*poolers, by_unix_socket: bool = False):
     """Makes poolers peers of each other, and starts them."""
     for number, pooler in enumerate(poolers, 1):
         pooler.settings["peer_id"] = number
         pooler.peers = {
-            i: f"host={other.host} port={other.port}" for i, other in enumerate(poolers, 1) if other is not pooler
+            i: f"host={other.dir if by_unix_socket else other.host} port={other.port}"
+            for i, other in enumerate(poolers, 1)
+            if other is not pooler
         }
         pooler.write_ini()
         pooler.start()
@@ -73,6 +77,40 @@ def test_behind_one_port(pg15, make_pooler):
             processes.add(client.process_id >> 16 & 0xFF)
             cancelled_through(poolers[0], client)
     assert len(processes) > 1
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("told", ("SIGTERM", "SIGINT", "SHUTDOWN WAIT_FOR_CLIENTS", "SHUTDOWN WAIT_FOR_SERVERS"))
+def test_a_process_that_waits_for_its_end_gets_its_cancel_requests(pg15, make_pooler, group, told):
+    """In a rolling restart, by the Unix-domain socket. And whoever has no console open gets one there."""
+    if GROUPS[group][0] == "pgbouncer" and told in ("SIGINT", "SHUTDOWN WAIT_FOR_SERVERS"):
+        pytest.skip("PgBouncer opens no connection for a cancel request then")
+    first, second = (make_pooler(pg15, which=which, start=False) for which in GROUPS[group])
+    link(first, second, by_unix_socket=True)
+    with first.connect() as client:
+        client.send(query("select pg_sleep(20)"))
+        time.sleep(0.3)
+        if told.startswith("SIG"):
+            first.signal(getattr(signal, told))
+        else:
+            first.console(told)
+        eventually(lambda: not is_open(first.host, first.port))
+        with first.connect(host=first.dir, database="pgbouncer") as console:
+            assert console.rows("show version")
+        with pytest.raises(wire.ServerError, match="pooler is shutting down"):
+            first.connect(host=first.dir)
+        with sends_cancel(second, client) as connection:
+            assert connection.recv(1) == b""
+        assert error_codes(client.read_ready()) == ["57014"]
+    assert first.wait_exit() == 0
+    assert [name for name in os.listdir(first.dir) if name.startswith(".s.")] == []
+
+
+def is_open(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError):
+        wire.open_socket(host, port).close()
+        return True
+    return False
 
 
 @pytest.mark.parametrize("mode", ("prefer", "require", "verify-full"))

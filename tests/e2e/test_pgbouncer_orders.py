@@ -121,6 +121,16 @@ class Scene:
             time.sleep(0.02)
         return "accepts"
 
+    def log_in_by_unix_socket(self, database: str) -> str:
+        """How somebody new fares at the other socket, where peers send cancel requests."""
+        try:
+            self.pooler.connect(host=self.pooler.dir, database=database, timeout=SETTLE_SECONDS).close()
+        except wire.ServerError as error:
+            return error.fields["M"].removeprefix("the ")
+        except (OSError, wire.Closed):
+            return "refuses"
+        return "accepts"
+
     def fares(self, c, *messages: bytes) -> str:
         """What becomes of a client that sends these."""
         try:
@@ -139,6 +149,8 @@ class Scene:
     def outcome(self) -> dict[str, object]:
         """How everybody fares afterwards: the idle client first, while the busy one has the server."""
         out = {"port": self.accepts(), "console": self.console_answers()}
+        if out["port"] == "refuses":
+            out["Unix socket"] = [self.log_in_by_unix_socket(database) for database in ("postgres", "pgbouncer")]
         out["busy"] = self.fares(self.busy, wire.query("select 1"))
         out["end of transaction"] = self.fares(self.busy, wire.query("commit"))
         out["waiting"] = self.fares(self.waiting)

@@ -131,6 +131,24 @@ impl Accepting {
         self.listeners.clear();
     }
 
+    /// Stops listening, except on Unix-domain sockets: peers send cancel requests there while a shutdown waits, and
+    /// administrators reach the console. A socket whose event could not be given its new index is closed, too.
+    pub(crate) fn stop_tcp(&mut self, registry: &Registry) {
+        self.listeners
+            .retain(|listener| matches!(listener.place, ListenPlace::Unix { .. }));
+        let mut index = 0;
+        self.listeners.retain_mut(|listener| {
+            let token = Subject::Listener(index).token();
+            let fd = listener.socket.as_raw_fd();
+            let is_watched = registry
+                .reregister(&mut SourceFd(&fd), token, Interest::READABLE)
+                .is_ok();
+            listener.readable |= is_watched;
+            index += u32::from(is_watched);
+            is_watched
+        });
+    }
+
     /// While `is_held` is true, no client is accepted: clients wait in the kernel's queue.
     pub(crate) fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;

@@ -52,9 +52,12 @@ impl EventLoop {
             Request::TryTls(change) => self.try_tls(*change),
             Request::StopListening => {
                 self.service_manager.stopping();
-                self.accepting.stop();
+                self.accepting.stop_tcp(self.poll.registry());
             }
-            Request::Exit => self.exit(),
+            Request::Exit => {
+                self.accepting.stop();
+                self.exit();
+            }
         }
     }
 }

@@ -179,7 +179,8 @@ pub enum Request {
     Configure(Arc<Config>),
     /// SET changes settings of TLS: read the files that they name. Answered by `handle_tls_tried`.
     TryTls(Box<TlsChange>),
-    /// Stop accepting connections: close the listening sockets.
+    /// A shutdown has begun: close the listening sockets of TCP. Unix-domain sockets stay open until [`Request::Exit`],
+    /// for cancel requests and the console.
     StopListening,
     /// End the process with exit status 0, after a moment in which pending output is written.
     Exit,
