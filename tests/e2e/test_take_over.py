@@ -544,6 +544,99 @@ def test_a_new_process_that_dies_at_any_byte(pooler, bytes_read, answer):
         at_work(pooler, c)
 
 
+@contextlib.contextmanager
+def waiting_take_over(pg15, make_pooler):
+    """A new process that waits some seconds: the old one has a cancel request on its way to a silent peer."""
+    with socket.create_server(("127.0.0.1", 0)) as peer:
+        port = peer.getsockname()[1]
+        pooler = make_pooler(pg15, settings={"peer_id": 1}, peers={2: f"host=127.0.0.1 port={port}"})
+        with pooler.connect() as c, socket.create_connection((pooler.host, pooler.port)) as sock:
+            c.query("begin; select 1")
+            sock.sendall(wire.cancel_request(5 << 24 | 2 << 16 | 7, b"\1\2\3\xff"))
+            with peer.accept()[0]:
+                new = start_second(pooler)
+                # It catches signals before it asks.
+                eventually(lambda: is_asked(pooler), what="the request to take over")
+                yield pooler, c, new
+
+
+def start_second(pooler) -> subprocess.Popen:
+    command = pgthrow.as_server_user([*program(), "-R", pooler.ini_path])
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=pooler.dir)
+
+
+def is_asked(pooler) -> bool:
+    """Whether a process has connected to the gate: the kernel lists that connection, too."""
+    with open("/proc/net/unix", encoding="ascii") as file:
+        return sum(line.rstrip().endswith(gate(pooler)) for line in file) > 1
+
+
+@pytest.mark.parametrize("told", (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT))
+def test_a_new_process_that_is_told_to_end_takes_nothing(pg15, make_pooler, told):
+    """Guards against a take-over, and then a shutdown with all connections."""
+    with waiting_take_over(pg15, make_pooler) as (pooler, c, new):
+        new.send_signal(told)
+        _, said = new.communicate(timeout=20)
+        assert new.returncode == 1 and "interrupted by a signal" in said
+        pooler.wait_log("has not taken over")
+        assert c.value("select 2") == "2"
+        at_work(pooler, pooler.connect())
+
+
+@pytest.mark.parametrize("told", (signal.SIGHUP, signal.SIGUSR2))
+def test_other_signals_do_not_keep_a_new_process_from_taking_over(pg15, make_pooler, told):
+    """Log rotation sends SIGHUP to whatever has the name."""
+    with waiting_take_over(pg15, make_pooler) as (pooler, c, new):
+        new.send_signal(told)
+        assert pooler.wait_exit(20) == 0, new.stderr.read()
+        assert c.value("select 2") == "2"
+        new.send_signal(signal.SIGQUIT)
+        _, said = new.communicate(timeout=20)
+        assert new.returncode == 0, said
+
+
+def without_its_users(pooler) -> None:
+    os.remove(pooler.userlist_path)
+
+
+def without_a_place_for_its_pid(pooler) -> None:
+    pooler.write_file(pooler.ini_path, open(pooler.ini_path, encoding="utf-8").read().replace(pooler.pid_path, "/no/such/pid"))
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (without_its_users, "error: could not read auth_file"),
+        (without_a_place_for_its_pid, "could not write pidfile /no/such/pid"),
+    ],
+)
+def test_what_the_new_process_lacks_is_found_before_it_takes_over(pooler, harm, said):
+    """A RELOAD without the users is refused, too: nobody could log in."""
+    with pooler.connect() as c:
+        c.query("begin; select 1")
+        harm(pooler)
+        second = subprocess.run(
+            pgthrow.as_server_user([*program(), "-R", pooler.ini_path]), capture_output=True, text=True, timeout=20
+        )
+        assert second.returncode == 1 and said in second.stderr
+        at_work(pooler, c)
+        with open(pooler.pid_path, encoding="utf-8") as file:
+            assert int(file.read()) == pooler.process.pid
+        c.query("commit")
+
+
+def test_two_that_take_over_at_a_time(pooler):
+    """The second one is told what is the matter."""
+    with pooler.connect() as c, socket.socket(socket.AF_UNIX) as first:
+        first.connect(gate(pooler))
+        eventually(lambda: is_asked(pooler))
+        second = subprocess.run(
+            pgthrow.as_server_user([*program(), "-R", pooler.ini_path]), capture_output=True, text=True, timeout=20
+        )
+        assert second.returncode == 1 and "another process is taking over already" in second.stderr
+        at_work(pooler, c)
+
+
 def test_another_version_takes_the_listening_sockets_alone(pooler):
     """The old process serves its clients until they end; whoever comes meanwhile belongs to the new one."""
     said = bytearray(layout_of(pooler))

@@ -1,9 +1,90 @@
 //! The pid file: one process per file.
 
+use crate::log::Log;
+use crate::settings::Settings;
 use crate::start_error::StartError;
+use pgweir_core::LogLevel;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// The file of the setting `pidfile`, from the start until this process serves.
+#[derive(Debug)]
+pub(crate) enum OwnPidFile {
+    /// The setting is empty.
+    None,
+    /// It is written.
+    Written(PidFile),
+    /// This process replaces another one, whose id the file has until then.
+    Prepared(Prepared),
+}
+
+impl OwnPidFile {
+    /// Writes the file. A process that takes over writes one beside it, so that it does not take over anything if it
+    /// cannot write there.
+    pub(crate) fn begin(settings: &Settings, takes_over: bool) -> Result<Self, StartError> {
+        match (settings.pidfile.as_str(), takes_over) {
+            ("", _) => Ok(OwnPidFile::None),
+            (path, false) => PidFile::create(path).map(OwnPidFile::Written),
+            (path, true) => Prepared::new(path).map(OwnPidFile::Prepared),
+        }
+    }
+
+    /// This process serves now. If it has replaced another one, an error can only be logged.
+    pub(crate) fn take_place(self, log: &mut Log) -> Option<PidFile> {
+        match self {
+            OwnPidFile::None => None,
+            OwnPidFile::Written(file) => Some(file),
+            OwnPidFile::Prepared(prepared) => {
+                let written = prepared.take_place();
+                written.map_err(|e| log.write(LogLevel::Warning, &e.to_string())).ok()
+            }
+        }
+    }
+}
+
+/// A pid file beside that of the process which this one replaces. It is removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    beside: PathBuf,
+    path: PathBuf,
+}
+
+impl Prepared {
+    fn new(path: &str) -> Result<Self, StartError> {
+        let error = |source| pidfile_error(path, source);
+        let place = std::path::absolute(path).map_err(error)?;
+        let beside = std::path::absolute(format!("{path}.new")).map_err(error)?;
+        if place.is_dir() {
+            return Err(error(io::ErrorKind::IsADirectory.into()));
+        }
+        // Of a process that has died.
+        let _ = fs::remove_file(&beside);
+        fs::write(&beside, format!("{}\n", own_pid())).map_err(error)?;
+        Ok(Prepared { beside, path: place })
+    }
+
+    fn take_place(self) -> Result<PidFile, StartError> {
+        let path = self.path.clone();
+        fs::rename(&self.beside, &path).map_err(|source| pidfile_error(&path.to_string_lossy(), source))?;
+        Ok(PidFile { path })
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if names_this_process(&self.beside) {
+            let _ = fs::remove_file(&self.beside);
+        }
+    }
+}
+
+fn pidfile_error(path: &str, source: io::Error) -> StartError {
+    StartError::PidFile {
+        path: path.to_owned(),
+        source,
+    }
+}
 
 /// A pid file with the id of this process. It is removed when dropped.
 #[derive(Debug)]
@@ -14,10 +95,7 @@ pub(crate) struct PidFile {
 impl PidFile {
     /// Writes the id of this process to `path`, unless the file names a process that is alive.
     pub(crate) fn create(path: &str) -> Result<Self, StartError> {
-        let error = |source| StartError::PidFile {
-            path: path.to_owned(),
-            source,
-        };
+        let error = |source| pidfile_error(path, source);
         match fs::read_to_string(path) {
             Ok(text) => match text.trim().parse::<i32>() {
                 Ok(pid) if pid != own_pid() && lives(pid) => {
@@ -39,19 +117,6 @@ impl PidFile {
             .map_err(error)?;
         writeln!(file, "{}", own_pid()).map_err(error)?;
         // The working directory may have changed when the file is removed.
-        let path = std::path::absolute(path).map_err(error)?;
-        Ok(PidFile { path })
-    }
-
-    /// Writes this process's id into the file, in place of the id of the process that it replaces.
-    pub(crate) fn replace(path: &str) -> Result<Self, StartError> {
-        let error = |source| StartError::PidFile {
-            path: path.to_owned(),
-            source,
-        };
-        let new = format!("{path}.new");
-        fs::write(&new, format!("{}\n", own_pid())).map_err(error)?;
-        fs::rename(&new, path).map_err(error)?;
         let path = std::path::absolute(path).map_err(error)?;
         Ok(PidFile { path })
     }
@@ -127,6 +192,25 @@ mod tests {
         drop(old);
         assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_file_of_the_old_process_stays_until_this_one_takes_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pgweir.pid");
+        let name = path.to_str().unwrap();
+        let names = || fs::read_dir(dir.path()).unwrap().count();
+        fs::write(&path, "1\n").unwrap();
+        drop(Prepared::new(name).unwrap());
+        assert_eq!((fs::read_to_string(&path).unwrap(), names()), ("1\n".into(), 1));
+        fs::write(dir.path().join("pgweir.pid.new"), "of a process that has died\n").unwrap();
+        let own = Prepared::new(name).unwrap().take_place().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
+        drop(own);
+        assert_eq!(names(), 0);
+        fs::create_dir(&path).unwrap();
+        assert!(matches!(Prepared::new(name), Err(StartError::PidFile { .. })));
+        assert_eq!(names(), 1);
     }
 
     #[test]

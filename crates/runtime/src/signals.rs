@@ -20,20 +20,32 @@ pub enum Interrupt {
 /// Signals that were caught but not yet passed on. They are caught from this point on, so that a signal during the
 /// start is not lost.
 #[derive(Debug)]
-pub(crate) struct CaughtSignals(Signals);
+pub(crate) struct CaughtSignals {
+    signals: Signals,
+    /// Those that have been looked at.
+    seen: Vec<i32>,
+}
 
 /// Begins to catch signals.
 pub(crate) fn catch() -> io::Result<CaughtSignals> {
-    Ok(CaughtSignals(Signals::new([
-        SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2,
-    ])?))
+    Ok(CaughtSignals {
+        signals: Signals::new([SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2])?,
+        seen: Vec::new(),
+    })
 }
 
 impl CaughtSignals {
+    /// Whether a signal has asked this process to end.
+    pub(crate) fn ask_for_end(&mut self) -> bool {
+        self.seen.extend(self.signals.pending());
+        let ends = |signal: &i32| matches!(*signal, SIGTERM | SIGINT | SIGQUIT);
+        self.seen.iter().any(ends)
+    }
+
     /// Passes every signal on to the data plane, from a separate thread.
     pub(crate) fn pass_on(mut self, interrupt: Interrupt, inbox: InboxSender) -> io::Result<()> {
         thread::Builder::new().name("signals".into()).spawn(move || {
-            for signal in self.0.forever() {
+            for signal in self.seen.into_iter().chain(self.signals.forever()) {
                 if let Some(command) = command(signal, interrupt) {
                     inbox.send(Message::Command(command));
                 }
@@ -73,6 +85,21 @@ mod tests {
         signal_hook::low_level::raise(SIGHUP).unwrap();
         let message = inbox.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!(matches!(message, Message::Command(Command::Reload)), "{message:?}");
+    }
+
+    #[test]
+    fn a_signal_that_was_looked_at_is_passed_on_all_the_same() {
+        let poll = mio::Poll::new().unwrap();
+        let (sender, inbox) = crate::inbox::inbox(poll.registry()).unwrap();
+        let mut caught = catch().unwrap();
+        signal_hook::low_level::raise(SIGUSR2).unwrap();
+        assert!(!caught.ask_for_end());
+        signal_hook::low_level::raise(SIGINT).unwrap();
+        assert!(caught.ask_for_end() && caught.ask_for_end());
+        caught.pass_on(Interrupt::Graceful, sender).unwrap();
+        let received = || inbox.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(matches!(received(), Message::Command(Command::Resume)));
+        assert!(matches!(received(), Message::Command(Command::ShutdownWaitForServers)));
     }
 
     #[test]

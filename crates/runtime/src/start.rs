@@ -12,7 +12,7 @@ use crate::inbox::{Message, inbox};
 use crate::limits::{self, OpenFiles};
 use crate::listener::{self, Listener};
 use crate::log::Log;
-use crate::pidfile::PidFile;
+use crate::pidfile::OwnPidFile;
 use crate::privileges::drop_privileges;
 use crate::service_manager::{Environment, ServiceManager};
 use crate::settings::Settings;
@@ -102,9 +102,9 @@ fn start(
     let verifier = Verifier::new(sender.clone());
     let mut connections = Connections::new(poll.registry().try_clone()?);
     // Other processes may send signals as soon as they see the pid file or the sockets.
-    let caught = signals::catch()?;
-    let mut beginning = Beginning::find(options.reboot, &settings.listen, log)?;
-    let mut _pidfile = first_pidfile(&settings, &beginning)?;
+    let mut caught = signals::catch()?;
+    let mut beginning = Beginning::find(options.reboot, &config, log)?;
+    let pidfile = OwnPidFile::begin(&settings, beginning.is_take_over())?;
     let listeners = listeners(&settings, &mut beginning, log)?;
     let places: Vec<String> = listeners.iter().map(|l: &Listener| l.place.to_string()).collect();
     let mut begun = beginning.pooler(config, surroundings(open_files.now)?, log);
@@ -113,14 +113,17 @@ fn start(
     let mut accepting = Accepting::new(listeners, poll.registry())?;
     let mut succession = succession(&settings, &mut beginning, poll.registry(), log);
     let background = options.daemon.then(Background::prepare).transpose()?;
+    if beginning.is_take_over() && caught.ask_for_end() {
+        return Err(StartError::Interrupted);
+    }
     caught.pass_on(options.interrupt, sender)?;
     // From here on no error may end this process: it has all connections.
     beginning.take_place(predecessor.is_some(), log)?;
     if beginning.is_take_over() {
         accepting.own(&settings, log);
         succession.own();
-        _pidfile = replaced_pidfile(&settings, log);
     }
+    let _pidfile = pidfile.take_place(log);
     announce(&places, background, log);
     if let Some(on_ready) = options.on_ready {
         on_ready(&places);
@@ -160,32 +163,6 @@ fn work(
     let outcome = event_loop.run();
     *log = event_loop.log;
     Ok(outcome?)
-}
-
-fn pidfile(
-    settings: &Settings,
-    make: impl FnOnce(&str) -> Result<PidFile, StartError>,
-) -> Result<Option<PidFile>, StartError> {
-    match settings.pidfile.as_str() {
-        "" => Ok(None),
-        path => make(path).map(Some),
-    }
-}
-
-/// A process that takes over writes its pid file later.
-fn first_pidfile(settings: &Settings, beginning: &Beginning) -> Result<Option<PidFile>, StartError> {
-    match beginning.is_take_over() {
-        true => Ok(None),
-        false => pidfile(settings, PidFile::create),
-    }
-}
-
-/// Replaces the pid file after a take-over. This process has all connections now, so an error is only logged.
-fn replaced_pidfile(settings: &Settings, log: &mut Log) -> Option<PidFile> {
-    pidfile(settings, PidFile::replace).unwrap_or_else(|e| {
-        log.write(LogLevel::Warning, &e.to_string());
-        None
-    })
 }
 
 /// The listening sockets. If a service manager has opened some (for this process, or for the earlier one), only these

@@ -144,6 +144,9 @@ pub enum StartError {
         /// The owner of the socket.
         user: u32,
     },
+    /// `-R`: a signal has asked this process to end before it had taken over anything.
+    #[error("interrupted by a signal; the old process goes on as before")]
+    Interrupted,
     /// The process could not be put into the background.
     #[error("could not start in the background: {0}")]
     Daemon(io::Error),

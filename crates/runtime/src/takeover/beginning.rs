@@ -8,10 +8,10 @@ use crate::event_loop::EventLoop;
 use crate::listener::Listener;
 use crate::log::Log;
 use crate::service_manager::Environment;
-use crate::settings::ListenSettings;
+use crate::settings::Settings;
 use crate::start_error::StartError;
 use crate::transport::Transport;
-use pgweir_config::Config;
+use pgweir_config::{Config, Problem, Severity};
 use pgweir_core::{ConnectionId, LogLevel, Pooler, Surroundings, Time};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -40,7 +40,9 @@ pub(crate) struct Begun {
 
 impl Beginning {
     /// With `-R`, finds the process to replace. If there is one, everything has been received when this returns.
-    pub(crate) fn find(reboot: bool, settings: &ListenSettings, log: &mut Log) -> Result<Self, StartError> {
+    /// Nothing is asked of it if files cannot be read that its RELOAD would not do without.
+    pub(crate) fn find(reboot: bool, config: &Config, log: &mut Log) -> Result<Self, StartError> {
+        let settings = &Settings::of(config).listen;
         let mut beginning = Beginning {
             predecessor: None,
             inherited: Inherited::default(),
@@ -58,6 +60,9 @@ impl Beginning {
             log.write(LogLevel::Log, "old process not found, try to continue normally");
             return Ok(beginning);
         };
+        if !config.unread_files.is_empty() {
+            return Err(StartError::Configuration(unusable(config)));
+        }
         match predecessor.inherit() {
             Ok(inherited) => {
                 beginning.inherited = inherited;
@@ -147,6 +152,17 @@ impl Beginning {
         log.write(LogLevel::Log, &text);
         Ok(())
     }
+}
+
+/// The files that cannot be read, as errors.
+fn unusable(config: &Config) -> Vec<Problem> {
+    let unread = config.unread_files.iter().cloned();
+    let as_error = |problem| Problem {
+        severity: Severity::Error,
+        hint: Some("the old process goes on as before".into()),
+        ..problem
+    };
+    unread.map(as_error).collect()
 }
 
 impl Begun {

@@ -1,5 +1,6 @@
 //! Messages between the two processes: a kind, a length, bytes, and descriptors with them.
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
@@ -110,6 +111,13 @@ impl Channel {
         })
     }
 
+    /// Tells a process that it does not take over, and why.
+    pub(super) fn refuse(stream: UnixStream, wait_max: Duration, why: &str) {
+        if let Ok(mut channel) = Channel::new(stream, wait_max) {
+            let _ = channel.send(Kind::Refused, why.as_bytes(), &[]);
+        }
+    }
+
     /// The same channel, with a limit for everything that is sent.
     pub(super) fn within(mut self, time: Duration) -> Self {
         self.ends = Some(Instant::now() + time);
@@ -158,17 +166,18 @@ impl Channel {
 
     pub(super) fn receive(&mut self) -> io::Result<Message> {
         let mut stream = Until(&self.stream, Instant::now() + self.wait_max);
-        stream.limit()?;
         let mut header = [0; HEADER_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let received = rustix::net::recvmsg(
-            &self.stream,
-            &mut [IoSliceMut::new(&mut header)],
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        )?
-        .bytes;
+        // A signal interrupts a call that has a time limit, although its handler asks for a restart (signal(7)).
+        let received = loop {
+            stream.limit()?;
+            let mut header = [IoSliceMut::new(&mut header)];
+            match rustix::net::recvmsg(&self.stream, &mut header, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                other => break other?.bytes,
+            }
+        };
         let mut descriptors = Vec::new();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {

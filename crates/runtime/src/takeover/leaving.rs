@@ -158,6 +158,7 @@ impl EventLoop {
                 continue;
             }
             if self.succession.successor.is_some() {
+                Channel::refuse(stream, HELLO_WAIT, "another process is taking over already");
                 continue;
             }
             let fd = stream.as_raw_fd();
@@ -229,9 +230,7 @@ impl EventLoop {
         if let Some(successor) = self.succession.successor.take() {
             let text = format!("process {} does not take over: {why}", successor.pid);
             self.log.write(LogLevel::Warning, &text);
-            if let Ok(mut channel) = Channel::new(successor.stream, HELLO_WAIT) {
-                let _ = channel.send(Kind::Refused, why.as_bytes(), &[]);
-            }
+            Channel::refuse(successor.stream, HELLO_WAIT, why);
         }
         self.accepting.hold(false);
     }
