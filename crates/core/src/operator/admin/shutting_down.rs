@@ -13,6 +13,7 @@ use crate::console::orders::Ending;
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
+use pgweir_config::CONSOLE_DATABASE;
 
 /// The message to clients when the process ends, in PgBouncer's words.
 const SHUTTING_DOWN: &str = "server shutting down";
@@ -106,7 +107,8 @@ impl Pooler {
 
 /// Whether clients other than the console's are logging in.
 fn any_login(clients: &Slab<Client>) -> bool {
-    clients.iter().any(|(_, c)| matches!(c.phase, ClientPhase::Login(_)))
+    let mut logins = clients.iter().filter_map(|(_, client)| client.login());
+    logins.any(|login| login.database() != CONSOLE_DATABASE)
 }
 
 fn any_server_in_use(servers: &Slab<Server>) -> bool {

@@ -71,6 +71,20 @@ fn the_first_term_waits_for_clients_and_the_second_does_not() {
     assert_eq!(rig.told(client), [GONE]);
 }
 
+/// Guards against somebody who begins to log in to the console by the Unix socket, which stays open, and so puts off the end.
+#[test]
+fn logins_to_the_console_are_not_waited_for() {
+    let mut rig = Rig::new("auth_type = plain\nadmin_users = boss");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let boss = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
+    assert!(rig.told(boss)[0].starts_with("Authentication"));
+    signal(&mut rig, Command::ShutdownWaitForClients);
+    assert!(!rig.exited, "the other one may log in");
+    rig.client_leaves(client);
+    assert!(rig.exited);
+    assert_eq!(rig.told(boss), [GONE]);
+}
+
 /// Guards against a shutdown that waits for clients which wait for a RESUME that is refused.
 #[test]
 fn clients_of_a_paused_database_do_not_hold_up_the_shutdown() {
