@@ -190,6 +190,12 @@ impl Server {
         self.expires <= now && (self.has_served || self.expires > self.connect_time)
     }
 
+    /// Whether it is closed as soon as its client gives it back.
+    #[inline]
+    pub(crate) fn is_to_end(&self, now: Time) -> bool {
+        self.close_reason.is_some() || self.is_expired(now)
+    }
+
     /// A text with these effects is about to run.
     #[inline]
     pub(crate) fn may_set(&mut self, effects: Effects, now: Moment) {

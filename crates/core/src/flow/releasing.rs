@@ -34,11 +34,10 @@ impl Reply<'_> {
             && pool.waiting().is_empty()
             && pool.share().is_none();
         let is_as_it_was = server.session.cleanup() == Cleanup::Nothing
-            && server.close_reason.is_none()
+            && !server.is_to_end(self.now)
             && !server.session.leaves_traces()
             && !server.cancels.may_hit()
-            && server.session.shape().idle_limit().is_none()
-            && !server.is_expired(self.now);
+            && server.session.shape().idle_limit().is_none();
         if !is_wanted || !is_as_it_was || client.channels.is_some() || client.session.pinned().is_some() {
             return false;
         }

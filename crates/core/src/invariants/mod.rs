@@ -7,9 +7,10 @@ mod counts;
 mod listeners;
 mod lists;
 
+use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
-use crate::base::reasons::Waiting;
+use crate::base::reasons::{Passing, Waiting};
 use crate::base::weakness::Weakness;
 use crate::client::{Client, ClientPhase};
 use crate::pooler::Pooler;
@@ -100,7 +101,13 @@ impl Pooler {
     fn check_client(&self, id: ClientId, client: &Client) -> Result<(), String> {
         let server = self.check_link(id, client)?;
         match client.waiting {
-            Waiting::No => {}
+            Waiting::No => {
+                let asked = |s: &Server| s.close_reason == Some(CloseReason::Reconnect) && s.session.probe().is_some();
+                let stays = client.passing != Passing::None || client.session.awaits_reset();
+                must(stays || !server.is_some_and(asked), || {
+                    "may begin a transaction on a server from before RECONNECT".into()
+                })?;
+            }
             Waiting::ForServer { ticket, .. } => {
                 must(server.is_none(), || "waits for a server and has one".into())?;
                 let pool = client.pool.ok_or("waits for a server of no pool")?;

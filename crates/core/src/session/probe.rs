@@ -10,7 +10,7 @@
 //! deferrable, whatever the session's default is (recording F3).
 
 use crate::base::pin_reason::Cleanup;
-use crate::base::reasons::Waiting;
+use crate::base::reasons::{Passing, Waiting};
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
@@ -227,6 +227,9 @@ impl Exchange<'_> {
         if asks.settings && must_be_known && self.client.waiting == Waiting::No {
             self.client.waiting = Waiting::ForProbe;
         }
+        if self.server.is_to_end(self.now) {
+            self.waits_for_probe();
+        }
         if self.server.cancels.may_hit() && !self.shared.is_weak(Weakness::AsksUnderCancel) {
             // The cancel request would hit the probe. When it has ended, this function is called again.
             if used {
@@ -242,6 +245,16 @@ impl Exchange<'_> {
         let plans = self.plans_of(&about);
         self.to().send_probe(locks, hidden.as_deref(), about, plans);
         true
+    }
+
+    /// The server is to be closed, and a probe of the client's last transaction is not answered: the next one begins at
+    /// another server, unless the client is pinned. Otherwise a client that asks sooner than its probes are answered
+    /// would keep the server.
+    pub(crate) fn waits_for_probe(&mut self) {
+        let handles_next = matches!(self.client.waiting, Waiting::No | Waiting::ForReplies);
+        if handles_next && self.client.passing == Passing::None && !self.client.session.awaits_reset() {
+            self.client.waiting = Waiting::ForProbe;
+        }
     }
 }
 

@@ -32,6 +32,10 @@ impl Pooler {
             } else if let Some(server) = self.servers.get_mut(slot) {
                 server.is_former |= reason.means_other_servers();
                 server.close_reason.get_or_insert(reason);
+                let is_asked = server.session.probe().is_some();
+                if let Some(client) = server.link.filter(|_| is_asked) {
+                    self.between(now, client, ServerId(slot)).waits_for_probe();
+                }
             }
         }
     }

@@ -2,7 +2,9 @@
 
 use super::session::{does, is_discarded, probe_fails, probes};
 use crate::rig::{NOTHING, Rig, TEMPORARY};
+use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::Writer;
+use std::time::Duration;
 
 #[test]
 fn only_what_may_outlive_its_transaction_is_probed_and_behind_the_clients_ready_for_query() {
@@ -36,6 +38,75 @@ fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
     let told = rig.answers_about(server, TEMPORARY);
     assert!(probes(&told));
     assert_eq!(told.last().map(String::as_str), Some("Query select 2"));
+}
+
+/// The statement of a client arrives before the answer to a probe on a server that is to be closed.
+fn goes_to_a_new_server(rig: &mut Rig, client: ClientId, old: ServerId) {
+    rig.query(client, "select 2");
+    let told = rig.answers_about(old, NOTHING);
+    assert!(probes(&told), "{told:?}");
+    assert!(!told.iter().any(|line| line.starts_with("Query")), "{told:?}");
+    assert!(rig.is_closed(old));
+    let new = rig.servers_log_in();
+    assert_eq!(rig.server_of(client), Some(new[0]));
+    assert_eq!(rig.told(new[0]).last().map(String::as_str), Some("Query select 2"));
+}
+
+/// Guards against a client that keeps a server that is to be closed, for as long as it asks sooner than its probes are
+/// answered.
+#[test]
+fn nothing_runs_behind_a_probe_on_a_server_that_is_to_be_closed() {
+    let mut rig = Rig::one_server("");
+    let (client, boss) = (rig.client(), rig.console());
+    rig.query(client, "create temp table t (a int)");
+    rig.query(boss, "reconnect db");
+    let server = rig.server_of(client).expect("at work");
+    rig.told(server);
+    rig.completes(server, "DONE");
+    goes_to_a_new_server(&mut rig, client, server);
+}
+
+/// The client's transaction has ended before RECONNECT comes, and its probe is under way.
+#[test]
+fn reconnect_under_a_probe_holds_for_the_next_transaction() {
+    let mut rig = Rig::one_server("");
+    let (client, boss) = (rig.client(), rig.console());
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.query(boss, "reconnect db");
+    goes_to_a_new_server(&mut rig, client, server);
+}
+
+#[test]
+fn nothing_runs_behind_a_probe_on_a_server_whose_lifetime_is_over() {
+    let mut rig = Rig::one_server("server_lifetime = 10");
+    let client = rig.client();
+    rig.query(client, "create temp table t (a int)");
+    let server = rig.server_of(client).expect("at work");
+    rig.wait(Duration::from_secs(11));
+    rig.told(server);
+    rig.completes(server, "DONE");
+    goes_to_a_new_server(&mut rig, client, server);
+}
+
+/// A pinned client keeps its server, and does not wait for ever.
+#[test]
+fn a_pinned_client_goes_on_at_a_server_that_is_to_be_closed() {
+    let mut rig = Rig::one_server("");
+    let (client, boss) = (rig.client(), rig.console());
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.query(boss, "reconnect db");
+    rig.query(client, "select 2");
+    let told = rig.answers_about(server, TEMPORARY);
+    assert!(
+        probes(&told) && !told.iter().any(|line| line.starts_with("Query")),
+        "{told:?}"
+    );
+    assert_eq!(rig.told(server), ["Query select 2"]);
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.server_of(client), Some(server));
+    rig.client_leaves(client);
+    rig.answers_all_about(server, NOTHING);
+    assert!(rig.is_closed(server));
 }
 
 /// A message that is dropped begins before a probe is answered and ends afterwards: its end frees the server.
