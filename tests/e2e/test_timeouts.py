@@ -512,16 +512,36 @@ def test_query_wait_timeout_of_a_user(pg15, make_pooler):
 
 
 def test_pool_idle_timeout(pg15, make_pooler):
-    pooler = make_pooler(pg15, settings={"pool_idle_timeout": 1})
+    """It drops a pool that has neither clients nor servers, and closes no server itself."""
+    cleaned = "cleaning up idle pool for user postgres on db postgres because: pool idle timeout"
+    pooler = make_pooler(pg15, settings={"pool_idle_timeout": 1, "server_idle_timeout": 4})
     with pooler.connect() as c:
         pid = backend_pid(c)
-    pooler.wait_log("cleaning up idle pool for user postgres on db postgres because: pool idle timeout", timeout=8)
+    time.sleep(2.5)
+    assert backends(pg15, f"pid = {pid}") == 1
+    assert cleaned not in pooler.log()
     eventually(lambda: backends(pg15, f"pid = {pid}") == 0)
+    pooler.wait_log(cleaned, timeout=8)
+    assert not [row for row in pooler.console("show pools") if row["database"] == "postgres"]
+
+
+@pytest.mark.parametrize("forced", (False, True))
+def test_pool_idle_timeout_heeds_min_pool_size(pg15, make_pooler, forced):
+    pooler = make_pooler(
+        pg15,
+        settings={"pool_idle_timeout": 1, "server_idle_timeout": 1, "min_pool_size": 1},
+        databases={"postgres": f"host=127.0.0.1 port={pg15.port}" + (" user=postgres" if forced else "")},
+    )
+    with pooler.connect() as c:
+        pid = backend_pid(c)
+    time.sleep(4)
+    assert backends(pg15, f"pid = {pid}") == 1
+    assert "pool idle timeout" not in pooler.log()
 
 
 def test_an_unused_pool_says_once_that_it_is_cleaned(pg15, make_pooler):
     """Guards against a line in the log every tenth of a second while a server that was left behind does not end."""
-    pooler = make_pooler(pg15, settings={"pool_idle_timeout": 1, "cancel_wait_timeout": 60})
+    pooler = make_pooler(pg15, settings={"pool_idle_timeout": 1, "server_idle_timeout": 1, "cancel_wait_timeout": 60})
     with pooler.connect() as c:
         pid = int(backend_pid(c))
         c.send(query("select pg_sleep(60)"))

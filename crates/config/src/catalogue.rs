@@ -387,10 +387,10 @@ catalogue! {
         default: Some("4096"), unit: "bytes", group: Network, scopes: [Global], change: Restart, support: AcceptedNoEffect("the process has one buffer of a fixed size for all connections"),
         help: "",
     }
-    /// How long a pool is kept after its user's last client has left.
+    /// How long a pool without clients and servers is kept.
     pool_idle_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "After this time its server connections are closed and the pool is dropped. 0 is off.",
+        help: "After this time the pool is dropped. Its servers are closed by `server_idle_timeout` and `server_lifetime`; those within `min_pool_size` stay, and the pool with them. 0 is off.",
     }
     /// When a server connection goes back to its pool.
     pool_mode: PoolMode {

@@ -18,7 +18,7 @@
 //! | a server that is being connected or logged in | server_connect_timeout |
 //! | a server whose client has left, and that must become idle | |
 //! | servers to keep ready | min_pool_size |
-//! | a pool without clients | pool_idle_timeout, and autodb_idle_timeout if its database was made from `*` |
+//! | a pool without clients and servers | pool_idle_timeout, and autodb_idle_timeout if its database was made from `*` |
 //! | a listener that is lost, or without clients; channels that wait for a listener | |
 //! | the console's averages, and the line in the log | stats_period |
 

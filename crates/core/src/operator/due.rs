@@ -288,7 +288,7 @@ pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, setting
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolDue {
     Nothing,
-    /// It has been unused for this long: its servers are closed, and it is dropped.
+    /// It has had neither clients nor servers for this long: it is dropped.
     Clean(Duration),
     /// Its database was made from `*`, or it is for replication, and it is unused: it is dropped.
     Forget,
@@ -306,10 +306,11 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
         return PoolDue::Forget;
     }
     let unused_for = |limit: Option<Duration>| is_over(limit, now, pool.last_used());
-    if unused_for(settings.pool_idle_timeout) {
+    if pool.servers() > 0 {
+        PoolDue::Nothing
+    } else if unused_for(settings.pool_idle_timeout) {
         PoolDue::Clean(now - pool.last_used())
-    } else if pool.is_auto() && pool.servers() == 0 && (unused_for(settings.autodb_idle_timeout) || pool.is_unproven())
-    {
+    } else if pool.is_auto() && (unused_for(settings.autodb_idle_timeout) || pool.is_unproven()) {
         PoolDue::Forget
     } else {
         PoolDue::Nothing

@@ -18,6 +18,7 @@ const START: Time = Time(0);
 /// A pool with one server and one client, and these settings.
 struct Rig {
     settings: Settings,
+    databases: Databases,
     pool: Pool,
     server: Server,
     client: Client,
@@ -37,7 +38,8 @@ impl Rig {
             start: Box::default(),
         };
         let mut pool = Pool::new(START, key, PoolSettings::new(&config, &entry, "u"), Credential::Nothing);
-        Databases::default().server_in(&mut pool);
+        let mut databases = Databases::default();
+        databases.server_in(&mut pool);
         pool.one_has_logged_in();
         let shape = ShapeTable::new().empty();
         let endpoint = Endpoint::Unix {
@@ -52,6 +54,7 @@ impl Rig {
         };
         Rig {
             settings: Settings::new(&config),
+            databases,
             pool,
             server: Server::new(START, 0, endpoint, shape.clone(), after(3600)),
             client: Client::new(START, accepted, shape),
@@ -187,9 +190,11 @@ fn a_login_that_waits_in_the_queue_has_no_other_time_limit() {
 }
 
 #[test]
-fn a_pool_is_cleaned_when_nobody_uses_it() {
+fn a_pool_without_clients_and_servers_is_cleaned() {
     let mut rig = Rig::new("pool_idle_timeout = 100");
     let due = |rig: &Rig, seconds| of_pool(after(seconds), &rig.pool, &rig.settings);
+    assert_eq!(due(&rig, 101), PoolDue::Nothing, "its server ends by its own limits");
+    rig.databases.server_out(&mut rig.pool, false);
     assert_eq!(due(&rig, 100), PoolDue::Nothing);
     assert_eq!(due(&rig, 101), PoolDue::Clean(Duration::from_secs(101)));
     Databases::default().client_in(&rig.config, &mut rig.pool, "u").unwrap();

@@ -133,23 +133,16 @@ impl Pooler {
         let pool = self.pool(pool_id);
         let due = due::of_pool(now, pool, &self.shared.settings);
         let is_referenced = || self.clients.iter().any(|(_, c)| c.pool == Some(pool_id));
-        if due == PoolDue::Nothing || is_referenced() || shortage::keeps_warm(pool, &self.shared.config) {
+        let gets_servers = || pool.settings().min_size > 0 && shortage::keeps_warm(pool, &self.shared.config);
+        if due == PoolDue::Nothing || is_referenced() || gets_servers() {
             return;
         }
         if let PoolDue::Clean(unused) = due {
-            let idle: Vec<_> = pool.idle().iter().copied().collect();
-            // A server whose client has left may take a while to end. Until then nothing else can be done.
-            if !idle.is_empty() || pool.servers() == 0 {
-                let (user, database, age) = (&pool.key().user, &pool.key().database, unused.as_secs());
-                let text = format!(
-                    "cleaning up idle pool for user {user} on db {database} because: pool idle timeout (age= {age}s)"
-                );
-                self.log(LogLevel::Log, text);
-            }
-            for server in idle {
-                self.close_server(now, server, "pool idle timeout");
-            }
-            self.settle(now);
+            let (user, database, age) = (&pool.key().user, &pool.key().database, unused.as_secs());
+            let text = format!(
+                "cleaning up idle pool for user {user} on db {database} because: pool idle timeout (age= {age}s)"
+            );
+            self.log(LogLevel::Log, text);
         }
         if self.pool(pool_id).servers() == 0 {
             self.drop_pool(now, pool_id);

@@ -272,3 +272,28 @@ fn the_beginning_of_a_long_message_is_looked_at_once() {
         assert_eq!(rig.pooler.needs_bytes(client.into()), 0);
     }
 }
+
+/// Guards against a pool that loses the servers of min_pool_size, and against one that is kept for ever because its
+/// database names its user.
+#[test]
+fn pool_idle_timeout_begins_when_the_last_server_is_gone() {
+    let cleaned = |rig: &Rig| {
+        rig.log
+            .iter()
+            .any(|(_, line)| line.contains("cleaning up idle pool for user u"))
+    };
+    for (min_pool_size, stays) in [(0, false), (1, true)] {
+        let settings = format!("pool_idle_timeout = 5\nserver_idle_timeout = 3\nmin_pool_size = {min_pool_size}");
+        let mut rig = Rig::new(&settings);
+        let client = rig.client();
+        rig.query(client, "select 1");
+        let server = rig.server_of(client).expect("linked");
+        rig.completes(server, "SELECT 1");
+        rig.client_leaves(client);
+        rig.wait(Duration::from_secs(7));
+        assert_eq!(rig.is_closed(server), !stays, "min_pool_size = {min_pool_size}");
+        assert!(!cleaned(&rig), "it had a server until then");
+        rig.wait(Duration::from_secs(60));
+        assert_eq!((rig.is_closed(server), cleaned(&rig)), (!stays, !stays));
+    }
+}
