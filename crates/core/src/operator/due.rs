@@ -7,6 +7,7 @@ use crate::base::reasons::{Passing, Waiting};
 use crate::base::settings::Settings;
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
+use crate::pools::hosts::OPENS_IN_TIME;
 use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
@@ -18,9 +19,6 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a server may take to close after a FATAL message. PostgreSQL closes at once. With another
 /// server, the client would wait for answers that never come.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// Usually a server is opened within this time. If it takes longer, other hosts are tried, too.
-const OPENS_IN_TIME: Duration = Duration::from_secs(1);
 
 fn is_over(limit: Option<Duration>, now: Time, since: Time) -> bool {
     limit.is_some_and(|limit| now - since > limit)

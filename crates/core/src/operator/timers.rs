@@ -154,6 +154,7 @@ impl Pooler {
             return;
         }
         self.open_servers_for_waiters(now, pool_id);
+        self.give_up_silent_attempt(now, pool_id);
         self.seek_better_host(now, pool_id);
         let pool = self.pool(pool_id);
         let Some((waiter, since)) = pool.first_waiter() else {

@@ -16,6 +16,16 @@ pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// After this many doublings the pause has its greatest length, whatever `server_login_retry` is.
 const DOUBLINGS_MAX: u32 = 16;
 
+/// Usually a server is opened within this time. If it takes longer, other hosts are tried, too.
+pub(crate) const OPENS_IN_TIME: Duration = Duration::from_secs(1);
+
+/// An attempt lasts this many times longer for each two failures of the other host (slow, and given up) before it is
+/// given up for that host. Otherwise a pool would go from one slow host to the other for ever.
+const PATIENCE_TIMES: u32 = 4;
+
+/// With more failures in a row, a host is no reason to give up an attempt.
+const PATIENCE_FAILURES_MAX: u32 = 4;
+
 /// If a host was suspected of being read-only, it is not suspected again for this time, because a client can cause the
 /// same error by itself.
 const SUSPECTED_PAUSE: Duration = Duration::from_secs(1);
@@ -118,6 +128,23 @@ impl Hosts {
             host.failures = host.failures.max(1);
             host.is_tried = true;
         }
+    }
+
+    /// The best host to try instead of the one at `place`, which has not answered for this long.
+    pub(crate) fn better_than_silent(&self, now: Time, place: usize, silent: Duration) -> Option<usize> {
+        let has_sound = self.hosts.iter().any(Host::is_sound);
+        let others = self.hosts.iter().enumerate().filter(|(at, host)| {
+            let serves = !host.is_unwanted || !has_sound;
+            *at != place && serves && host.may_try(now) && host.failures <= PATIENCE_FAILURES_MAX
+        });
+        let (at, host) = others.min_by_key(|(_, host)| (host.is_unwanted, host.failures))?;
+        (silent > OPENS_IN_TIME * PATIENCE_TIMES.pow(host.failures.div_ceil(2))).then_some(at)
+    }
+
+    /// An attempt at `silent` is given up, and the next one is made at `better`.
+    pub(crate) fn turn_from_silent(&mut self, now: Time, silent: usize, better: usize, pause_max: Duration) {
+        self.failed(now, silent, true, pause_max);
+        self.next = better;
     }
 
     /// A connection could not be opened, or was refused. `pause_max` limits the pause before the next attempt. If the

@@ -234,7 +234,6 @@ impl Pool {
     }
 
     /// The servers that are being opened in doubt.
-    #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn in_doubt(&self) -> u32 {
         self.in_doubt
     }

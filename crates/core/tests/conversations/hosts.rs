@@ -378,3 +378,79 @@ fn a_promoted_standby_serves_no_readers() {
     rig.told(client);
     assert_eq!(asks(&mut rig, &hosts, client), "b");
 }
+
+/// Guards against a host that swallows packets, with attempts that take all places of the pool: clients waited for
+/// server_connect_timeout while the other host was alive.
+#[test]
+fn a_silent_host_does_not_keep_a_full_pool_from_the_other_host() {
+    for (balance, size, clients) in [
+        ("disable", 1, 1),
+        ("disable", 4, 4),
+        ("round-robin", 1, 3),
+        ("disable", 20, 20),
+    ] {
+        let entry = format!("load_balance_hosts={balance} pool_size={size}");
+        let (mut rig, hosts) = rig(&entry, [Host::Silent, Host::Primary]);
+        let all: Vec<ClientId> = (0..clients).map(|_| begins(&mut rig)).collect();
+        hosts.answer_for(&mut rig, 2);
+        for client in &all {
+            rig.query(*client, "select 1");
+        }
+        hosts.answer_for(&mut rig, 2);
+        for client in &all {
+            let server = rig.server_of(*client).unwrap_or_else(|| panic!("{entry}: no server"));
+            assert_eq!(host_of(&rig, server), "b", "{entry}");
+            rig.completes(server, "SELECT 1");
+        }
+    }
+}
+
+/// The limit on a database's connections is as good as the size of a pool.
+#[test]
+fn a_silent_host_does_not_use_up_max_db_connections() {
+    let (mut rig, hosts) = rig(
+        "load_balance_hosts=disable max_db_connections=2",
+        [Host::Silent, Host::Primary],
+    );
+    let clients = [begins(&mut rig), begins(&mut rig), begins(&mut rig)];
+    for _ in 0..60 {
+        hosts.answer_for(&mut rig, 0);
+        rig.wait(Duration::from_millis(100));
+        let open = rig.endpoints.keys().filter(|id| !rig.is_closed(**id)).count();
+        assert!(open <= 2, "{open} servers");
+    }
+    assert_eq!(asks(&mut rig, &hosts, clients[0]), "b");
+}
+
+/// An attack: no host answers. Few attempts are given up, and fewer with time.
+#[test]
+fn silent_hosts_are_not_connected_to_in_a_storm() {
+    let (mut rig, hosts) = rig("pool_size=4", [Host::Silent, Host::Silent]);
+    let clients: Vec<ClientId> = (0..8).map(|_| begins(&mut rig)).collect();
+    let tried = hosts.answer_for(&mut rig, 14);
+    assert!(tried.len() <= 16, "{} attempts", tried.len());
+    assert!(tried.iter().any(|host| host == "a") && tried.iter().any(|host| host == "b"));
+    assert!(!rig.is_closed(clients[0]));
+}
+
+/// A host that takes three seconds to log in is not given up again and again for one that is dead.
+#[test]
+fn a_slow_host_serves_if_the_other_one_is_dead() {
+    let (mut rig, mut hosts) = rig("load_balance_hosts=disable pool_size=1", [Host::Silent, Host::Silent]);
+    let client = begins(&mut rig);
+    let mut begun = BTreeMap::new();
+    while hosts.0["a"] == Host::Silent {
+        rig.wait(Duration::from_millis(100));
+        for id in rig.connects.clone() {
+            let since = *begun.entry(id).or_insert(rig.now);
+            let logs_in = host_of(&rig, id) == "a" && rig.now - since >= Duration::from_secs(3);
+            if logs_in && !rig.is_closed(id) {
+                hosts.set("a", Host::Primary);
+                hosts.answer(&mut rig);
+            }
+        }
+        assert!(begun.len() < 5, "no attempt lasts for three seconds");
+    }
+    rig.told(client);
+    assert_eq!(asks(&mut rig, &hosts, client), "a");
+}

@@ -29,16 +29,49 @@ impl Pooler {
             if pool.share().is_none() && pool.is_full(0, false) {
                 return;
             }
-            let wanted = self.room_to_work(pool_id).map_or(usize::MAX, |room| room as usize);
-            let relied_on = pool.surely_connecting() as usize;
-            let opening = relied_on + servers_soon_free(&self.servers, pool);
-            if pool.waiting().len().min(wanted) <= opening || pool.connecting() >= OPENING_AT_ONCE_MAX {
+            if !self.lacks_servers(pool_id) || pool.connecting() >= OPENING_AT_ONCE_MAX {
                 return;
             }
             if self.pool_takes_no_clients_now(pool_id) || !self.open_server(now, pool_id, false) {
                 return;
             }
         }
+    }
+
+    /// Whether more clients wait than servers will soon be there for.
+    fn lacks_servers(&self, pool_id: PoolId) -> bool {
+        let pool = self.pool(pool_id);
+        let wanted = self.room_to_work(pool_id).map_or(usize::MAX, |room| room as usize);
+        let opening = pool.surely_connecting() as usize + servers_soon_free(&self.servers, pool);
+        pool.waiting().len().min(wanted) > opening
+    }
+
+    /// Clients wait although a server was opened for each that the limits allow: the oldest attempt without an answer
+    /// makes way for one at another host. This happens once in a round of the timers, so that slow hosts cause no storm
+    /// of connections.
+    pub(crate) fn give_up_silent_attempt(&mut self, now: Time, pool_id: PoolId) {
+        let pool = self.pool(pool_id);
+        if pool.in_doubt() == 0 || !pool.may_retry(now) || !self.lacks_servers(pool_id) {
+            return;
+        }
+        let silent = self.servers.iter().filter(|(_, s)| s.pool == pool_id && s.in_doubt);
+        let Some((slot, server)) = silent.min_by_key(|(_, server)| server.connect_time) else {
+            return;
+        };
+        let age = now - server.connect_time;
+        let Some(place) = pool.host_of(&server.endpoint) else {
+            return;
+        };
+        let Some(better) = pool.hosts().better_than_silent(now, place, age) else {
+            return;
+        };
+        let pause_max = self.shared.settings.server_login_retry;
+        let hosts = self.pool_mut(pool_id).hosts_mut();
+        hosts.turn_from_silent(now, place, better, pause_max);
+        // Its host has been told. The clients are not: the next attempt follows at once.
+        self.server_mut(ServerId(slot)).is_former = true;
+        self.close_server(now, ServerId(slot), "no answer, another host is tried");
+        self.settle(now);
     }
 
     /// A server will soon be free: see [`Server::is_soon_free`].
