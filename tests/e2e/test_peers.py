@@ -89,7 +89,7 @@ def test_a_process_that_waits_for_its_end_gets_its_cancel_requests(pg15, make_po
     link(first, second, by_unix_socket=True)
     with first.connect() as client:
         client.send(query("select pg_sleep(20)"))
-        time.sleep(0.3)
+        first.wait_pool(sv_active=1)
         if told.startswith("SIG"):
             first.signal(getattr(signal, told))
         else:

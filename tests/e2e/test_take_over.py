@@ -561,7 +561,7 @@ def waiting_take_over(pg15, make_pooler):
 
 
 def start_second(pooler) -> subprocess.Popen:
-    command = pgthrow.as_server_user([*program(), "-R", pooler.ini_path])
+    command = pgthrow.as_server_user([*program(), "-R", pooler.ini_path], die_with_parent="KILL")
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=pooler.dir)
 
 
@@ -625,16 +625,17 @@ def test_what_the_new_process_lacks_is_found_before_it_takes_over(pooler, harm, 
         c.query("commit")
 
 
-def test_two_that_take_over_at_a_time(pooler):
+def test_two_that_take_over_at_a_time(pg15, make_pooler):
     """The second one is told what is the matter."""
-    with pooler.connect() as c, socket.socket(socket.AF_UNIX) as first:
-        first.connect(gate(pooler))
-        eventually(lambda: is_asked(pooler))
-        second = subprocess.run(
-            pgthrow.as_server_user([*program(), "-R", pooler.ini_path]), capture_output=True, text=True, timeout=20
-        )
-        assert second.returncode == 1 and "another process is taking over already" in second.stderr
-        at_work(pooler, c)
+    with waiting_take_over(pg15, make_pooler) as (pooler, c, new):
+        second = start_second(pooler)
+        _, said = second.communicate(timeout=20)
+        assert second.returncode == 1 and "another process is taking over already" in said
+        assert pooler.wait_exit(20) == 0
+        assert c.value("select 2") == "2"
+        new.send_signal(signal.SIGQUIT)
+        new.communicate(timeout=20)
+        assert new.returncode == 0
 
 
 def test_another_version_takes_the_listening_sockets_alone(pooler):

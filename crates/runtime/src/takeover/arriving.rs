@@ -100,7 +100,11 @@ impl Predecessor {
 
     /// Asks for everything and waits for it.
     pub(crate) fn inherit(&mut self) -> io::Result<Inherited> {
-        self.channel.say_hello()?;
+        match self.channel.say_hello() {
+            // Its refusal waits to be read.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+            said => said?,
+        }
         let asked = Instant::now();
         let mut inherited = Inherited::default();
         let (mut clock, mut state, mut connections) = (None, None, Vec::new());
