@@ -251,7 +251,7 @@ impl Exchange<'_> {
     /// another server, unless the client is pinned. Otherwise a client that asks sooner than its probes are answered
     /// would keep the server.
     pub(crate) fn waits_for_probe(&mut self) {
-        let handles_next = matches!(self.client.waiting, Waiting::No | Waiting::ForReplies);
+        let handles_next = self.client.waiting == Waiting::No;
         if handles_next && self.client.passing == Passing::None && !self.client.session.awaits_reset() {
             self.client.waiting = Waiting::ForProbe;
         }
