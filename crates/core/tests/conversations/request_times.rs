@@ -31,6 +31,19 @@ fn holder(rig: &mut Rig) -> (ClientId, ServerId) {
     (client, server)
 }
 
+/// A client has waited for the only server for two seconds, and has it now.
+fn late_client(settings: &str, user: &str) -> (Rig, ClientId, ServerId) {
+    let mut rig = one_server(settings, user);
+    let (first, server) = holder(&mut rig);
+    let client = rig.client();
+    rig.query(client, "select 2");
+    rig.wait(2 * SECOND);
+    rig.query(first, "commit");
+    rig.completes(server, "COMMIT");
+    assert_eq!(rig.server_of(client), Some(server));
+    (rig, client, server)
+}
+
 fn is_told(rig: &mut Rig, client: ClientId, error: &str) {
     assert!(rig.is_closed(client), "it is still connected");
     assert_eq!(rig.told(client), [error]);
@@ -66,14 +79,7 @@ fn the_wait_for_a_server_counts_and_only_by_the_global_value() {
 #[test]
 fn a_client_that_has_waited_has_less_time_for_its_request() {
     for (settings, user) in [("query_timeout = 3", ""), ("", "query_timeout=3")] {
-        let mut rig = one_server(settings, user);
-        let (first, server) = holder(&mut rig);
-        let client = rig.client();
-        rig.query(client, "select 2");
-        rig.wait(2 * SECOND);
-        rig.query(first, "commit");
-        rig.completes(server, "COMMIT");
-        assert_eq!(rig.server_of(client), Some(server));
+        let (mut rig, client, _) = late_client(settings, user);
         rig.wait(SECOND);
         assert!(!rig.is_closed(client));
         rig.wait(ROUND);
@@ -84,13 +90,7 @@ fn a_client_that_has_waited_has_less_time_for_its_request() {
 /// The wait belongs to the first request: those behind it in the transaction have all the time.
 #[test]
 fn a_wait_counts_for_one_request() {
-    let mut rig = one_server("query_timeout = 3", "");
-    let (first, server) = holder(&mut rig);
-    let client = rig.client();
-    rig.query(client, "select 2");
-    rig.wait(2 * SECOND);
-    rig.query(first, "commit");
-    rig.completes(server, "COMMIT");
+    let (mut rig, client, server) = late_client("query_timeout = 3", "");
     rig.says(server, |w| w.ready_for_query(InTransaction));
     rig.told(client);
     rig.query(client, "select 3");
@@ -102,13 +102,8 @@ fn a_wait_counts_for_one_request() {
 
 #[test]
 fn a_wait_does_not_count_for_the_next_client() {
-    let mut rig = one_server("query_timeout = 3", "");
-    let (first, server) = holder(&mut rig);
-    let (client, next) = (rig.client(), rig.client());
-    rig.query(client, "select 2");
-    rig.wait(2 * SECOND);
-    rig.query(first, "commit");
-    rig.completes(server, "COMMIT");
+    let (mut rig, _, server) = late_client("query_timeout = 3", "");
+    let next = rig.client();
     rig.completes(server, "SELECT 2");
     rig.query(next, "select 3");
     assert_eq!(rig.server_of(next), Some(server));

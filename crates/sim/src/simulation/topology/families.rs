@@ -9,6 +9,11 @@ impl Topology {
         self.mode == Mode::Transaction && self.keeps_sessions && self.reader_percent == 0
     }
 
+    /// Whether clients do what shows another family of faults, or are hostile.
+    fn is_of_others(&self) -> bool {
+        self.leave_behind || self.refuses_texts || self.reserved_names || self.hostile_percent > 0
+    }
+
     /// Clients that take turns on servers must not notice what others leave behind that no view shows.
     pub(super) fn choose_left_behind(&mut self, mut r: Random) {
         if self.shares_sessions() && self.hostile_percent == 0 && r.percent(6) {
@@ -20,8 +25,7 @@ impl Topology {
     /// Texts that servers refuse must not pin. Nothing may keep it unknown whether a text has run: no cancels, time
     /// limits and failed probes.
     pub(super) fn choose_refused_texts(&mut self, mut r: Random) {
-        let is_of_others = self.leave_behind || self.reserved_names || self.hostile_percent > 0;
-        if !self.shares_sessions() || is_of_others || r.percent(95) {
+        if !self.shares_sessions() || self.is_of_others() || r.percent(95) {
             return;
         }
         self.refuses_texts = true;
@@ -33,8 +37,7 @@ impl Topology {
     /// Clients prepare statements whose parameters have the types of columns, and change these types. They must go on
     /// with other servers.
     pub(super) fn choose_changed_types(&mut self, mut r: Random) {
-        let is_of_others = self.leave_behind || self.refuses_texts || self.reserved_names || self.hostile_percent > 0;
-        if !self.shares_sessions() || is_of_others || r.percent(93) {
+        if !self.shares_sessions() || self.is_of_others() || r.percent(93) {
             return;
         }
         self.changes_types = true;
@@ -47,8 +50,7 @@ impl Topology {
 
     /// Some of the clients that take turns on servers limit the time for which their sessions are idle.
     pub(super) fn choose_idle_limits(&mut self, mut r: Random) {
-        let is_of_others = self.leave_behind || self.refuses_texts || self.reserved_names || self.hostile_percent > 0;
-        if self.shares_sessions() && !is_of_others && r.percent(12) {
+        if self.shares_sessions() && !self.is_of_others() && r.percent(12) {
             self.idle_limits = true;
             self.take_turns();
             // Servers must be idle for longer than the limit.
@@ -58,12 +60,7 @@ impl Topology {
 
     /// Clients that share servers name statements that the pooler does not track.
     pub(super) fn choose_untracked(&mut self, mut r: Random) {
-        let is_of_others = self.leave_behind
-            || self.refuses_texts
-            || self.changes_types
-            || self.beyond_ascii
-            || self.reserved_names
-            || self.hostile_percent > 0;
+        let is_of_others = self.is_of_others() || self.changes_types || self.beyond_ascii;
         if self.shares_sessions() && !is_of_others && r.percent(10) {
             self.max_prepared_statements = 0;
         }
@@ -71,12 +68,7 @@ impl Topology {
 
     /// Clients cancel and end others by the process ids that these were told, and try it with those of other users.
     pub(super) fn choose_signals(&mut self, mut r: Random) {
-        let is_of_others = self.leave_behind
-            || self.refuses_texts
-            || self.changes_types
-            || self.idle_limits
-            || self.reserved_names
-            || self.hostile_percent > 0;
+        let is_of_others = self.is_of_others() || self.changes_types || self.idle_limits;
         if self.mode != Mode::Statement && !is_of_others && r.percent(12) {
             self.signals = true;
             self.users = self.users.max(2);
