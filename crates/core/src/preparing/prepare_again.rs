@@ -64,12 +64,19 @@ impl ServerSide<'_> {
             && self.shared.settings.tracks_statements_of(self.pool.settings())
     }
 
-    /// Before a Parse of a statement that the server does not hold: closes the statement that a client may have
-    /// prepared under its name, if the client knew that name.
+    /// Before a Parse of a statement that the server does not hold: closes the statement that a client has prepared
+    /// under its name, or may have prepared, if the client knew that name.
     pub(crate) fn close_if_doubted(&mut self, statement: &Statement) {
         // A name of the client's is closed in any case.
-        if !statement.is_client_named() && self.server.held.was_doubted() {
-            self.close_name(statement.server_name());
+        if statement.is_client_named() {
+            return;
+        }
+        let name = statement.server_name();
+        if let Some(of_client) = self.server.held.client_named(name) {
+            // Otherwise the name would be closed once more when the server goes to another client.
+            self.close_held(&of_client);
+        } else if self.server.held.was_doubted() {
+            self.close_name(name);
         }
     }
 

@@ -115,6 +115,9 @@ impl Copies {
 
     /// The statement under this name of a client's.
     pub(super) fn named(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        if self.by_name.is_empty() {
+            return None;
+        }
         let id = self.by_name.get(kept(name))?;
         self.client_named.get(id).map(|copy| &copy.statement)
     }
