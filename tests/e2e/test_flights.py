@@ -266,11 +266,11 @@ def test_code_that_waits_first_reaches_nobody_else(pg15, make_pooler, form, view
         assert b.value(HELD) == "0"
 
 
-@pytest.mark.parametrize("ends", ("query_timeout", "kill_client", "vanishes", "terminates"))
+@pytest.mark.parametrize("ends", ("transaction_timeout", "kill_client", "vanishes", "terminates"))
 def test_a_client_that_ends_in_front_costs_the_others_nothing(pg15, make_pooler, ends):
     """The front waits for a lock, and its client goes: those behind it get their rows."""
     pg15.psql("drop table if exists fl_locked; create table fl_locked as select 1 as a")
-    settings = SHARED | {"query_timeout": 1 if ends == "query_timeout" else 0}
+    settings = SHARED | {"transaction_timeout": 1 if ends == "transaction_timeout" else 0}
     pooler = make_pooler(pg15, settings=settings)
     with pooler.connect() as x, pooler.connect() as a, pooler.connect() as b, wire.Connection(port=pg15.port) as holder:
         front = pooler.connect()
@@ -289,7 +289,7 @@ def test_a_client_that_ends_in_front_costs_the_others_nothing(pg15, make_pooler,
             pooler.console("KILL_CLIENT " + next(row["id"] for row in rows if row["port"] == port))
         if ends == "terminates":
             front.close()
-        elif ends != "query_timeout":
+        elif ends != "transaction_timeout":
             front.drop()
         for c in (a, b):
             assert rows_of(c.read_ready()) == [("behind",)]

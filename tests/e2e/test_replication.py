@@ -254,7 +254,8 @@ def test_pool_limits_count_replication(publisher, make_pooler):
 
 
 def test_database_limits_count_replication(publisher, make_pooler):
-    pooler = through(make_pooler, publisher, max_db_connections=1, query_wait_timeout=1, client_login_timeout=5)
+    limits = {"max_db_connections": 1, "query_wait_timeout": 1, "query_timeout": 0, "client_login_timeout": 5}
+    pooler = through(make_pooler, publisher, **limits)
     with walker(pooler) as c:
         assert c.value("select 1") == "1"
         with pytest.raises(wire.ServerError) as error:
