@@ -120,6 +120,12 @@ impl Server {
         self.conversation.is_clean()
     }
 
+    /// Whether requests of the client's were sent that are not answered.
+    pub(crate) fn owes_client(&self) -> bool {
+        let queue = self.conversation.queue();
+        queue.client_segment_outstanding() || queue.segment_open()
+    }
+
     /// Whether the client has begun a segment and has not ended it with a Sync.
     pub(crate) fn awaits_sync(&self) -> bool {
         self.conversation.queue().segment_open() || self.conversation.intake() == Intake::ToSync

@@ -103,7 +103,8 @@ impl Pooler {
         match client.waiting {
             Waiting::No => {
                 let asked = |s: &Server| s.close_reason == Some(CloseReason::Reconnect) && s.session.probe().is_some();
-                let stays = client.passing != Passing::None || client.session.awaits_reset();
+                let has_begun = server.is_some_and(Server::owes_client) || client.passing != Passing::None;
+                let stays = has_begun || client.session.awaits_reset();
                 must(stays || !server.is_some_and(asked), || {
                     "may begin a transaction on a server from before RECONNECT".into()
                 })?;

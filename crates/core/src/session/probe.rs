@@ -249,9 +249,10 @@ impl Exchange<'_> {
 
     /// The server is to be closed, and a probe of the client's last transaction is not answered: the next one begins at
     /// another server, unless the client is pinned. Otherwise a client that asks sooner than its probes are answered
-    /// would keep the server.
+    /// would keep the server. A transaction that was sent behind the probe stays there: if the probe failed, it would not
+    /// be sent again before that transaction ends.
     pub(crate) fn waits_for_probe(&mut self) {
-        let handles_next = self.client.waiting == Waiting::No;
+        let handles_next = self.client.waiting == Waiting::No && !self.server.owes_client();
         if handles_next && self.client.passing == Passing::None && !self.client.session.awaits_reset() {
             self.client.waiting = Waiting::ForProbe;
         }

@@ -200,7 +200,8 @@ impl Client {
         self.connection = None;
         match phase {
             Phase::Refused | Phase::Gone => Ok(()),
-            _ if self.rubbish || topology.servers_may_die() => Ok(()),
+            // In the midst of a message nobody can be told why.
+            _ if self.rubbish || self.may_be_ended || topology.servers_may_die() => Ok(()),
             phase => Err(format!(
                 "{}: closed without a word while {phase:?}\n    flight: {}",
                 self.label(),

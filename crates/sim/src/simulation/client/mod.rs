@@ -272,7 +272,7 @@ impl Client {
         self.ready_seen = 0;
         self.phase = Phase::Busy;
         let oracle = self.oracle.as_mut()?;
-        (oracle.cancelled, oracle.signalled) = (may_be_hit, false);
+        (oracle.cancelled, oracle.signals, oracle.signalled) = (may_be_hit, call.is_some(), false);
         if topology.mode != Mode::Session {
             oracle.fall_into_step();
         }

@@ -209,6 +209,10 @@ impl Oracle {
         {
             return true;
         }
+        if is_out_of_step(expected) && self.signals {
+            // The error has answered the pooler's question whether the client may call the function.
+            return true;
+        }
         if is_no_process_warning(message) && is_cancel_error(expected) {
             // A client with another role than its own, or whose statements are not tracked, cannot cancel itself
             // (docs/differences.md).

@@ -55,7 +55,9 @@ pub struct Oracle {
     may_have_begun: bool,
     /// A cancel may have hit the present flight.
     pub cancelled: bool,
-    /// The call of pg_cancel_backend() or pg_terminate_backend() in this flight has returned true.
+    /// This flight is a call of pg_cancel_backend() or pg_terminate_backend().
+    pub signals: bool,
+    /// The call has returned true.
     pub signalled: bool,
     /// The settings under which each statement of this flight has run, by token.
     ran: HashMap<String, Vec<Snapshot>>,
@@ -101,6 +103,7 @@ impl Oracle {
             transaction_failed: false,
             may_have_begun: false,
             cancelled: false,
+            signals: false,
             signalled: false,
             fell_into_step: false,
             ran: HashMap::new(),
