@@ -12,7 +12,8 @@ impl Client {
         }
         let own = self.author.as_ref().map_or("", |a| a.token()).as_bytes();
         for at in memmem(message, b"tok") {
-            if is_token(&message[at..]) && !message[at..].starts_with(own) {
+            let is_own = message[at..].starts_with(own);
+            if is_token(&message[at..]) && !is_own && !is_in_internal_name(&message[..at]) {
                 return Err(format!(
                     "{}: bytes of another: {}",
                     self.label(),
@@ -24,10 +25,20 @@ impl Client {
     }
 }
 
-/// Whether a text begins with a session's token, such as `tok12x`. The random part of an internal name may spell `tok`.
+/// Whether a text begins with a session's token, such as `tok12x`.
 fn is_token(text: &[u8]) -> bool {
     let digits = text[3..].iter().take_while(|b| b.is_ascii_digit()).count();
     digits > 0 && text.get(3 + digits) == Some(&b'x')
+}
+
+/// Whether what follows these bytes is part of an internal name, whose random part may spell a token.
+fn is_in_internal_name(before: &[u8]) -> bool {
+    let name = before
+        .iter()
+        .rev()
+        .take_while(|&&b| b.is_ascii_alphanumeric() || b == b'_')
+        .count();
+    before[before.len() - name..].starts_with(b"pgweir_")
 }
 
 fn memmem(haystack: &[u8], needle: &[u8]) -> Vec<usize> {
@@ -37,4 +48,19 @@ fn memmem(haystack: &[u8], needle: &[u8]) -> Vec<usize> {
         .filter(|(_, window)| *window == needle)
         .map(|(at, _)| at)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_part_of_internal_name_is_no_token() {
+        let message = b"prepared statement \"pgweir_0_oH3kx4qqTtok91x3kdxBs0\" does not exist";
+        let at = memmem(message, b"tok")[0];
+        assert!(is_token(&message[at..]));
+        assert!(is_in_internal_name(&message[..at]));
+        assert!(!is_in_internal_name(b"pgweir_0_oH3kx4qqT "));
+        assert!(!is_in_internal_name(b"value of "));
+    }
 }
