@@ -99,6 +99,10 @@ pub enum Weakness {
     DescribesUnlent,
     /// pg_cancel_backend() and pg_terminate_backend() act on the clients of other users, too.
     SignalsAnyone,
+    /// Connections that have not logged in do not count.
+    ForgetsStrangers,
+    /// Users in `stats_users` see values and statements of clients.
+    TellsWatchers,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -113,7 +117,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 45] = [
+    pub const ALL: [Weakness; 47] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -159,5 +163,7 @@ impl Weakness {
         Weakness::AnswersStale,
         Weakness::DescribesUnlent,
         Weakness::SignalsAnyone,
+        Weakness::ForgetsStrangers,
+        Weakness::TellsWatchers,
     ];
 }

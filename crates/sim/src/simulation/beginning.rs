@@ -9,6 +9,7 @@ use super::shutdown::Ending;
 use super::takeover::{Successors, TakeOvers};
 use super::topology::Topology;
 use super::trace::Trace;
+use super::visitors::Visitors;
 use super::world::{Event, World};
 use crate::random::Random;
 use foldhash::HashMap;
@@ -67,6 +68,7 @@ impl World {
             hosts,
             cancels: BTreeMap::new(),
             signals: Vec::new(),
+            visitors: Visitors::new(&topology),
             doing_requests: false,
             turn_ends: false,
             reloads: 0,
@@ -84,6 +86,7 @@ impl World {
         world.add_faults();
         world.add_host_faults();
         world.add_reloads();
+        world.add_visitors();
         world
     }
 

@@ -328,6 +328,7 @@ impl World {
         for connection in self.connections.values() {
             match connection.peer {
                 Peer::Client(number) => wrong.push(format!("the connection of client {number} is still open")),
+                Peer::Stranger | Peer::Watcher => wrong.push("the connection of a visitor is still open".into()),
                 Peer::Canceller(_) => wrong.push("a cancel connection is still open".into()),
                 Peer::Server(process_id) => {
                     let idle = self

@@ -22,6 +22,9 @@
 //! private server begins with. Some clients set names that code reserves on some servers, or send messages longer than
 //! 64 KiB.
 //!
+//! Visitors may come that never log in, and watchers who look at the console ([`visitors`]): there are not too many of
+//! the former, and the latter are told no values.
+//!
 //! After the faults have stopped every client must be served to its end, and all servers must come to rest.
 //!
 //! In some runs the pooler's state is frozen and thawed again and again ([`takeover`]), without any effect on the
@@ -52,6 +55,7 @@ mod signals;
 pub mod takeover;
 pub mod topology;
 pub mod trace;
+mod visitors;
 pub mod world;
 
 use canary::Canary;

@@ -14,6 +14,10 @@ pub(super) enum Peer {
     Server(u32),
     /// Sends one CancelRequest for a client.
     Canceller(u64),
+    /// Does not log in.
+    Stranger,
+    /// Looks at the console.
+    Watcher,
 }
 
 /// A socket of the pooler's process.
@@ -93,7 +97,8 @@ impl World {
                     .with(process_id, |session, shared| session.receive(shared, now_us, &bytes));
                 self.pump_server(process_id);
             }
-            Peer::Canceller(_) => {}
+            Peer::Watcher => self.watcher_receives(key, &bytes),
+            Peer::Canceller(_) | Peer::Stranger => {}
         }
         if ended {
             self.connections.remove(&key);
@@ -120,7 +125,7 @@ impl World {
                 self.postgres.with(process_id, |session, _| session.client_closed());
                 self.postgres.remove(process_id);
             }
-            Peer::Canceller(_) => {}
+            Peer::Canceller(_) | Peer::Stranger | Peer::Watcher => {}
         }
     }
 

@@ -66,6 +66,11 @@ impl World {
         self.settle();
     }
 
+    /// Whether somebody has ordered the end: nobody gets in any more.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending != Ending::No
+    }
+
     /// The pooler wants the process to end, so it must have closed all connections.
     pub(super) fn check_end(&mut self) {
         if let Some((id, _)) = self.by_id.iter().next() {

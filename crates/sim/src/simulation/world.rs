@@ -11,6 +11,7 @@ use super::signals::Signal;
 use super::takeover::Successors;
 use super::topology::Topology;
 use super::trace::Trace;
+use super::visitors::{Visit, Visitors};
 use crate::random::Random;
 use foldhash::HashMap;
 use pgweir_core::{CancelEnd, ClientId, ConnectionId, Pooler, ServerId, Time};
@@ -99,6 +100,8 @@ pub(super) enum Event {
     ServerWakes(u32),
     /// A fault.
     Fault(Fault),
+    /// A visitor.
+    Visit(Visit),
 }
 
 /// An event and its time. The earliest is the greatest; of two at the same time, the one scheduled first.
@@ -168,6 +171,7 @@ pub struct World {
     pub(super) cancels: BTreeMap<ServerId, Vec<Option<ClientId>>>,
     /// Calls of pg_cancel_backend() and pg_terminate_backend() that may still hit their targets.
     pub(super) signals: Vec<Signal>,
+    pub(super) visitors: Visitors,
     pub(super) doing_requests: bool,
     /// The end of the driver's turn is among the events.
     pub(super) turn_ends: bool,
@@ -387,6 +391,7 @@ impl World {
                 self.pump_server(process_id);
             }
             Event::Fault(fault) => self.fault(fault),
+            Event::Visit(visit) => self.visit(visit),
         }
     }
 }

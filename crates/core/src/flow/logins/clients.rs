@@ -5,6 +5,7 @@ use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::verification::Verification;
+use crate::base::weakness::Weakness;
 use crate::client::{Client, ClientPhase};
 use crate::flow::logins::arrival::{Arrival, Next};
 use crate::login::admission;
@@ -31,7 +32,8 @@ impl Pooler {
         let places = self.shared.settings.max_client_conn.saturating_sub(self.client_count);
         let clients = &self.clients;
         let is_arriving = |id: ClientId| clients.get(id.0).is_some_and(Client::is_arriving);
-        if let Some(slowest) = self.arrivals.come(id, places, is_arriving) {
+        let slowest = self.arrivals.come(id, places, is_arriving);
+        if let Some(slowest) = slowest.filter(|_| !self.shared.is_weak(Weakness::ForgetsStrangers)) {
             self.login_goes_on(now, slowest, Next::Reject(Rejection::too_slow()));
         }
     }

@@ -4,7 +4,7 @@ mod answers;
 mod hostility;
 mod judgement;
 mod refusals;
-mod tokens;
+pub(super) mod tokens;
 
 use super::flight::signal::SignalCall;
 use super::flight::{Author, Flight};

@@ -41,6 +41,12 @@ fn is_in_internal_name(before: &[u8]) -> bool {
     before[before.len() - name..].starts_with(b"pgweir_")
 }
 
+/// Whether these bytes contain a session's token.
+pub(in crate::simulation) fn has_token(bytes: &[u8]) -> bool {
+    let mut places = memmem(bytes, b"tok").into_iter();
+    places.any(|at| is_token(&bytes[at..]) && !is_in_internal_name(&bytes[..at]))
+}
+
 fn memmem(haystack: &[u8], needle: &[u8]) -> Vec<usize> {
     haystack
         .windows(needle.len())

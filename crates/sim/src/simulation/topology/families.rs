@@ -75,6 +75,15 @@ impl Topology {
         }
     }
 
+    /// Visitors come, so many that there may be no place for a client.
+    pub(super) fn choose_visitors(&mut self, mut r: Random) {
+        let is_of_others = self.is_of_others() || self.changes_types || self.idle_limits || self.signals;
+        if !self.crowds() && !is_of_others && r.percent(8) {
+            self.visitors = true;
+            self.max_client_conn = self.max_client_conn.min(self.clients);
+        }
+    }
+
     /// Where clients replace code, two entries may lead to one database.
     pub(super) fn choose_entries(&mut self, mut r: Random) {
         let may_have_two = self.pool_size_max.is_none() && self.replica_lag == 0;

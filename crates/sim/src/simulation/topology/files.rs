@@ -48,6 +48,7 @@ impl Topology {
             ("listen_addr", "127.0.0.1".to_string()),
             ("auth_type", "trust".into()),
             ("auth_file", "users".into()),
+            ("stats_users", "watcher".into()),
             ("pool_mode", mode.into()),
             (
                 "session_state",
@@ -99,6 +100,8 @@ impl Topology {
 
     /// The file of users.
     pub fn users_file(&self) -> String {
-        (0..self.users).map(|n| format!("\"user{n}\" \"\"\n")).collect()
+        let names = (0..self.users).map(|n| format!("user{n}"));
+        let all = names.chain([String::from("watcher")]);
+        all.map(|name| format!("\"{name}\" \"\"\n")).collect()
     }
 }
