@@ -112,6 +112,8 @@ impl ClientSide<'_> {
         };
         client.request_time = self.now;
         client.session.take_deferred_begin();
+        // Its portal takes the place of the one that the client has bound.
+        client.statements.take_untold_portal();
         if let Some(begin) = begin {
             client.session.defers(begin);
             self.deferred.push_back((self.id, self.now));

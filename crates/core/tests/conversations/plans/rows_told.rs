@@ -224,6 +224,92 @@ fn a_portal_that_a_query_has_replaced_tells_nothing_of_the_statement_bound_befor
     assert!(told.contains(&"Execute".into()), "nothing is to be compared: {told:?}");
 }
 
+/// Guards against an unnamed portal of a BEGIN that the pooler has answered: its description is not that of the statement
+/// bound before.
+#[test]
+fn a_portal_of_a_deferred_begin_tells_nothing_of_the_statement_bound_before() {
+    let (mut rig, a, b, first) = bound_and_not_described(b"");
+    rig.says(a, |w| {
+        w.parse(b"", b"begin", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    rig.says(a, |w| {
+        w.describe(b'P', b"");
+        w.sync();
+    });
+    let told = rig.told(first);
+    assert_eq!(told[told.len() - 2..], ["Describe P", "Sync"]);
+    rig.says(first, |w| {
+        for tag in [b'1', b'2'] {
+            w.empty(tag);
+        }
+        w.command_complete("BEGIN");
+        w.empty(b'n');
+        w.ready_for_query(InTransaction);
+    });
+    nothing_is_compared_after_rollback(&mut rig, a, b, first);
+}
+
+/// Guards against a cursor that has the name of an earlier portal.
+#[test]
+fn a_cursor_tells_nothing_of_the_statement_that_was_bound_under_its_name() {
+    let (mut rig, a, b, first) = bound_and_not_described(b"c");
+    rig.says(a, |w| w.query(b"begin; declare c cursor for select 1"));
+    rig.told(first);
+    rig.says(first, |w| {
+        w.command_complete("BEGIN");
+        w.command_complete("DECLARE CURSOR");
+        w.ready_for_query(InTransaction);
+    });
+    rig.says(a, |w| {
+        w.describe(b'P', b"c");
+        w.sync();
+    });
+    assert_eq!(rig.told(first), ["Describe Pc", "Sync"]);
+    rig.says(first, |w| {
+        w.empty(b'n');
+        w.ready_for_query(InTransaction);
+    });
+    nothing_is_compared_after_rollback(&mut rig, a, b, first);
+}
+
+/// A client has bound its statement once, to this portal, and has not been told its rows; the transaction is over.
+fn bound_and_not_described(portal: &[u8]) -> (Rig, ClientId, ClientId, ServerId) {
+    let mut rig = Rig::new("default_pool_size = 2");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| {
+        w.parse(b"s", TEXT, NO_TYPES);
+        w.bind_portal(portal, b"s", &[]);
+    });
+    // Perhaps a Describe follows.
+    rig.says(a, |w| {
+        w.execute();
+        w.sync();
+    });
+    let first = rig.server_of(a).unwrap();
+    rig.told(first);
+    rig.says(first, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+    (rig, a, b, first)
+}
+
+fn nothing_is_compared_after_rollback(rig: &mut Rig, a: ClientId, b: ClientId, first: ServerId) {
+    rig.says(a, |w| w.query(b"rollback"));
+    rig.completes(first, "ROLLBACK");
+    rig.says(b, |w| w.query(b"select pg_sleep(9)"));
+    binds(rig, a);
+    let second = rig.servers_log_in()[0];
+    let told = rig.told(second);
+    assert_eq!(told[..1], ["Parse pgweir_11 select * from t"], "{told:?}");
+    assert!(told.contains(&"Execute".into()), "nothing is to be compared: {told:?}");
+}
+
 /// libpq describes each portal, so it is told whatever the rows are.
 #[test]
 fn whoever_describes_each_portal_waits_for_no_description_of_ours() {
