@@ -72,9 +72,8 @@ impl ServerSide<'_> {
             return;
         }
         let name = statement.server_name();
-        if let Some(of_client) = self.server.held.client_named(name) {
-            // Otherwise the name would be closed once more when the server goes to another client.
-            self.close_held(&of_client);
+        if self.server.held.client_named(name).is_some() {
+            self.close_client_named(name);
         } else if self.server.held.was_doubted() {
             self.close_name(name);
         }
@@ -99,9 +98,11 @@ impl ServerSide<'_> {
             self.make_room();
         }
         let now = self.shared.statements.now();
+        // The server's earlier statement of that name ends, unless the server ignores these messages. A client that knows
+        // the name of an internal statement may have one of its own under that name: if it stayed in the list of what
+        // the server holds, the name would be closed once more when the server goes to another client.
+        self.close_client_named(statement.server_name());
         if statement.is_client_named() {
-            // The server's earlier statement of that name ends, unless the server ignores these messages.
-            self.close_client_named(statement.server_name());
             self.lends(statement.server_name());
         }
         let server = &mut *self.server;
@@ -193,6 +194,7 @@ impl ServerSide<'_> {
         } else {
             self.close_name(scratch.server_name());
         }
+        self.close_client_named(scratch.server_name());
         let now = self.shared.statements.now();
         let effect = Effect {
             server_gains: Some(scratch.clone()),

@@ -36,7 +36,12 @@ impl Rig {
     /// An ERROR about an internal object `pgweir_10`, with the full name that was sent to a server.
     pub fn error_about(&self, sqlstate: &'static str, message: &str) -> ErrorText<'static> {
         let word = message.split('"').nth(1).expect("a name in quotes");
-        error(sqlstate, message.replace(word, &self.names[word]).leak())
+        error(sqlstate, message.replace(word, self.full_name(word)).leak())
+    }
+
+    /// The full name of an internal object `pgweir_10` that was sent to a server, as a client may read it.
+    pub fn full_name(&self, name: &str) -> &str {
+        &self.names[name]
     }
 
     /// The messages written to a connection since the last look, as tags and bodies.
