@@ -73,8 +73,8 @@ pub use set_config::{SEED, setting_parameters};
 pub use settings::{body_settings, constant_arguments, hidden_settings, is_askable, is_hidden};
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
 pub use split::{
-    commits_prepared, deallocated, is_commit_prepared, leaves_block_open, may_end_block, prepares_transaction,
-    statements,
+    commits_prepared, deallocated, is_commit_prepared, leaves_block_open, may_end_block, may_end_with_deallocate_all,
+    prepares_transaction, statements,
 };
 pub use statement::{Statement, classify};
 pub use type_names::{casts_to_unknown, may_name_types, parameter_numbers};

@@ -1,6 +1,7 @@
 //! A text, statement by statement.
 
 use crate::lexer::{Lexer, Token};
+use crate::search::contains;
 use crate::statement::{Statement, classify};
 
 /// The statements of a Query. `None` if the session's settings decide where they end, or if the text ends within one.
@@ -79,6 +80,13 @@ pub fn deallocated<C: FromIterator<Box<[u8]>>>(text: &[u8]) -> C {
         _ => begins(statement, &["deallocate"]).then(Box::default),
     };
     Statements::new(text, false).filter_map(name).collect()
+}
+
+/// Whether a text may end with DEALLOCATE ALL behind other statements. The server answers the last statement of a text
+/// only when it has committed. So if the commit fails, no command tag shows that the statements are gone.
+pub fn may_end_with_deallocate_all(text: &[u8]) -> bool {
+    let ends = |all: Vec<&[u8]>| all.len() > 1 && all.last().is_some_and(|s| classify(s) == Statement::DeallocateAll);
+    contains(text, b"deallocate") && statements(text).is_none_or(ends)
 }
 
 /// The statements of a text, each without the semicolon that ends it and without white space and comments around it;
@@ -239,6 +247,16 @@ mod tests {
             ["a ';' \";\" $$;$$ e'\\';'", "b"]
         );
         assert_eq!(split("create rule r as on insert to t do (a; b); c").len(), 2);
+    }
+
+    #[test]
+    fn a_deallocate_all_counts_if_only_the_commit_is_behind_it() {
+        for text in ["select 1; deallocate all", "a; /* ; */ DEALLOCATE prepare ALL ; -- x", "'\\'; deallocate all"] {
+            assert!(may_end_with_deallocate_all(text.as_bytes()), "{text}");
+        }
+        for text in ["deallocate all;", "a; deallocate b", "a; deallocate all; b", "a; discard plans", ""] {
+            assert!(!may_end_with_deallocate_all(text.as_bytes()), "{text}");
+        }
     }
 
     #[test]

@@ -168,7 +168,9 @@ impl Exchange<'_> {
             sets |= Effects::CODE;
         }
         self.server.may_set(sets, self.shared.statements.now());
-        if self.may_replace_statements(message, found, is_code) {
+        // A DEALLOCATE ALL stays in effect if the commit behind it fails, and no command tag tells of it then.
+        let may_end_unseen = text.is_some_and(pgweir_sql::may_end_with_deallocate_all);
+        if may_end_unseen || self.may_replace_statements(message, found, is_code) {
             self.to().doubt_statements();
         }
         effect

@@ -232,3 +232,26 @@ fn deallocate_all_among_other_statements_holds_back_what_uses_statements() {
         assert_eq!(own > 0, probes, "{told:?}");
     }
 }
+
+/// The server answers the last statement of a Query only when it has committed. If that fails, the DEALLOCATE ALL stays
+/// in effect, and no command tag tells of it: other clients' statements are prepared again.
+#[test]
+fn deallocate_all_takes_nothing_from_others_if_the_commit_behind_it_fails() {
+    for settings in ["", "session_state = pgbouncer"] {
+        let mut rig = Rig::new(settings);
+        let (a, b) = (rig.client(), rig.client());
+        prepares(&mut rig, b, b"s", SELECT);
+        rig.says(a, |w| w.query(b"insert into t values (1), (1); deallocate all"));
+        let server = rig.server_of(a).unwrap();
+        rig.told(server);
+        rig.says(server, |w| {
+            w.command_complete("INSERT 0 2");
+            w.error(&error("23505", "duplicate key value violates unique constraint"));
+            w.ready_for_query(Idle);
+        });
+        assert_eq!(binds(&mut rig, b, b"s"), Some(server), "{settings}");
+        let told = rig.told(server);
+        let again = ["Close Spgweir_11", "Parse pgweir_11 select 1", "Bind  pgweir_11"];
+        assert_eq!(told[told.len() - 5..][..3], again, "{settings}: {told:?}");
+    }
+}

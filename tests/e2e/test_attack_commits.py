@@ -1,0 +1,44 @@
+"""A Query whose commit fails: a DEALLOCATE at its end stays in effect, and no command tag tells of it."""
+
+import pytest
+
+from harness.pooler import kind
+from harness.scenes import backend_pid
+from harness.wire import bind, error_codes, execute, parse, rows_of, sync
+
+pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="PgBouncer does not prepare statements again")
+
+# The deferred constraint fails when the Query commits, behind its last statement.
+TABLE = "drop table if exists of_commit; create table of_commit (a int unique deferrable initially deferred)"
+FAILS = "insert into of_commit values (1), (1)"
+
+
+def prepares(c, name, text):
+    c.send(parse(name, text), sync())
+    assert error_codes(c.read_ready()) == []
+
+
+def uses(c, name):
+    c.send(bind("", name), execute(), sync())
+    return c.read_ready()
+
+
+@pytest.mark.parametrize("session_state", ["full", "pgbouncer"])
+@pytest.mark.parametrize("has_names", [False, True])
+@pytest.mark.parametrize("in_block", [False, True])
+def test_nobody_loses_statements_by_anothers_commit_that_fails(pg, make_pooler, session_state, has_names, in_block):
+    """In a transaction block, too, where the error would end the victim's transaction."""
+    pg.psql(TABLE)
+    pooler = make_pooler(pg, settings={"default_pool_size": 1, "session_state": session_state})
+    with pooler.connect() as attacker, pooler.connect() as victim:
+        prepares(victim, "s1", "select 1")
+        assert rows_of(uses(victim, "s1")) == [("1",)]
+        server = backend_pid(victim)
+        if has_names:
+            prepares(attacker, "s1", "select 2")
+            assert rows_of(uses(attacker, "s1")) == [("2",)]
+        assert error_codes(attacker.query(f"{FAILS}; deallocate all")) == ["23505"]
+        assert backend_pid(attacker) == server, "what the attacker has ended was the victim's, too"
+        if in_block:
+            victim.query("begin")
+        assert rows_of(uses(victim, "s1")) == [("1",)]
