@@ -67,7 +67,7 @@ install: $(PROGRAM)
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' examples/pgweir.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/pgweir.service
 	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/pgweir.service
 	$(INSTALL) -m 644 LICENSE-APACHE LICENSE-MIT CHANGELOG.md $(DESTDIR)$(PREFIX)/share/doc/pgweir
-	$(INSTALL) -m 644 examples/pgweir.ini examples/userlist.txt $(DESTDIR)$(PREFIX)/share/doc/pgweir/examples
+	$(INSTALL) -m 644 examples/pgweir.ini examples/userlist.txt examples/hba.conf $(DESTDIR)$(PREFIX)/share/doc/pgweir/examples
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/pgweir $(DESTDIR)$(PREFIX)/bin/.debug/pgweir.debug

@@ -310,6 +310,14 @@ def test_make_install(tmp_path):
         assert installed.stat().st_size < os.stat(built).st_size
     unit = (prefix / "lib" / "systemd" / "system" / "pgweir.service").read_text()
     assert "ExecStart=/opt/pgweir/bin/pgweir " in unit and "Type=notify" in unit
+    # The example configuration works with the unit: its folders are made, and the other examples are beside it.
+    examples = prefix / "share" / "doc" / "pgweir" / "examples"
+    for setting, folder, line in (
+        ("logfile", "/var/log/pgweir/", "LogsDirectory=pgweir\n"),
+        ("pidfile", "/run/pgweir/", "RuntimeDirectory=pgweir\n"),
+    ):
+        assert f"\n{setting} = {folder}" in (examples / "pgweir.ini").read_text() and line in unit
+    assert (examples / "userlist.txt").exists() and (examples / "hba.conf").exists()
     for page in ("man1/pgweir.1", "man5/pgweir.ini.5"):
         assert (prefix / "share" / "man" / page).stat().st_size > 1000
     subprocess.run([*command[:2], "uninstall", *command[3:]], cwd=CHECKOUT, check=True, timeout=60)
