@@ -121,7 +121,7 @@ pub(crate) fn mistyped(argument: &str) -> Option<String> {
     let command = Arguments::command();
     let commands = command.get_subcommands().filter(|c| !c.is_hide_set());
     let meant = pgweir_config::nearest(argument, commands.map(clap::Command::get_name))?;
-    (!Path::new(argument).exists()).then(|| format!("did you mean \"pgweir {meant}\"?"))
+    (meant != argument && !Path::new(argument).exists()).then(|| format!("did you mean \"pgweir {meant}\"?"))
 }
 
 #[cfg(test)]
@@ -161,6 +161,8 @@ mod tests {
         );
         assert_eq!(mistyped("/etc/pgbouncer/pgbouncer.ini"), None);
         assert_eq!(mistyped("Cargo.toml"), None);
+        // The command is right, and something behind it is wrong.
+        assert_eq!(mistyped("check"), None);
     }
 
     #[test]
