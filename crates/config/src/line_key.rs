@@ -242,7 +242,13 @@ pub(crate) fn bad_value(place: &Place, name: &str, value: &str, mismatch: Mismat
             mismatch.expected
         ),
     )
-    .maybe_hint(mismatch.hint)
+    .maybe_hint(trailing_comment(value).or(mismatch.hint))
+}
+
+/// A hint for a comment behind a value: an ini file takes it for a part of the value.
+fn trailing_comment(value: &str) -> Option<String> {
+    let is_comment = [" #", " ;", "\t#", "\t;"].iter().any(|mark| value.contains(mark));
+    is_comment.then(|| "a comment needs a line of its own".to_string())
 }
 
 pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {

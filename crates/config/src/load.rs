@@ -95,7 +95,8 @@ impl Loader {
 
     fn setting(&mut self, entry: &Entry) {
         let Some(setting) = Setting::find(&entry.name) else {
-            let hint = misplaced(&entry.name).or_else(|| suggest(&entry.name, CATALOGUE.iter().map(|s| s.name)));
+            let hint =
+                misplaced(&entry.name, &entry.value).or_else(|| suggest(&entry.name, CATALOGUE.iter().map(|s| s.name)));
             let message = format!("unknown setting \"{}\"", entry.name);
             return self
                 .problems
@@ -252,8 +253,11 @@ impl Loader {
 }
 
 /// A hint if a name that is unknown in `[pgbouncer]` belongs to another section.
-fn misplaced(name: &str) -> Option<String> {
+fn misplaced(name: &str, value: &str) -> Option<String> {
     match name {
+        _ if ["host=", "dbname="].iter().any(|key| value.starts_with(key)) => {
+            Some("a database belongs in the section [databases]".into())
+        }
         "pool_size" => Some("here it is called \"default_pool_size\"".into()),
         "reserve_pool" => Some("here it is called \"reserve_pool_size\"".into()),
         _ if database::KEYS.iter().any(|key| key.info.name == name) => {

@@ -1,6 +1,6 @@
 //! `pgweir settings [NAME]`: the catalogue on the terminal.
 
-use pgweir_config::{CATALOGUE, ChangeRule, Group, Scope, Setting, Support};
+use pgweir_config::{CATALOGUE, ChangeRule, Group, Kind, Scope, Setting, Support};
 use pgweir_lab::{say, tell};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -36,10 +36,10 @@ fn list() -> String {
 
 fn explain(setting: &Setting) -> String {
     let mut out = format!("{}\n  {}\n\n", setting.name, plain(setting.help()));
-    let unit = if setting.unit.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", setting.unit)
+    let value = match setting.kind {
+        Kind::Choice(words) => words.join(", "),
+        kind if setting.unit.is_empty() || setting.unit == kind.word() => kind.word().to_owned(),
+        kind => format!("{} ({})", kind.word(), setting.unit),
     };
     let default = match setting.default {
         None => "unset",
@@ -51,7 +51,7 @@ fn explain(setting: &Setting) -> String {
         ChangeRule::Restart => "after a restart",
     };
     let places: Vec<&str> = setting.scopes.iter().map(|scope| section(*scope)).collect();
-    let _ = writeln!(out, "  value    {}{unit}", setting.kind.word());
+    let _ = writeln!(out, "  value    {value}");
     let _ = writeln!(out, "  default  {default}");
     let _ = writeln!(out, "  changes  {change}");
     let _ = writeln!(out, "  in       {}", places.join(" "));
@@ -116,7 +116,11 @@ mod tests {
             // A file that only developers have.
             assert!(!text.contains(" docs/") && !text.contains("(docs/"), "{text}");
         }
-        assert!(explain(Setting::find("listen_port").unwrap()).contains("6432"));
+        let explained = |name| explain(Setting::find(name).unwrap());
+        assert!(explained("listen_port").contains("6432"));
+        assert!(explained("pool_mode").contains("  value    session, transaction, statement\n"));
+        assert!(explained("query_timeout").contains("  value    seconds\n"));
+        assert!(explained("max_client_conn").contains("  value    integer (connections)\n"));
     }
 
     #[test]

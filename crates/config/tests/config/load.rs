@@ -80,6 +80,28 @@ fn all_problems_come_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
+fn a_comment_behind_a_value_is_a_part_of_it() {
+    let texts = errors(
+        "[databases]\na = host=x\n[pgbouncer]\nauth_file=users.txt\nlisten_port = 6432 ; the port\n\
+         pool_mode = transaction\t# few servers\nquery_timeout = 5s#\n",
+    );
+    let problems = texts.iter().filter(|text| text.contains("error:"));
+    let hints: Vec<_> = problems.filter_map(|text| text.split("hint: ").nth(1)).collect();
+    let want = "a comment needs a line of its own";
+    assert_eq!(hints, [want, want], "{texts:#?}");
+}
+
+#[test]
+fn a_database_among_the_settings_is_recognised() {
+    let texts = errors("[pgbouncer]\nauth_file=users.txt\nshop = host=10.0.0.5 port=5432\n");
+    assert!(
+        texts.iter().any(|text| text.contains("unknown setting \"shop\"")
+            && text.ends_with("hint: a database belongs in the section [databases]")),
+        "{texts:#?}"
+    );
+}
+
+#[test]
 fn the_last_of_several_equal_names_counts() {
     let text = "[databases]\na = port=1\n[pgbouncer]\nauth_file=users.txt\nverbose = 1\n[databases]\n\"a\" = port=2\n\
                 [pgbouncer]\nverbose = 2\nlog_stats = 0\n[users]\nu = pool_size=1\nu = pool_size=2\n";

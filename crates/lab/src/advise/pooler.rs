@@ -281,10 +281,13 @@ fn loopback(pooler: &PoolerFacts) -> Option<Finding> {
             format!("servers on the pooler's own machine are reached by TCP ({})", pool.name()),
         )
         .evidence(format!(
-            "host = {host}: by a Unix-domain socket a transaction costs the pooler 0.84 to 0.94 of that (measured)"
+            "host = {host}: through a Unix-domain socket a transaction costs the pooler 6 to 16 % less processor time (measured)"
         ))
         .change(PGBOUNCER_INI, format!("{} = host=/var/run/postgresql", pool.database))
-        .risk("pg_hba.conf has lines of their own for Unix-domain sockets (local); the directory is unix_socket_directories"),
+        .risk(
+            "keep the other keys of the line, such as port and dbname; the folder is one of the server's \
+             unix_socket_directories; pg_hba.conf has lines of their own for Unix-domain sockets (local)",
+        ),
     )
 }
 
