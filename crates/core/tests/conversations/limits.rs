@@ -83,6 +83,23 @@ fn each_limit_ends_a_long_message_whose_rest_does_not_come() {
 }
 
 #[test]
+fn the_log_does_not_say_that_a_server_is_closed_which_is_kept() {
+    for (setting, lines) in [("", 1), ("\nlog_disconnections = 0", 0)] {
+        let mut rig = Rig::new(&format!("query_timeout = 2{setting}"));
+        let client = rig.client();
+        rig.says(client, |w| w.query(b"select 1"));
+        let server = rig.server_of(client).expect("linked");
+        rig.wait(Duration::from_millis(2300));
+        assert!(rig.is_closed(client) && !rig.is_closed(server));
+        let is_line = |text: &str| {
+            text.contains("closing because: query timeout (age=") && text.ends_with("s, kept if it can be cleaned)")
+        };
+        let told = rig.log.iter().filter(|(_, text)| is_line(text)).count();
+        assert_eq!(told, lines, "{:?}", rig.log);
+    }
+}
+
+#[test]
 fn a_segment_without_sync_is_idle_in_a_transaction_once_it_is_answered() {
     let mut rig = Rig::new("idle_transaction_timeout = 2");
     let client = rig.client();
