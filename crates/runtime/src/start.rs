@@ -78,7 +78,7 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     if let Err(e) = &outcome {
         // The caller prints the error on stderr.
         log.leave_stderr();
-        log.write(LogLevel::Fatal, &e.to_string());
+        log.write(LogLevel::Fatal, &e.log_line());
     }
     outcome
 }

@@ -169,4 +169,30 @@ impl StartError {
             _ => 1,
         }
     }
+
+    /// The error as a line of the log, with its hint in the form of other lines.
+    pub(crate) fn log_line(&self) -> String {
+        let text = self.to_string();
+        match text.split_once("\n    hint: ") {
+            Some((message, hint)) => format!("{message} (HINT: {hint})"),
+            None => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_log_is_one_line() {
+        let line = StartError::AlreadyRuns {
+            path: "/run/p.pid".to_owned(),
+            pid: 7,
+        }
+        .log_line();
+        assert!(line.starts_with("pidfile exists") && line.contains("/run/p.pid) (HINT: stop it first"));
+        assert!(line.ends_with(')') && !line.contains('\n'), "{line}");
+        assert_eq!(StartError::Interrupted.log_line(), StartError::Interrupted.to_string());
+    }
 }
