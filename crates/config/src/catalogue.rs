@@ -282,12 +282,12 @@ catalogue! {
         default: Some("6432"), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
         help: "",
     }
-    /// Whether to log successful logins.
+    /// Whether to log login attempts of clients, and connections to servers.
     log_connections: Flag {
         default: Some("1"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
         help: "",
     }
-    /// Whether to log disconnections with their reasons.
+    /// Whether to log why connections of clients and servers end.
     log_disconnections: Flag {
         default: Some("1"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
         help: "",
