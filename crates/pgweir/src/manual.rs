@@ -63,6 +63,7 @@ fn program_page() -> io::Result<Vec<u8>> {
     man.render_options_section(&mut page)?;
     let mut rest = Roff::new();
     rest.control("SH", ["COMMANDS"]);
+    rest.text([roman("--help behind a command explains its options.")]);
     let mut program = Arguments::command();
     program.build();
     for command in program.get_subcommands().filter(|c| !c.is_hide_set()) {
@@ -80,7 +81,8 @@ fn program_page() -> io::Result<Vec<u8>> {
     rest.control("SH", ["EXIT STATUS"]);
     rest.text([roman(
         "0 after an orderly end, whatever signal caused it; 1 if the start failed or a checked configuration has \
-         errors; 2 if the command line is wrong; 3 if pgweir advise has a finding that is as severe as --fail-on says.",
+         errors; 2 if the command line is wrong; 3 if pgweir advise has a finding that is as severe as --fail-on says; 128 \
+         plus the number of the signal if a signal has ended pgweir top.",
     )]);
     rest.control("SH", ["SEE ALSO"]);
     rest.text([bold("pgweir.ini"), roman("(5)")]);
@@ -92,7 +94,9 @@ fn program_page() -> io::Result<Vec<u8>> {
 /// The usage and description of a command.
 fn describe(command: &clap::Command, page: &mut Roff) {
     page.control("TP", []);
+    // A command with commands of its own has a second line, which stands for them: they follow on the page.
     let usage = command.clone().render_usage().to_string();
+    let usage = usage.lines().next().unwrap_or_default();
     page.text([bold(usage.trim_start_matches("Usage: "))]);
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
