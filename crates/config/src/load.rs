@@ -35,6 +35,10 @@ const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
 /// names another one.
 pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> {
     let ini = ini::read(path, files);
+    if ini.sections.is_empty() && ini.entries.is_empty() && !ini.problems.is_empty() {
+        // Nothing could be read, so what seems to be missing is no further problem.
+        return Err(ini.problems);
+    }
     let mut loader = Loader {
         problems: ini.problems,
         ..Loader::default()
