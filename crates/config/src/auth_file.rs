@@ -117,7 +117,8 @@ fn quoted(bytes: &[u8], what: &str) -> Result<(String, usize), String> {
 fn look_alike(secret: &Secret, user: &str, place: &Place) -> Option<Problem> {
     let Secret::Plain(text) = secret else { return None };
     if text.starts_with("SCRAM-SHA-256$") {
-        let message = format!("secret of user \"{user}\" is not a valid SCRAM verifier, so it is taken as a password");
+        let message =
+            format!("secret of user \"{user}\" is not a valid SCRAM verifier, so the user cannot log in with it");
         Some(Problem::warning(place, message).hint("copy rolpassword from pg_authid whole"))
     } else if text.starts_with("md5") && text.len() == "md5".len() + 32 {
         let message = format!("secret of user \"{user}\" is not a valid MD5 hash, so it is taken as a password");
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn secrets_that_miss_their_form_are_pointed_out() {
         let (_, problems) = read("\"a\" \"SCRAM-SHA-256$4096:x\"\n\"b\" \"md545F2603610AF569B6155C45067268C6B\"\n");
-        assert!(problems[0].contains("not a valid SCRAM verifier"));
+        assert!(problems[0].contains("not a valid SCRAM verifier, so the user cannot log in with it"));
         assert!(problems[1].contains("not a valid MD5 hash"));
     }
 

@@ -215,7 +215,11 @@ fn problems_in_included_files_name_those_files() {
 #[test]
 fn a_missing_file_is_one_plain_error() {
     let problems = load_files(&[]).unwrap_err();
-    assert_eq!(problems.len(), 1, "what is missing in it is no further problem: {problems:#?}");
+    assert_eq!(
+        problems.len(),
+        1,
+        "what is missing in it is no further problem: {problems:#?}"
+    );
     assert!(
         lines(&problems)[0].starts_with("pgbouncer.ini: error: could not read file \"pgbouncer.ini\": no such file")
     );
