@@ -108,7 +108,7 @@ impl Pooler {
             let age = (now - server.connect_time).as_secs();
             let label = server::label(&self.servers, &self.pools, server_id);
             // PgBouncer closes the server, and parsers of its log look for these words.
-            let text = format!("{label} closing because: {message} (age={age}s, kept if it can be cleaned)");
+            let text = format!("{label} closing because: {message} (age={age}s); kept if it can be cleaned");
             self.log(LogLevel::Log, text);
         }
         self.fail_client(now, id, Failure::new(trouble, message).with_hint(&exceeded.hint()));

@@ -92,7 +92,7 @@ fn the_log_does_not_say_that_a_server_is_closed_which_is_kept() {
         rig.wait(Duration::from_millis(2300));
         assert!(rig.is_closed(client) && !rig.is_closed(server));
         let is_line = |text: &str| {
-            text.contains("closing because: query timeout (age=") && text.ends_with("s, kept if it can be cleaned)")
+            text.contains("closing because: query timeout (age=") && text.ends_with("s); kept if it can be cleaned")
         };
         let told = rig.log.iter().filter(|(_, text)| is_line(text)).count();
         assert_eq!(told, lines, "{:?}", rig.log);
