@@ -42,6 +42,7 @@ mod split;
 pub mod statement;
 mod trapping;
 mod type_names;
+mod validators;
 mod verbs;
 
 pub use bodies::{Body, Language, judge_body, may_create};

@@ -7,6 +7,7 @@ use crate::lexer::{Lexer, Token};
 use crate::names::{SETTINGS_VIEW, TEMP_WORD};
 use crate::set_config::SEED;
 use crate::settings::{Scope, Target, read_set, read_setting};
+use crate::validators;
 use std::borrow::Cow;
 
 /// Whether a text begins with a verb that does nothing to the session by itself, and is a query or a short command. It
@@ -217,14 +218,16 @@ fn discard(mut lexer: Lexer<'_>) -> Effects {
     }
 }
 
-/// CREATE [ OR REPLACE ] [ LOCAL | GLOBAL ] { TEMPORARY | TEMP } .., CREATE TABLE .. AS EXECUTE.
+/// CREATE [ OR REPLACE ] [ LOCAL | GLOBAL ] { TEMPORARY | TEMP } .., CREATE TABLE .. AS EXECUTE, CREATE FUNCTION in any
+/// language.
 fn create(mut lexer: Lexer<'_>) -> Effects {
     if lexer.accept("or") {
         lexer.accept("replace");
     }
+    let validated = validators::effects(lexer.clone());
     let _ = lexer.accept("local") || lexer.accept("global");
     let temporary = lexer.accept("temp") || lexer.accept("temporary");
-    let mut effects = if temporary { Effects::TEMPORARY } else { Effects::NONE };
+    let mut effects = if temporary { Effects::TEMPORARY } else { validated };
     let _ = lexer.accept("unlogged");
     if lexer.accept("table") {
         let mut last = Token::Number;
