@@ -121,7 +121,7 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     SELECT d.refobjid AS routine, d.classid = 'pg_catalog.pg_trigger'::pg_catalog.regclass AS by_trigger, \
         d.classid = 'pg_catalog.pg_event_trigger'::pg_catalog.regclass AS by_event, \
         CASE WHEN d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass THEN d.objid END AS caller, \
-        COALESCE(w.ev_class, a.adrelid, NULLIF(k.conrelid, 0), p.polrelid, t.tgrelid, i.indrelid, s.stxrelid) \
+        COALESCE(w.ev_class, a.adrelid, NULLIF(k.conrelid, 0), p.polrelid, t.tgrelid, i.indrelid, s.stxrelid, g.partrelid) \
             AS relation, \
         COALESCE(NULLIF(k.contypid, 0), \
             CASE WHEN d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass THEN d.objid END) AS type, \
@@ -137,6 +137,8 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
         ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND i.indexrelid = d.objid \
     LEFT JOIN pg_catalog.pg_statistic_ext s \
         ON d.classid = 'pg_catalog.pg_statistic_ext'::pg_catalog.regclass AND s.oid = d.objid \
+    LEFT JOIN pg_catalog.pg_partitioned_table g \
+        ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND g.partrelid = d.objid \
     WHERE d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.refobjid >= 16384 \
     UNION ALL SELECT o.routine, o.by_write, false, o.caller, o.relation, o.type, o.stored FROM calls_own o\
 ), made_of AS (\
