@@ -251,10 +251,20 @@ mod tests {
 
     #[test]
     fn a_deallocate_all_counts_if_only_the_commit_is_behind_it() {
-        for text in ["select 1; deallocate all", "a; /* ; */ DEALLOCATE prepare ALL ; -- x", "'\\'; deallocate all"] {
+        for text in [
+            "select 1; deallocate all",
+            "a; /* ; */ DEALLOCATE prepare ALL ; -- x",
+            "'\\'; deallocate all",
+        ] {
             assert!(may_end_with_deallocate_all(text.as_bytes()), "{text}");
         }
-        for text in ["deallocate all;", "a; deallocate b", "a; deallocate all; b", "a; discard plans", ""] {
+        for text in [
+            "deallocate all;",
+            "a; deallocate b",
+            "a; deallocate all; b",
+            "a; discard plans",
+            "",
+        ] {
             assert!(!may_end_with_deallocate_all(text.as_bytes()), "{text}");
         }
     }
