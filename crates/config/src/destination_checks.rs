@@ -30,6 +30,15 @@ impl Checks<'_> {
                     "add host=",
                 );
             }
+            for host in self.config.hosts(database) {
+                if let Some(hint) = why_no_host(host) {
+                    self.warn(
+                        place,
+                        format!("database \"{name}\": \"{host}\" is neither an address nor a host name"),
+                        hint,
+                    );
+                }
+            }
             if self.leads_back_here(database) {
                 self.warn(
                     place,
@@ -111,5 +120,25 @@ impl Checks<'_> {
                 );
             }
         }
+    }
+}
+
+/// What to write instead, if this is neither an address nor a name that DNS could know.
+fn why_no_host(host: &Host) -> Option<&'static str> {
+    let Host::Name(name) = host else { return None };
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') || !c.is_ascii();
+    // A tab, and what is behind it, has a warning of its own.
+    let name = name.split('\t').next().unwrap_or_default();
+    if name.contains('/') {
+        Some("a directory of Unix-domain sockets begins with a slash")
+    } else if name.contains(':') {
+        Some("name the port with port=, and write IPv6 addresses without brackets")
+    } else if name.chars().all(is_number) {
+        Some("an IPv4 address consists of four numbers up to 255")
+    } else if !name.chars().all(is_of_name) {
+        Some("separate the hosts of a list by commas")
+    } else {
+        None
     }
 }

@@ -423,3 +423,29 @@ fn peers_alone_and_out_of_range() {
         &["peer id 20000 is above 16383"],
     );
 }
+
+#[test]
+fn what_can_be_no_host_is_named() {
+    let of = |host: &str| warnings(&sound(&format!("[databases]\nb = host={host}")));
+    for (host, hint) in [
+        ("10.0.0.1:5433", "name the port with port="),
+        ("[::1]", "without brackets"),
+        ("run/postgresql", "begins with a slash"),
+        ("10.0.0.300", "four numbers up to 255"),
+        ("db;other", "by commas"),
+        ("10.0.0.1,10.0.0.2:5432", "name the port with port="),
+    ] {
+        assert_one(&of(host), &["is neither an address nor a host name", hint]);
+    }
+    for host in [
+        "db-1.example.com",
+        "my_db",
+        "bücher.example",
+        "::1",
+        "/run/postgresql",
+        "@pg",
+        "1a",
+    ] {
+        assert_eq!(of(host), [] as [&str; 0], "{host}");
+    }
+}
