@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from harness.false_directory import BIND, EXTENDED, SEARCH, FalseDirectory, element, entry, message, nested, result
+from harness.false_directory import ANSWERS, BIND, EXTENDED, SEARCH, FalseDirectory, element, entry, message, nested, result
 from harness.logins import login
 from harness.pooler import kind, resident_bytes
 from harness.wire import ServerError
@@ -75,7 +75,7 @@ def test_a_directory_that_means_harm(pg15, make_pooler, place, harm):
     sent, why = HARM[harm]
     if (place, harm) == ("starttls", "notices"):
         # It depends on how many arrive at once.
-        why = f"more than its answer to StartTLS|invalid answer to StartTLS|{TOO_MANY}"
+        why = f"more than its answer to StartTLS|invalid answer to StartTLS|unavailable|{TOO_MANY}"
     with FalseDirectory({operation: sent}) as directory:
         pooler = with_directory(make_pooler, pg15, directory, options)
         before = resident_bytes(pooler)
@@ -137,3 +137,51 @@ def test_a_slow_directory_and_long_names(pg15, make_pooler):
         pooler = with_directory(make_pooler, pg15, directory, SEARCHING)
         assert login(pooler, user="alice", password="x") == [3, 0]
         assert directory.asked == [BIND, SEARCH, BIND]
+
+
+# Sound messages with results that are none.
+SHORT = {
+    "empty": lambda tag: element(tag, b""),
+    "code alone": lambda tag: element(tag, element(10, b"\0")),
+    "one text": lambda tag: element(tag, element(10, b"\0") + element(4, b"")),
+    "no code": lambda tag: element(tag, element(4, b"") * 3),
+    "empty code": lambda tag: element(tag, element(10, b"") + element(4, b"") * 2),
+    "long code": lambda tag: element(tag, element(10, b"\x7f" * 9) + element(4, b"") * 2),
+    "no elements": lambda tag: element(tag & ~0x20, b"x"),
+    "texts that are none": lambda tag: element(tag, element(10, b"\0") + element(0x30, b"") * 2),
+    "not UTF-8": lambda tag: element(tag, element(10, b"\x31") + element(4, b"\xff\xfe") * 2),
+}
+ENTRIES = {
+    "empty entry": element(0x64, b""),
+    "entry without attributes": element(0x64, element(4, b"cn=alice,dc=x")),
+    "entry that is no sequence": element(0x44, b"x"),
+    "name that is no text": element(0x64, element(0x30, b"") + element(0x30, b"")),
+    "name that is not UTF-8": element(0x64, element(4, b"\xff") + element(0x30, b"")),
+    "attributes that are none": element(0x64, element(4, b"cn=alice,dc=x") + element(0x30, element(4, b"x"))),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_results_that_are_too_short(pg15, make_pooler, place):
+    """Each is asked about more often than there are threads for questions, and then a sound directory lets alice in."""
+    operation, options = PLACES[place]
+    tag = ANSWERS[operation]
+    answers = {name: (lambda number, made=made: [message(number, made(tag))]) for name, made in SHORT.items()}
+    if operation == SEARCH:
+        for name, made in ENTRIES.items():
+            answers[name] = lambda number, made=made: [message(number, made), result(number, SEARCH)]
+    with FalseDirectory({}) as directory:
+        pooler = with_directory(make_pooler, pg15, directory, options)
+        for name, answer in answers.items():
+            directory.answers[operation] = answer
+            for _ in range(3):
+                with pytest.raises(ServerError) as error:
+                    pooler.connect(user="alice", password="x")
+                told = (error.value.code, error.value.fields["M"])
+                assert told == ("28P01", "LDAP authentication failed"), name
+            assert login(pooler, user="bob") == [0], name
+        directory.answers.clear()
+        if operation == SEARCH:
+            directory.answers[operation] = lambda number: [entry(number), result(number, SEARCH)]
+        if operation != EXTENDED:
+            assert login(pooler, user="alice", password="x") == [3, 0]

@@ -1,11 +1,12 @@
 //! The answers of a directory (LDAP), before anything else reads them.
 //!
 //! A directory may mean harm, and without TLS anybody in between may speak for it. The library that reads its answers
-//! recurses into elements within elements, and gathers whatever length a message announces. So it only gets whole
-//! messages that [`DirectoryAnswers`] has let pass.
+//! recurses into elements within elements, gathers whatever length a message announces, and panics where a part of an
+//! answer is missing. So it only gets whole messages that [`DirectoryAnswers`] has let pass.
 //!
 //! LDAP uses a part of BER (RFC 4511, section 5.1): lengths are definite. It has no tag number above 30, either.
 
+use crate::directory_shapes::is_answer;
 use std::fmt;
 
 /// The longest answer, with its tag and length. An answer about a user is much shorter: a search asks for names alone.
@@ -41,7 +42,7 @@ pub enum AnswerFault {
     TooMany,
     /// They have more than [`ELEMENTS_MAX`] elements.
     TooFine,
-    /// This is no LDAPMessage.
+    /// This is no LDAPMessage, or no answer.
     Malformed,
 }
 
@@ -96,6 +97,9 @@ impl DirectoryAnswers {
             bytes = rest;
             if message_bytes(&self.held)? == Some(self.held.len()) {
                 self.note(elements(&self.held)?)?;
+                if !is_answer(&self.held) {
+                    return Err(AnswerFault::Malformed);
+                }
                 passed.append(&mut self.held);
             }
         }
@@ -114,17 +118,17 @@ impl DirectoryAnswers {
 }
 
 /// What an element is, and its length.
-struct Head {
-    tag: u8,
+pub(crate) struct Head {
+    pub(crate) tag: u8,
     /// The bytes of tag and length.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// The bytes of the content.
-    content: usize,
+    pub(crate) content: usize,
 }
 
 impl Head {
     /// The head of the element with which these bytes begin; `None` if they end before it does.
-    fn read(bytes: &[u8]) -> Result<Option<Head>, AnswerFault> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, AnswerFault> {
         let Some((&tag, bytes)) = bytes.split_first() else {
             return Ok(None);
         };

@@ -16,6 +16,16 @@ fn message(operation: &[u8]) -> Vec<u8> {
 /// `invalidCredentials`, as OpenLDAP sends it.
 const REFUSAL: &[u8] = &[0x30, 12, 0x02, 1, 1, 0x61, 7, 0x0a, 1, 49, 0x04, 0, 0x04, 0];
 
+/// An entry without attributes.
+const ENTRY: &[u8] = &[
+    0x30, 14, 0x02, 1, 1, 0x64, 9, 0x04, 5, b'c', b'n', b'=', b'a', b'b', 0x30, 0,
+];
+
+/// A SearchResultReference with any content: nobody reads it.
+fn reference(content: &[u8]) -> Vec<u8> {
+    message(&element(0x73, content))
+}
+
 /// An answer whose elements are nested so deep.
 fn nested(depth: usize) -> Vec<u8> {
     let mut inner = Vec::new();
@@ -28,7 +38,7 @@ fn nested(depth: usize) -> Vec<u8> {
         outer.append(&mut inner);
         inner = outer;
     }
-    message(&element(0x61, &inner))
+    reference(&inner)
 }
 
 /// What passes, and the fault.
@@ -46,7 +56,7 @@ fn fault(bytes: &[u8]) -> AnswerFault {
 
 #[test]
 fn messages_pass_when_they_are_whole() {
-    let three = [REFUSAL, &message(&element(0x64, b"")), REFUSAL].concat();
+    let three = [REFUSAL, ENTRY, REFUSAL].concat();
     assert_eq!(taken(&three), (three.clone(), Ok(())));
     let (mut answers, mut passed) = (DirectoryAnswers::default(), Vec::new());
     for (sent, byte) in three.iter().enumerate() {
@@ -60,11 +70,11 @@ fn messages_pass_when_they_are_whole() {
 
 #[test]
 fn a_message_has_a_greatest_length() {
-    let heads = message(&element(0x78, b"")).len();
-    let longest = message(&element(0x78, &element(4, &vec![b'x'; MESSAGE_BYTES_MAX - heads - 6])));
+    let heads = reference(b"").len();
+    let longest = reference(&element(4, &vec![b'x'; MESSAGE_BYTES_MAX - heads - 6]));
     assert_eq!(longest.len(), MESSAGE_BYTES_MAX);
     assert_eq!(taken(&longest), (longest.clone(), Ok(())));
-    let longer = message(&element(0x78, &element(4, &vec![b'x'; MESSAGE_BYTES_MAX - heads - 5])));
+    let longer = reference(&element(4, &vec![b'x'; MESSAGE_BYTES_MAX - heads - 5]));
     assert_eq!(fault(&longer), AnswerFault::TooLong);
     for head in [
         &[0x30, 0x84, 0x7f, 0xff, 0xff, 0xff][..],
@@ -93,7 +103,7 @@ fn a_login_has_a_greatest_number_of_messages_and_elements() {
     assert_eq!(taken(&many), (many.clone(), Ok(())));
     let more = REFUSAL.repeat(MESSAGES_MAX + 1);
     assert_eq!(taken(&more), (many, Err(AnswerFault::TooMany)));
-    let fine = message(&element(0x78, &[4, 0].repeat(ELEMENTS_MAX - 3)));
+    let fine = reference(&[4, 0].repeat(ELEMENTS_MAX - 3));
     assert_eq!(taken(&fine), (fine.clone(), Ok(())));
     let finer = [&fine, REFUSAL].concat();
     assert_eq!(taken(&finer), (fine, Err(AnswerFault::TooFine)));
@@ -124,6 +134,67 @@ fn what_is_not_ldap_does_not_pass() {
     }
 }
 
+/// Guards against panics of the library behind: it expects each of these parts.
+#[test]
+fn answers_without_their_parts_do_not_pass() {
+    let result = |parts: &[u8]| message(&element(0x65, parts));
+    let entry = |parts: &[u8]| message(&element(0x64, parts));
+    let with_end = |end: &[u8]| message(&[&REFUSAL[5..], end].concat());
+    for bytes in [
+        result(b""),
+        result(b"\x0a\x01\x00"),
+        result(b"\x0a\x01\x00\x04\x00"),
+        result(b"\x04\x00\x04\x00\x04\x00"),
+        result(b"\x0a\x00\x04\x00\x04\x00"),
+        result(b"\x0a\x05\x00\x00\x00\x00\x00\x04\x00\x04\x00"),
+        result(b"\x0a\x01\x00\x30\x00\x04\x00"),
+        result(b"\x0a\x01\x00\x04\x01\xff\x04\x00"),
+        result(b"\x0a\x01\x00\x04\x00\x04\x01\xff"),
+        result(b"\x0a\x01\x00\x04\x00\x04\x00\x83\x01x"),
+        result(b"\x0a\x01\x00\x04\x00\x04\x00\xa3\x03\x04\x01\xff"),
+        result(b"\x0a\x01\x00\x04\x00\x04\x00\x8a\x01\xff"),
+        result(b"\x0a\x01\x00\x04\x00\x04\x00\xa7\x00"),
+        entry(b""),
+        entry(b"\x04\x01a"),
+        entry(b"\x30\x00\x30\x00"),
+        entry(b"\x04\x01\xff\x30\x00"),
+        entry(b"\x04\x01a\x04\x00"),
+        entry(b"\x04\x01a\x30\x02\x04\x00"),
+        entry(b"\x04\x01a\x30\x04\x30\x02\x04\x00"),
+        entry(b"\x04\x01a\x30\x08\x30\x06\x04\x00\x31\x02\x30\x00"),
+        message(&element(0x45, b"")),
+        message(&element(0x77, b"")),
+        with_end(b"\x04\x00"),
+        with_end(b"\xa0\x00\xa0\x00"),
+        with_end(b"\xa0\x02\x04\x00"),
+        with_end(b"\xa0\x02\x30\x00"),
+        with_end(b"\xa0\x06\x30\x04\x04\x00\x01\x00"),
+        with_end(b"\xa0\x06\x30\x04\x04\x00\x30\x00"),
+    ] {
+        assert_eq!(fault(&bytes), AnswerFault::Malformed, "{bytes:x?}");
+    }
+}
+
+#[test]
+fn all_parts_that_an_answer_may_have_pass() {
+    for bytes in [
+        message(&element(
+            0x65,
+            b"\x0a\x01\x0a\x04\x01a\x04\x01b\xa3\x03\x04\x01u\x87\x01\xff\x8a\x01n\x8b\x01\xff\x85\x00",
+        )),
+        message(&element(
+            0x64,
+            b"\x04\x01a\x30\x0b\x30\x09\x04\x02cn\x31\x03\x04\x01\xff",
+        )),
+        message(&[&REFUSAL[5..], b"\xa0\x0a\x30\x08\x04\x01o\x01\x01\x00\x04\x00"].concat()),
+        message(&[&REFUSAL[5..], b"\xa0\x05\x30\x03\x04\x01o"].concat()),
+        message(&[&REFUSAL[5..], b"\x8a\x01n"].concat()),
+        message(&element(0x79, b"")),
+    ] {
+        assert_eq!(taken(&bytes), (bytes.clone(), Ok(())), "{bytes:x?}");
+    }
+}
+
 #[test]
 fn nothing_passes_after_a_fault() {
     let (mut answers, mut passed) = (DirectoryAnswers::default(), Vec::new());
@@ -139,7 +210,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         2 => (0..40usize).prop_map(nested),
         2 => prop::collection::vec(any::<u8>(), 0..40).prop_map(|content| message(&element(0x64, &content))),
         1 => prop::collection::vec(any::<u8>(), 0..40),
-        1 => Just(message(&element(0x64, &element(4, &[0; 50_000])))),
+        1 => Just(reference(&element(4, &[0; 50_000]))),
     ];
     (
         prop::collection::vec(piece, 0..40),

@@ -34,6 +34,7 @@ mod client_auth_method;
 mod client_proof;
 mod client_step;
 mod directory_answers;
+mod directory_shapes;
 mod error;
 mod md5;
 mod mock;
