@@ -596,6 +596,29 @@ def test_socket_activation(pg15, make_pooler):
             assert process.wait(10) == 0
 
 
+@pytest.mark.skipif(kind() != "pgweir", reason="the words are pgweir's")
+@pytest.mark.parametrize("count", (1, 2, 9, 200))
+def test_socket_activation_without_its_sockets(pg15, make_pooler, count):
+    """LISTEN_FDS counts a descriptor that is closed: the error names it, and no file of the process's own is taken for it."""
+    pooler = make_pooler(pg15, start=False)
+    activated = ["sh", "-c", f'LISTEN_PID=$$ LISTEN_FDS={count} exec "$0" "$@" 3</dev/null 3<&-']
+    command = pgthrow.as_server_user([*activated, *program(), pooler.ini_path])
+    result = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert result.returncode == 1, result
+    assert "descriptor 3 of LISTEN_FDS is not open" in result.stderr
+
+
+@pytest.mark.skipif(kind() != "pgweir", reason="the words are pgweir's")
+def test_socket_activation_with_something_else(pg15, make_pooler):
+    """A descriptor that is open, but does not listen."""
+    pooler = make_pooler(pg15, start=False)
+    activated = ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3</dev/null']
+    command = pgthrow.as_server_user([*activated, *program(), pooler.ini_path])
+    result = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert result.returncode == 1, result
+    assert "descriptor 3 of LISTEN_FDS is no listening stream socket" in result.stderr
+
+
 @pytest.mark.skipif(kind() != "pgweir", reason="only pgweir does this")
 def test_socket_activation_and_take_overs(pg15, make_pooler):
     """The sockets of the service manager go from process to process, though no setting names them, and their files stay."""

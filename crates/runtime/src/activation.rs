@@ -6,7 +6,7 @@ use rustix::fd::AsRawFd;
 use rustix::net::{SocketAddrAny, SocketAddrUnix, SocketType, sockopt};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
 /// The first descriptor that a service manager passes.
 const FIRST_DESCRIPTOR: i32 = 3;
@@ -14,16 +14,20 @@ const FIRST_DESCRIPTOR: i32 = 3;
 /// A larger number counts as an error.
 const SOCKETS_MAX: i32 = 256;
 
-/// The sockets that `LISTEN_FDS` counts; none if the variables are for another process.
-pub(crate) fn sockets(port: u16) -> io::Result<Vec<Listener>> {
+/// The descriptors that `LISTEN_FDS` counts; none if the variables are for another process. Call it before the process
+/// opens any file: a descriptor that the service manager has not opened would become the process's own.
+pub(crate) fn descriptors() -> io::Result<Vec<OwnedFd>> {
     let count = count(
         std::env::var("LISTEN_PID").ok().as_deref(),
         std::env::var("LISTEN_FDS").ok().as_deref(),
         std::process::id(),
     )?;
-    (FIRST_DESCRIPTOR..FIRST_DESCRIPTOR + count)
-        .map(|number| listener(adopt(number), port))
-        .collect()
+    (FIRST_DESCRIPTOR..FIRST_DESCRIPTOR + count).map(adopt).collect()
+}
+
+/// The listening sockets behind these descriptors.
+pub(crate) fn sockets(descriptors: Vec<OwnedFd>, port: u16) -> io::Result<Vec<Listener>> {
+    descriptors.into_iter().map(|socket| listener(socket, port)).collect()
 }
 
 fn count(pid: Option<&str>, sockets: Option<&str>, own_pid: u32) -> io::Result<i32> {
@@ -42,9 +46,14 @@ fn count(pid: Option<&str>, sockets: Option<&str>, own_pid: u32) -> io::Result<i
 }
 
 #[expect(unsafe_code, reason = "the number comes from the environment")]
-fn adopt(number: i32) -> OwnedFd {
-    // SAFETY: the service manager has opened it for this process, and nothing else here owns it.
-    unsafe { OwnedFd::from_raw_fd(number) }
+fn adopt(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: if it is not open, the call only says so.
+    let flags = rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) });
+    if flags.is_err() {
+        return Err(invalid(format!("descriptor {number} of LISTEN_FDS is not open")));
+    }
+    // SAFETY: it is open, the service manager has opened it for this process, and nothing else here owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 fn listener(socket: OwnedFd, port: u16) -> io::Result<Listener> {
@@ -95,6 +104,13 @@ mod tests {
         assert_eq!(count(Some("8"), Some("2"), 7).unwrap(), 0);
         assert_eq!(count(None, Some("2"), 7).unwrap(), 0);
         assert!(count(Some("7"), Some("many"), 7).is_err() && count(Some("7"), Some("-1"), 7).is_err());
+    }
+
+    /// Closing a descriptor that is not open ends a debug build, and in another one closes somebody else's.
+    #[test]
+    fn a_descriptor_that_is_not_open_is_not_taken() {
+        let error = adopt(1_000_000).unwrap_err();
+        assert_eq!(error.to_string(), "descriptor 1000000 of LISTEN_FDS is not open");
     }
 
     #[test]

@@ -25,6 +25,8 @@ use mio::Poll;
 use pgweir_config::Config;
 use pgweir_core::{ConnectionId, LogLevel, Predecessor, Surroundings, WallClock};
 use std::collections::HashSet;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Called with the addresses that the pooler listens on.
@@ -62,6 +64,7 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     if options.daemon {
         daemon::leave_session();
     }
+    let given = activation::descriptors();
     let mut log = Log::new(!options.quiet, options.verbose);
     let file = ConfigurationFile::new(&options.config_file);
     let (config, warnings) = file.load().map_err(StartError::Configuration)?;
@@ -74,7 +77,7 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     for warning in warnings {
         log.write(LogLevel::Warning, &warning.line());
     }
-    let outcome = start(options, file, config, settings, &mut log);
+    let outcome = start(options, given, file, config, settings, &mut log);
     if let Err(e) = &outcome {
         // The caller prints the error on stderr.
         log.leave_stderr();
@@ -83,13 +86,16 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     outcome
 }
 
+/// `given`: the descriptors of a service manager, or the error of taking them.
 fn start(
     options: RunOptions,
+    given: io::Result<Vec<OwnedFd>>,
     file: ConfigurationFile,
     config: Config,
     settings: Settings,
     log: &mut Log,
 ) -> Result<(), StartError> {
+    let given = given.map_err(StartError::Activation)?;
     let tls = TlsContexts::load(&config)?;
     let open_files = limits::raise_open_files();
     report_limits(log, &config, open_files);
@@ -105,7 +111,7 @@ fn start(
     let mut caught = signals::catch()?;
     let mut beginning = Beginning::find(options.reboot, &config, log)?;
     let pidfile = OwnPidFile::begin(&settings, beginning.is_take_over())?;
-    let listeners = listeners(&settings, &mut beginning, log)?;
+    let listeners = listeners(&settings, given, &mut beginning, log)?;
     let places: Vec<String> = listeners.iter().map(|l: &Listener| l.place.to_string()).collect();
     let mut begun = beginning.pooler(config, surroundings(open_files.now)?, log);
     let predecessor = begun.predecessor();
@@ -167,10 +173,15 @@ fn work(
 
 /// The listening sockets. If a service manager has opened some (for this process, or for the earlier one), only these
 /// are used. Otherwise those of the earlier process are used, and the missing ones are opened.
-fn listeners(settings: &Settings, beginning: &mut Beginning, log: &mut Log) -> Result<Vec<Listener>, StartError> {
+fn listeners(
+    settings: &Settings,
+    given: Vec<OwnedFd>,
+    beginning: &mut Beginning,
+    log: &mut Log,
+) -> Result<Vec<Listener>, StartError> {
     let given = match beginning.is_take_over() {
         true => beginning.listeners().extract_if(.., |l| l.is_given).collect(),
-        false => activation::sockets(settings.listen.port).map_err(StartError::Activation)?,
+        false => activation::sockets(given, settings.listen.port).map_err(StartError::Activation)?,
     };
     if !given.is_empty() {
         return Ok(given);
