@@ -599,6 +599,10 @@ def without_its_users(pooler) -> None:
     os.remove(pooler.userlist_path)
 
 
+def with_an_emptied_list_of_users(pooler) -> None:
+    pooler.write_file(pooler.userlist_path, "")
+
+
 def without_a_place_for_its_pid(pooler) -> None:
     pooler.write_file(pooler.ini_path, open(pooler.ini_path, encoding="utf-8").read().replace(pooler.pid_path, "/no/such/pid"))
 
@@ -607,6 +611,7 @@ def without_a_place_for_its_pid(pooler) -> None:
     ("harm", "said"),
     [
         (without_its_users, "error: could not read auth_file"),
+        (with_an_emptied_list_of_users, "error: auth_file names no user, but the old process has 4"),
         (without_a_place_for_its_pid, "could not write pidfile /no/such/pid"),
     ],
 )
@@ -623,6 +628,15 @@ def test_what_the_new_process_lacks_is_found_before_it_takes_over(pooler, harm, 
         with open(pooler.pid_path, encoding="utf-8") as file:
             assert int(file.read()) == pooler.process.pid
         c.query("commit")
+
+
+def test_a_pooler_that_never_had_users_is_taken_over(pg15, make_pooler):
+    """An empty auth_file is no reason to refuse, if it was empty before."""
+    pooler = make_pooler(pg15, userlist={}, settings={"auth_type": "any"}, databases={"*": f"host={pg15.host} port={pg15.port} user=postgres"})
+    with pooler.connect() as c:
+        c.query("begin; select 1")
+        pooler.take_over()
+        assert c.value("select 2") == "2"
 
 
 def test_two_that_take_over_at_a_time(pg15, make_pooler):

@@ -166,11 +166,14 @@ impl Config {
             hint: Some("what was read from it before stays in use".into()),
             ..problem
         });
-        unusable.chain(self.lost_users(new)).collect()
+        let users = self.auth_users.len();
+        unusable
+            .chain(new.lost_users(users, "the running configuration", "the old users stay"))
+            .collect()
     }
 
     /// Whether nothing is in the file. Its place does not count.
-    fn is_blank(&self) -> bool {
+    pub fn is_blank(&self) -> bool {
         let has_lines = !self.databases.is_empty() || !self.users.is_empty() || !self.peers.is_empty();
         self.named.is_empty() && self.autodb.is_none() && !has_lines
     }
@@ -180,16 +183,15 @@ impl Config {
         self.global.auth_type == AuthType::Hba && !new.is_named("auth_type")
     }
 
-    fn lost_users(&self, new: &Config) -> Option<Problem> {
-        let file = new.global.auth_file.as_ref()?;
-        if !new.auth_users.is_empty() || self.auth_users.is_empty() || !new.unread_files.is_empty() {
+    /// The error of an `auth_file` that was read and has no user, where there were `before` of them. `who` had them, and
+    /// `then` says what becomes of them.
+    pub fn lost_users(&self, before: usize, who: &str, then: &str) -> Option<Problem> {
+        let file = self.global.auth_file.as_ref()?;
+        if !self.auth_users.is_empty() || before == 0 || !self.unread_files.is_empty() {
             return None;
         }
-        let message = format!(
-            "auth_file names no user, but the running configuration has {}",
-            self.auth_users.len()
-        );
-        let hint = "the old users stay; to have none, remove the setting auth_file";
+        let message = format!("auth_file names no user, but {who} has {before}");
+        let hint = format!("{then}; to have none, remove the setting auth_file");
         Some(Problem::error(&Place::file(file), message).hint(hint))
     }
 }

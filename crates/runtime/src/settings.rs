@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     /// Path of the pid file; empty for none.
     pub(crate) pidfile: String,
     pub(crate) io_uring: IoUringChoice,
+    /// How many users `auth_file` names. A process that takes over may not lose all of them.
+    pub(crate) auth_users: usize,
     /// The system user to run as; empty to keep the present one.
     pub(crate) user: String,
 }
@@ -117,6 +119,7 @@ impl Settings {
             },
             login_wait: off(global.client_login_timeout),
             io_uring: global.io_uring,
+            auth_users: config.auth_users.len(),
             pidfile: global.pidfile.clone(),
             user: global.user.clone().unwrap_or_default(),
         }
@@ -129,6 +132,7 @@ impl Settings {
             dns,
             log,
             login_wait,
+            auth_users,
             ..
         } = new;
         *self = Settings {
@@ -136,6 +140,7 @@ impl Settings {
             dns,
             log,
             login_wait,
+            auth_users,
             ..self.clone()
         };
     }

@@ -260,6 +260,11 @@ impl Taken {
         (self.clock.notify_socket.take(), self.clock.watchdog_us.take())
     }
 
+    /// How many users the old process has.
+    pub(super) fn auth_users(&self) -> usize {
+        self.clock.auth_users
+    }
+
     /// The connections with their sockets.
     pub(super) fn connections(self) -> Vec<(ConnectionRecord, OwnedFd)> {
         self.connections

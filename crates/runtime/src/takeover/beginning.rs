@@ -1,6 +1,6 @@
 //! How a process begins: with nothing, or with the state of another one.
 
-use super::arriving::{Inherited, Predecessor};
+use super::arriving::{Inherited, Predecessor, Taken};
 use super::{ConnectionRecord, socket_path};
 use crate::connection::{Connection, Facts};
 use crate::connections::Connections;
@@ -11,7 +11,7 @@ use crate::service_manager::Environment;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use crate::transport::Transport;
-use pgweir_config::{Config, Problem, Severity};
+use pgweir_config::{Config, Place, Problem, Severity};
 use pgweir_core::{ConnectionId, LogLevel, Pooler, Surroundings, Time};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -20,6 +20,9 @@ use std::time::Instant;
 
 /// Idle connections that are watched again in one turn of the event loop.
 const WATCHED_PER_TURN: usize = 256;
+
+/// Why a configuration that cannot be used harms nobody.
+const GOES_ON: &str = "the old process goes on as before";
 
 /// The process that this one replaces, if there is one, and what it has handed over.
 #[derive(Debug)]
@@ -40,7 +43,8 @@ pub(crate) struct Begun {
 
 impl Beginning {
     /// With `-R`, finds the process to replace. If there is one, everything has been received when this returns.
-    /// Nothing is asked of it if files cannot be read that its RELOAD would not do without.
+    /// Nothing is asked of it if files cannot be read that its RELOAD would not do without. Like a RELOAD, this fails if
+    /// `auth_file` has lost all its users.
     pub(crate) fn find(reboot: bool, config: &Config, log: &mut Log) -> Result<Self, StartError> {
         let settings = &Settings::of(config).listen;
         let mut beginning = Beginning {
@@ -60,11 +64,16 @@ impl Beginning {
             log.write(LogLevel::Log, "old process not found, try to continue normally");
             return Ok(beginning);
         };
-        if !config.unread_files.is_empty() {
-            return Err(StartError::Configuration(unusable(config)));
+        let unusable = unusable(config);
+        if !unusable.is_empty() {
+            return Err(StartError::Configuration(unusable));
         }
         match predecessor.inherit() {
             Ok(inherited) => {
+                let users = inherited.taken.as_ref().map_or(0, Taken::auth_users);
+                if let Some(problem) = config.lost_users(users, "the old process", GOES_ON) {
+                    return Err(StartError::Configuration(vec![problem]));
+                }
                 beginning.inherited = inherited;
                 beginning.predecessor = Some(predecessor);
             }
@@ -154,12 +163,17 @@ impl Beginning {
     }
 }
 
-/// The files that cannot be read, as errors.
+/// The files that cannot be read, as errors; a configuration file in which nothing is counts among them.
 fn unusable(config: &Config) -> Vec<Problem> {
+    if config.is_blank() {
+        let place = Place::file(config.global.conffile.as_deref().unwrap_or_default());
+        let message = "the file has no setting and no database, but there is a process to take over from";
+        return vec![Problem::error(&place, message).hint(GOES_ON)];
+    }
     let unread = config.unread_files.iter().cloned();
     let as_error = |problem| Problem {
         severity: Severity::Error,
-        hint: Some("the old process goes on as before".into()),
+        hint: Some(GOES_ON.into()),
         ..problem
     };
     unread.map(as_error).collect()
@@ -230,5 +244,21 @@ impl EventLoop {
         {
             self.connections.watch(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that is full leaves such a file; a RELOAD refuses it, too.
+    #[test]
+    fn a_configuration_file_in_which_nothing_is_takes_nothing_over() {
+        let unusable = |text: &'static str| {
+            let loaded = pgweir_config::load("pgweir.ini", &|_: &str| Ok(text.as_bytes().to_vec()));
+            unusable(&loaded.unwrap().config).len()
+        };
+        assert_eq!(unusable("\n"), 1);
+        assert_eq!(unusable("[databases]\nshop =\n"), 0);
     }
 }

@@ -313,6 +313,7 @@ impl EventLoop {
             monotonic_us: monotonic_us() - self.since_look_at_clock_us(),
             notify_socket,
             watchdog_us,
+            auth_users: self.settings.auth_users,
         };
         channel.send(Kind::Clock, &to_bytes(&clock), &[])?;
         channel.send(Kind::State, &self.pooler.freeze(), &[])?;

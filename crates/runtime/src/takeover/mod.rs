@@ -66,7 +66,7 @@ const fn number(digits: &str) -> u64 {
 /// Connections in one message: the kernel passes up to 253 descriptors at a time.
 const BATCH: usize = 200;
 
-/// The time in the core, and the environment of the process.
+/// The time in the core, the environment of the process, and what its configuration has.
 #[derive(Debug, Freeze)]
 struct Clock {
     now: Time,
@@ -75,6 +75,8 @@ struct Clock {
     /// NOTIFY_SOCKET, WATCHDOG_USEC.
     notify_socket: Option<String>,
     watchdog_us: Option<String>,
+    /// How many users `auth_file` names.
+    auth_users: usize,
 }
 
 /// A connection that is handed over; its descriptor comes with it.
