@@ -157,6 +157,26 @@ def test_systemd_is_told_of_start_reload_and_end(pg15, make_pooler, monkeypatch,
         assert manager.hears_nothing()
 
 
+@pytest.mark.parametrize("which", ("pgbouncer", "pgweir"))
+@pytest.mark.parametrize("what", ("wait_for_clients", "wait_for_servers"))
+def test_systemd_does_not_limit_a_shutdown_by_the_console(pg15, make_pooler, monkeypatch, which, what):
+    """After STOPPING=1 systemd kills the process when TimeoutStopSec is over. The console's SHUTDOWN may wait longer, so it
+    is told at the end."""
+    with Manager(False) as manager:
+        monkeypatch.setenv("NOTIFY_SOCKET", manager.name)
+        pooler = make_pooler(pg15, which=which)
+        assert manager.hears() == ["READY=1"]
+        with pooler.connect() as c:
+            c.query("begin; select 1")
+            pooler.console(f"shutdown {what}")
+            assert c.value("select 2") == "2"
+            assert manager.hears_nothing()
+            c.query("commit")
+        assert pooler.wait_exit() == 0
+        if which == "pgweir":
+            assert manager.hears() == ["STOPPING=1"]
+
+
 def test_systemd_shows_the_statistics(pg15, make_pooler, monkeypatch):
     """`systemctl status` prints the last STATUS; PgBouncer's has the same words."""
     heard = []

@@ -405,6 +405,9 @@ impl EventLoop {
                     if command == Command::ShutdownWaitForClients {
                         self.accept_everyone();
                     }
+                    if let Command::ShutdownWaitForClients | Command::ShutdownWaitForServers = command {
+                        self.service_manager.stopping();
+                    }
                     self.pooler.handle_command(self.now, command);
                 }
                 Message::Reloaded { by, outcome, tls } => {

@@ -50,10 +50,7 @@ impl EventLoop {
                 }
             }
             Request::TryTls(change) => self.try_tls(*change),
-            Request::StopListening => {
-                self.service_manager.stopping();
-                self.accepting.stop_tcp(self.poll.registry());
-            }
+            Request::StopListening => self.accepting.stop_tcp(self.poll.registry()),
             Request::Exit => {
                 self.accepting.stop();
                 self.exit();
