@@ -246,6 +246,33 @@ def test_pam(pg15, make_pooler, pam_service):
     assert log.read_text().count("\n") == 3, "an empty password reaches no module"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write to /etc/pam.d")
+@pytest.mark.parametrize(
+    ("styles", "answers"),
+    [
+        ((1,), "0 sesame"),
+        ((4, 1, 3, 1, 1), "0 - sesame - sesame sesame"),
+        ((1, 2), "19"),
+        ((2,), "19"),
+        ((1,) * 33, "19"),
+        ((), "19"),
+    ],
+    ids=["one", "three and two texts", "one that is shown, too", "one that is shown", "too many", "none"],
+)
+def test_modules_that_ask_several_questions(pg15, make_pooler, styles, answers):
+    """The password answers what must not be shown. Nobody is there to answer anything else, so that such a login fails."""
+    name = f"pgweir-test-asking-{os.getpid()}"
+    with pam.asking_service(name, *styles) as log:
+        pooler = with_rules(make_pooler, pg15, f"host all alice all pam pamservice={name}\nhost all all all trust\n")
+        if answers.startswith("0"):
+            assert login(pooler, user="alice", password="sesame") == [3, 0]
+        else:
+            error = refused(pooler, user="alice", password="sesame")
+            assert (error.code, error.fields["M"]) == (INVALID_PASSWORD, "PAM authentication failed")
+        assert log.read_text() == answers + "\n"
+        assert login(pooler, user="bob") == [0]
+
+
 def test_pam_keeps_nobody_else_waiting(pg15, make_pooler, pam_service):
     """While modules sleep, others work and log in; clients that leave cost nothing."""
     service, log = pam_service

@@ -7,6 +7,7 @@ import fcntl
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 
@@ -26,6 +27,60 @@ echo "$PAM_USER from $PAM_RHOST" >>"{log}"
 [ "$PAM_USER" != hang ] || exec sleep 20
 [ "$password" = "$PAM_USER-pw" ]
 """
+
+
+# A module that asks, in one go, the questions whose styles its arguments are, logs the answers, and lets the user in. Styles:
+# 1 is a question whose answer is not shown, 2 one whose answer is, 3 an error, 4 a text.
+ASKING = """\
+#include <stdio.h>
+#include <stdlib.h>
+struct message { int style; const char *text; };
+struct response { char *text; int code; };
+struct conversation { int (*ask)(int, const struct message **, struct response **, void *); void *data; };
+int pam_get_item(const void *, int, const void **);
+int pam_sm_authenticate(void *handle, int flags, int count, const char **arguments) {
+    struct message messages[64];
+    const struct message *asked[64];
+    struct response *answers = NULL;
+    const struct conversation *conversation;
+    pam_get_item(handle, 5, (const void **)&conversation);
+    for (int i = 1; i < count; i++) {
+        messages[i - 1] = (struct message){atoi(arguments[i]), "Question: "};
+        asked[i - 1] = &messages[i - 1];
+    }
+    int status = conversation->ask(count - 1, asked, &answers, conversation->data);
+    FILE *log = fopen(arguments[0], "a");
+    fprintf(log, "%d", status);
+    for (int i = 1; answers && i < count; i++) fprintf(log, " %s", answers[i - 1].text ? answers[i - 1].text : "-");
+    fprintf(log, "\\n");
+    fclose(log);
+    return status;
+}
+int pam_sm_setcred(void *handle, int flags, int count, const char **arguments) { return 0; }
+"""
+
+
+@contextlib.contextmanager
+def asking_service(name: str, *styles: int) -> Iterator[pathlib.Path]:
+    """A service of this name whose module asks questions of these styles; the log of the answers."""
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="pam-"))
+    folder.chmod(0o755)
+    log, source, module = folder / "log", folder / "asking.c", folder / "asking.so"
+    log.touch()
+    log.chmod(0o666)
+    source.write_text(ASKING)
+    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", module, source], check=True)
+    module.chmod(0o755)
+    file = SERVICES / name
+    questions = " ".join(map(str, styles))
+    file.write_text(f"{MARK}auth required {module} {log} {questions}\naccount required pam_permit.so\n")
+    try:
+        yield log
+    finally:
+        file.unlink()
+        shutil.rmtree(folder)
 
 
 @contextlib.contextmanager
