@@ -9,7 +9,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -61,46 +61,49 @@ int pam_sm_setcred(void *handle, int flags, int count, const char **arguments) {
 
 
 @contextlib.contextmanager
-def asking_service(name: str, *styles: int) -> Iterator[pathlib.Path]:
-    """A service of this name whose module asks questions of these styles; the log of the answers."""
-    if not shutil.which("cc"):
-        pytest.skip("there is no C compiler")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="pam-"))
-    folder.chmod(0o755)
-    log, source, module = folder / "log", folder / "asking.c", folder / "asking.so"
-    log.touch()
-    log.chmod(0o666)
-    source.write_text(ASKING)
-    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", module, source], check=True)
-    module.chmod(0o755)
-    file = SERVICES / name
-    questions = " ".join(map(str, styles))
-    file.write_text(f"{MARK}auth required {module} {log} {questions}\naccount required pam_permit.so\n")
-    try:
-        yield log
-    finally:
-        file.unlink()
-        shutil.rmtree(folder)
-
-
-@contextlib.contextmanager
-def service(name: str) -> Iterator[pathlib.Path]:
-    """A service of this name in /etc/pam.d; the log of what its module was asked."""
+def module_of(name: str, make_module: Callable[[pathlib.Path, pathlib.Path], str]) -> Iterator[pathlib.Path]:
+    """A service of this name in /etc/pam.d, whose module is made in a folder; the log that the module writes."""
     # Not a folder of pytest's, into which only root may look: the modules run as the pooler's user.
     folder = pathlib.Path(tempfile.mkdtemp(prefix="pam-"))
     folder.chmod(0o755)
-    log, check = folder / "log", folder / "check"
+    log = folder / "log"
     log.touch()
     log.chmod(0o666)
-    check.write_text(CHECK.format(log=log))
-    check.chmod(0o755)
+    module = make_module(folder, log)
     file = SERVICES / name
-    file.write_text(f"{MARK}auth required pam_exec.so expose_authtok quiet {check}\naccount required pam_permit.so\n")
+    file.write_text(f"{MARK}auth required {module}\naccount required pam_permit.so\n")
     try:
         yield log
     finally:
         file.unlink()
         shutil.rmtree(folder)
+
+
+def asking_service(name: str, *styles: int) -> contextlib.AbstractContextManager[pathlib.Path]:
+    """A service of this name whose module asks questions of these styles; the log of the answers."""
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler")
+
+    def make_module(folder: pathlib.Path, log: pathlib.Path) -> str:
+        source, module = folder / "asking.c", folder / "asking.so"
+        source.write_text(ASKING)
+        subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", module, source], check=True)
+        module.chmod(0o755)
+        return f"{module} {log} {' '.join(map(str, styles))}"
+
+    return module_of(name, make_module)
+
+
+def service(name: str) -> contextlib.AbstractContextManager[pathlib.Path]:
+    """A service of this name in /etc/pam.d; the log of what its module was asked."""
+
+    def make_module(folder: pathlib.Path, log: pathlib.Path) -> str:
+        check = folder / "check"
+        check.write_text(CHECK.format(log=log))
+        check.chmod(0o755)
+        return f"pam_exec.so expose_authtok quiet {check}"
+
+    return module_of(name, make_module)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,8 @@
 //! What clients do when it is their turn.
 
 use super::client::{Phase, STAYS_US_MAX, Wish};
-use super::network::{Peer, address};
+use super::network::Peer;
 use super::world::{Event, World};
-use pgweir_core::Accepted;
 use pgweir_wire::StartupPacket;
 
 impl World {
@@ -19,13 +18,7 @@ impl World {
         if self.clients[number as usize].sessions_left == 0 {
             return;
         }
-        let accepted = Accepted {
-            peer: address(10_000 + self.next_session as u16),
-            local: address(6432),
-            peer_uid: None,
-        };
-        let id = self.pooler.handle_accept(self.now(), accepted);
-        let key = self.open(id.into(), Peer::Client(number));
+        let (id, key) = self.accept(10_000 + self.next_session as u16, Peer::Client(number));
         let session = self.next_session;
         self.next_session += 1;
         self.clients[number as usize].asked_us = self.now_us;
@@ -241,13 +234,7 @@ impl World {
         let Some(cancel_key) = client.key.clone() else { return };
         client.cancelling();
         self.trace.line(self.now_us, || format!("client {number} cancels"));
-        let accepted = Accepted {
-            peer: address(9_999),
-            local: address(6432),
-            peer_uid: None,
-        };
-        let id = self.pooler.handle_accept(self.now(), accepted);
-        let key = self.open(id.into(), Peer::Canceller(number));
+        let (_, key) = self.accept(9_999, Peer::Canceller(number));
         self.settle();
         let mut packet = Vec::new();
         StartupPacket::write_cancel(&mut packet, &cancel_key);

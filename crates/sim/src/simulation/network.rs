@@ -4,7 +4,7 @@ use super::canary::{Canary, without_pins};
 use super::hosts::Answer;
 use super::world::{CancelKeyBytes, Event, World};
 use crate::model::{CatalogLocks, Pace, Session};
-use pgweir_core::{Address, ClientId, Connected, ConnectionId, ServerId};
+use pgweir_core::{Accepted, Address, ClientId, Connected, ConnectionId, ServerId};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -44,6 +44,17 @@ pub(super) struct Connection {
 }
 
 impl World {
+    /// Someone connects to the pooler from this port.
+    pub(super) fn accept(&mut self, port: u16, peer: Peer) -> (ClientId, u64) {
+        let accepted = Accepted {
+            peer: address(port),
+            local: address(6432),
+            peer_uid: None,
+        };
+        let id = self.pooler.handle_accept(self.now(), accepted);
+        (id, self.open(id.into(), peer))
+    }
+
     pub(super) fn open(&mut self, id: ConnectionId, peer: Peer) -> u64 {
         let key = self.next_connection;
         self.next_connection += 1;

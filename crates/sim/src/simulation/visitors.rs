@@ -5,12 +5,11 @@
 //! clients.
 
 use super::client::tokens::has_token;
-use super::network::{Peer, address};
+use super::network::Peer;
 use super::topology::Topology;
 use super::world::{Event, World};
 use crate::random::Random;
 use crate::transcript::{backend_to_text, split_messages};
-use pgweir_core::Accepted;
 use pgweir_wire::{HEADER_BYTES, ProtocolVersion, StartupPacket, Writer, backend};
 use std::collections::BTreeMap;
 
@@ -113,13 +112,7 @@ impl World {
     }
 
     fn visitor_connects(&mut self, peer: Peer) -> u64 {
-        let accepted = Accepted {
-            peer: address(9_998),
-            local: address(6432),
-            peer_uid: None,
-        };
-        let id = self.pooler.handle_accept(self.now(), accepted);
-        let key = self.open(id.into(), peer);
+        let (_, key) = self.accept(9_998, peer);
         self.settle();
         let at = self.now_us + self.visitors.random.below(STAYS_US_MAX);
         self.schedule(at, Event::Visit(Visit::Ends(key)));

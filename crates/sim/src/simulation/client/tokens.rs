@@ -11,18 +11,26 @@ impl Client {
             return Ok(());
         }
         let own = self.author.as_ref().map_or("", |a| a.token()).as_bytes();
-        for at in memmem(message, b"tok") {
-            let is_own = message[at..].starts_with(own);
-            if is_token(&message[at..]) && !is_own && !is_in_internal_name(&message[..at]) {
-                return Err(format!(
-                    "{}: bytes of another: {}",
-                    self.label(),
-                    backend_to_text(message)
-                ));
-            }
+        match tokens(message).all(|at| message[at..].starts_with(own)) {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: bytes of another: {}",
+                self.label(),
+                backend_to_text(message)
+            )),
         }
-        Ok(())
     }
+}
+
+/// Whether these bytes contain a session's token.
+pub(in crate::simulation) fn has_token(bytes: &[u8]) -> bool {
+    tokens(bytes).next().is_some()
+}
+
+/// Where sessions' tokens begin.
+fn tokens(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let places = memmem(bytes, b"tok").into_iter();
+    places.filter(|&at| is_token(&bytes[at..]) && !is_in_internal_name(&bytes[..at]))
 }
 
 /// Whether a text begins with a session's token, such as `tok12x`.
@@ -39,12 +47,6 @@ fn is_in_internal_name(before: &[u8]) -> bool {
         .take_while(|&&b| b.is_ascii_alphanumeric() || b == b'_')
         .count();
     before[before.len() - name..].starts_with(b"pgweir_")
-}
-
-/// Whether these bytes contain a session's token.
-pub(in crate::simulation) fn has_token(bytes: &[u8]) -> bool {
-    let mut places = memmem(bytes, b"tok").into_iter();
-    places.any(|at| is_token(&bytes[at..]) && !is_in_internal_name(&bytes[..at]))
 }
 
 fn memmem(haystack: &[u8], needle: &[u8]) -> Vec<usize> {
