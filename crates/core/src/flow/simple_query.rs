@@ -170,7 +170,7 @@ impl Exchange<'_> {
         self.server.may_set(sets, self.shared.statements.now());
         // A DEALLOCATE ALL stays in effect if the commit behind it fails, and no command tag tells of it then.
         let may_end_unseen = text.is_some_and(pgweir_sql::may_end_with_deallocate_all);
-        if may_end_unseen || self.may_replace_statements(message, found, is_code) {
+        if may_end_unseen || self.may_replace_statements(message, text, found, is_code) {
             self.to().doubt_statements();
         }
         effect
@@ -223,11 +223,19 @@ impl Exchange<'_> {
 
     /// Whether a Query may end the server's statements and prepare others under their names. `found`: as for `may_do`.
     /// `is_code` is the result of [`begins_code`].
-    fn may_replace_statements(&mut self, message: &Message<'_>, found: Option<Effects>, is_code: bool) -> bool {
+    fn may_replace_statements(
+        &mut self,
+        message: &Message<'_>,
+        text: Option<&[u8]>,
+        found: Option<Effects>,
+        is_code: bool,
+    ) -> bool {
         let effects = match found {
             Some(found) => found,
-            // No client's statement is there; internal ones are prepared in front of each use.
-            None if self.server.held.len() == 0 => return false,
+            // No client's statement is there, and internal ones are prepared in front of each use. So all that matters
+            // is whether statements that are prepared later may find their names taken.
+            None if self.server.held.len() == 0 && self.server.held.was_doubted() => return false,
+            None if text.is_some_and(pgweir_sql::is_plain) => return false,
             None if message.is_whole() => crate::base::secret_names::effects_of(message.body()),
             None => return true,
         };

@@ -235,6 +235,31 @@ fn deallocate_all_among_other_statements_holds_back_what_uses_statements() {
     }
 }
 
+/// Guards against 42P05 for the next client: the server held no statement, so a PREPARE under a name that could be
+/// internal was not noticed.
+#[test]
+fn a_name_that_could_be_internal_is_closed_before_it_is_used() {
+    for (text, closes) in [
+        ("prepare \"pgweir_12_x\" as select 1", true),
+        ("do $$begin execute 'prepare \"pgweir_12_x\" as select 1'; end$$", true),
+        ("prepare mine as select 1", false),
+        ("select 1", false),
+    ] {
+        let mut rig = Rig::new("session_state = pgbouncer\ndefault_pool_size = 1");
+        let (a, b) = (rig.client(), rig.client());
+        rig.query(a, text);
+        let server = rig.server_of(a).unwrap();
+        rig.completes(server, "PREPARE");
+        rig.told(server);
+        rig.says(b, |w| {
+            w.parse(b"s", SELECT, NO_TYPES);
+            w.sync();
+        });
+        let told = rig.told(server);
+        assert_eq!(told[0].starts_with("Close Spgweir_"), closes, "{text}: {told:?}");
+    }
+}
+
 /// The server answers the last statement of a Query only when it has committed. If that fails, the DEALLOCATE ALL stays
 /// in effect, and no command tag tells of it: other clients' statements are prepared again.
 #[test]
