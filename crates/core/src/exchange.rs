@@ -41,6 +41,8 @@ pub(crate) enum Wish {
     OwnServer,
     /// It may be a definition, which may have to wait: see [`crate::catalog::debt`].
     Definition,
+    /// It may commit a definition, which may have to wait: see [`crate::catalog::publications`].
+    Publication,
     /// The catalog of its database must be read again, or may be changed by the message. The message has been handled.
     CatalogNews,
 }
@@ -52,6 +54,7 @@ pub(crate) struct Granted {
     pub(crate) database_alone: bool,
     pub(crate) own_server: bool,
     pub(crate) definition: bool,
+    pub(crate) publication: bool,
 }
 
 impl Exchange<'_> {

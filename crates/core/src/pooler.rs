@@ -338,13 +338,14 @@ impl Pooler {
     /// Whether [`Pooler::handle_turn_end`] has something to do.
     #[inline]
     pub fn awaits_turn_end(&self) -> bool {
-        !self.boarding.is_empty() || self.admin.is_due()
+        !self.boarding.is_empty() || self.admin.is_due() || self.shared.catalogs.publications().are_due()
     }
 
     /// The driver has passed on all input that it knows of. Until then the core collects the flights of waiting
     /// clients, so that each server gets them in one write, and leaves the ends of PAUSE and SHUTDOWN, which close
     /// connections, for when no connection is being handled.
     pub fn handle_turn_end(&mut self, now: Time) {
+        self.look_at_due_publications();
         self.board_all(now);
         self.settle(now);
         self.follow_orders(now);

@@ -83,6 +83,7 @@ fn caught_by(canary: Canary, earlier: Option<u64>) -> Option<u64> {
     let can_show = |seed: &u64| {
         (!canary.is_of_flights() || Topology::new(*seed).crowds())
             && (!canary.is_of_encodings() || Topology::new(*seed).beyond_ascii)
+            && (!canary.is_of_replaced_code() || Topology::new(*seed).replaces_code_under_flights())
             && (!canary.is_of_replicas() || Topology::new(*seed).replica_lag > 0)
     };
     let first = (0..).filter(can_show).take(CANARY_SEEDS_MAX);

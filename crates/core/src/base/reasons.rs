@@ -35,7 +35,8 @@ pub(crate) enum Waiting {
         /// When it began to wait.
         since: Time,
     },
-    /// Its message is a definition, and earlier ones have cost other clients too much: see [`crate::catalog::debt`].
+    /// Its message is a definition. Earlier ones have cost other clients too much (see [`crate::catalog::debt`]), or it
+    /// waits for flights (see [`crate::catalog::publications`]).
     ToDefine,
 }
 

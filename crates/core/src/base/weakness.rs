@@ -51,6 +51,8 @@ pub enum Weakness {
     CancelsAmongSegments,
     /// A running text keeps the verdict that it got when it was sent, although code is changed meanwhile.
     TrustsRunningTexts,
+    /// A definition is sent although flights stand behind others, which may run what it replaces.
+    PublishesAmongFlights,
     /// What one server of a database tells of its code counts for its standbys, too, although they have not replayed it.
     TrustsReplicas,
     /// Statements are shared by clients with different roles, if their search_path does not name the role.
@@ -117,7 +119,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 47] = [
+    pub const ALL: [Weakness; 48] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -139,6 +141,7 @@ impl Weakness {
         Weakness::ServesNewestFirst,
         Weakness::CancelsAmongSegments,
         Weakness::TrustsRunningTexts,
+        Weakness::PublishesAmongFlights,
         Weakness::TrustsReplicas,
         Weakness::SharesAcrossRoles,
         Weakness::KeepsUnknownSettings,

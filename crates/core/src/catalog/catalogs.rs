@@ -2,6 +2,7 @@
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
+use crate::catalog::publications::Publications;
 use crate::catalog::schedule::State;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -24,8 +25,10 @@ pub(crate) struct Catalogs {
     published: Vec<ServerId>,
     /// Whether definitions must wait in some database.
     any_debt: bool,
-    /// Clients whose definitions wait.
+    /// Clients whose definitions wait because earlier ones have cost others too much.
     definers: Vec<ClientId>,
+    /// Requests that may commit definitions, and wait for flights.
+    publications: Publications,
 }
 
 /// Each database.
@@ -149,12 +152,23 @@ impl Catalogs {
         self.untold = Some(database);
     }
 
+    /// Requests that may commit definitions, and wait for flights.
+    #[inline]
+    pub(crate) fn publications(&self) -> &Publications {
+        &self.publications
+    }
+
+    #[inline]
+    pub(crate) fn publications_mut(&mut self) -> &mut Publications {
+        &mut self.publications
+    }
+
     /// The definition of this client waits.
     pub(crate) fn definition_waits(&mut self, client: ClientId) {
         self.definers.push(client);
     }
 
-    /// The clients whose definitions wait.
+    /// The clients whose definitions wait because of what earlier ones have cost.
     pub(crate) fn definers(&self) -> &[ClientId] {
         &self.definers
     }

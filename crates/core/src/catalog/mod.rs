@@ -6,6 +6,7 @@ pub(crate) mod code;
 pub(crate) mod debt;
 pub(crate) mod known;
 mod objects;
+pub(crate) mod publications;
 pub(crate) mod reading;
 pub(crate) mod replicas;
 mod runs;

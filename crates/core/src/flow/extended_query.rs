@@ -27,7 +27,9 @@ impl Exchange<'_> {
             if !message.is_whole() {
                 return Step::NeedBytes;
             }
-            self.execute_may_publish(message);
+            if let Some(step) = self.execute_may_publish(message) {
+                return step;
+            }
         }
         if self.client.session.has_bound_reset() {
             return self.execute_reset(message);
@@ -70,6 +72,28 @@ impl Exchange<'_> {
         effect
     }
 
+    fn describe_unnamed(&mut self, message: &Message<'_>) -> Step {
+        if let Some(step) = self.describes_execute(b"") {
+            return step;
+        }
+        let checks_run = self.to().analysis_may_run();
+        if let Some(statement) = self.client.statements.unnamed().filter(|_| checks_run).cloned() {
+            if let Some(step) = self.analysis_waits(&statement) {
+                return step;
+            }
+            self.suspect_analysis(&statement);
+        }
+        if let Some(step) = self.prepare_unnamed() {
+            return step;
+        }
+        let entry = Entry::forward(Expect::Describe);
+        let entry = match self.client.statements.unnamed() {
+            Some(statement) if statement.infers => entry.using(statement.id),
+            _ => entry,
+        };
+        self.pass_request(message, entry)
+    }
+
     pub(crate) fn describe(&mut self, message: &Message<'_>) -> Step {
         let named = match self.named(message) {
             Ok(named) => named,
@@ -79,24 +103,7 @@ impl Exchange<'_> {
             Some(Named {
                 target: Target::Statement,
                 name: b"",
-            }) => {
-                if let Some(step) = self.describes_execute(b"") {
-                    return step;
-                }
-                let checks_run = self.to().analysis_may_run();
-                if let Some(statement) = self.client.statements.unnamed().filter(|_| checks_run).cloned() {
-                    self.suspect_analysis(&statement);
-                }
-                if let Some(step) = self.prepare_unnamed() {
-                    return step;
-                }
-                let entry = Entry::forward(Expect::Describe);
-                let entry = match self.client.statements.unnamed() {
-                    Some(statement) if statement.infers => entry.using(statement.id),
-                    _ => entry,
-                };
-                self.pass_request(message, entry)
-            }
+            }) => self.describe_unnamed(message),
             Some(Named {
                 target: Target::Statement,
                 name,
@@ -104,7 +111,8 @@ impl Exchange<'_> {
                 let Some(mut statement) = self.client.statements.meaning_of(name).cloned() else {
                     return self.unknown_name(message, name, Expect::Describe);
                 };
-                if let Some(step) = self.describes_execute(name) {
+                let waits = self.describes_execute(name);
+                if let Some(step) = waits.or_else(|| self.analysis_waits(&statement)) {
                     return step;
                 }
                 self.suspect_analysis(&statement);
@@ -139,7 +147,7 @@ impl Exchange<'_> {
         if !self.keeps_session() || self.shared.is_weak(Weakness::DescribesUnlent) {
             return None;
         }
-        let waits = self.waits_to_lend(Effects::PREPARE, &statement.query);
+        let waits = self.waits_to_name(&statement.query);
         if waits.is_none() {
             self.lend_names(Effects::PREPARE, &statement.query);
             self.suspect_analysis_of_named(&statement.query);

@@ -377,6 +377,9 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
+        if client.waiting == Waiting::ToDefine {
+            self.shared.catalogs.publications_mut().ends(id);
+        }
         if let (Waiting::Flying { server }, None) = (client.waiting, client.link) {
             client.waiting = Waiting::No;
             return self.rider_leaves(id, server);

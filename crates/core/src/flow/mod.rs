@@ -27,6 +27,7 @@ pub(crate) mod parsing;
 pub(crate) mod peers;
 mod piece;
 pub(crate) mod pools;
+mod publications;
 pub(crate) mod queueing;
 pub(crate) mod ready;
 pub(crate) mod refusals;

@@ -299,9 +299,12 @@ impl Exchange<'_> {
         if let Some(step) = self.settles_begin_before(&statement.query) {
             return Some(step);
         }
+        if let Some(step) = self.analysis_waits(statement) {
+            return Some(step);
+        }
         let names = statement.effects.intersects(NAMING) && uses_names(&statement.verdict);
         (names && self.keeps_session())
-            .then(|| self.waits_to_lend(Effects::PREPARE, &statement.query))
+            .then(|| self.waits_to_name(&statement.query))
             .flatten()
     }
 

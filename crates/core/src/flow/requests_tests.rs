@@ -18,7 +18,10 @@ fn query(text: &str) -> Vec<u8> {
 /// What becomes of a client's messages: why it stopped, and how many bytes were handled.
 fn passes(alone: &mut Alone, input: &[u8]) -> (Stopped, usize) {
     let mut at = 0;
-    let stopped = alone.exchange().pass(input, &mut at);
+    let mut exchange = alone.exchange();
+    // No flight stands behind another one.
+    exchange.granted.publication = true;
+    let stopped = exchange.pass(input, &mut at);
     (stopped, at)
 }
 

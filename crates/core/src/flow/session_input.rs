@@ -27,7 +27,10 @@ impl Pooler {
             match client.passing {
                 Passing::None => {}
                 Passing::Forward(_) | Passing::Skip(_) => {
-                    at += self.pass_on(now, id, at, &input[at..]);
+                    at += match self.pass_on(now, id, at, &input[at..]) {
+                        0 => return at,
+                        passed => passed,
+                    };
                     self.settle(now);
                     continue;
                 }
@@ -143,13 +146,18 @@ impl Pooler {
         }
     }
 
-    /// The rest of a message whose beginning was handled before.
+    /// The rest of a message whose beginning was handled before. Returns how much of it is consumed: 0 if its last byte
+    /// must wait.
     pub(crate) fn pass_on(&mut self, now: Time, id: ClientId, at: usize, available: &[u8]) -> usize {
-        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        let client = self.clients.get(id.0).expect("the caller looked it up");
         let (Passing::Forward(left) | Passing::Skip(left)) = client.passing else {
             return 0;
         };
-        let bytes = available.len().min(left as usize);
+        let mut bytes = available.len().min(left as usize);
+        if bytes == left as usize && client.long_text.is_some() && self.last_byte_waits(now, id) {
+            bytes -= 1;
+        }
+        let client = self.clients.get_mut(id.0).expect("looked up above");
         let rest = left - bytes as u32;
         if let Passing::Forward(_) = client.passing {
             client.passing = if rest == 0 {
@@ -320,6 +328,12 @@ impl Pooler {
                         return Step::Wait;
                     }
                     granted.definition = true;
+                }
+                Wish::Publication => {
+                    if self.waits_to_publish(now, id, server_id) {
+                        return Step::Wait;
+                    }
+                    granted.publication = true;
                 }
             }
             let mut exchange = self.between(now, id, server_id);

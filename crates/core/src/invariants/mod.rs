@@ -139,10 +139,7 @@ impl Pooler {
                 let owed = !server.conversation.queue().is_empty() || server.cancels.may_hit() || said || ends(server);
                 must(owed, || "waits for replies, and none is owed".into())?;
             }
-            Waiting::ToDefine => {
-                let listed = self.shared.catalogs.definers().contains(&id);
-                must(listed, || "waits to define, and nobody wakes it".into())?;
-            }
+            Waiting::ToDefine => self.check_definer(id)?,
             Waiting::ForListener { .. } => {
                 must(client.channels.is_some(), || {
                     "waits for a listener and has no channels".into()
@@ -156,6 +153,14 @@ impl Pooler {
         let is_session = matches!(client.phase, ClientPhase::Session);
         must(!is_session || client.pool.is_some(), || {
             "a session without a pool".into()
+        })
+    }
+
+    fn check_definer(&self, id: ClientId) -> Result<(), String> {
+        let catalogs = &self.shared.catalogs;
+        let awaits_flights = catalogs.publications().waiting().any(|(client, _)| client == id);
+        must(awaits_flights || catalogs.definers().contains(&id), || {
+            "waits to define, and nobody wakes it".into()
         })
     }
 

@@ -49,6 +49,7 @@ impl Pooler {
         self.listen(now, |listening| listening.time_moves());
         self.settle(now);
         self.time_definers(now);
+        self.time_publications(now);
         self.time_pools(now);
         self.time_deferred_begins(now);
         self.time_clients(now);

@@ -133,13 +133,7 @@ impl Exchange<'_> {
             let effects = self.effects_of_names_in(&named);
             mentioned.effects |= SearchPath::adds_to(effects, &named.query, None);
             self.to().names_given(&named, text, &mut mentioned);
-            // If the statement is an EXECUTE itself, the values that it gives are not followed. Under another
-            // client_encoding a name beyond ASCII may mean another statement. And code may have replaced a statement
-            // that is not prepared again.
-            let is_unread = named.names_statements()
-                || !named.server_name().is_ascii()
-                || self.server.held.may_be_replaced(named.id);
-            if may_execute && is_unread && !self.shared.is_weak(Weakness::TrustsNested) {
+            if may_execute && self.is_unread_by_name(&named) {
                 mentioned.effects |= pgweir_sql::UNREAD;
             }
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&named.query));
@@ -149,6 +143,16 @@ impl Exchange<'_> {
         // These statements may change settings, on which later statements depend.
         self.server.may_set(mentioned.effects, self.shared.statements.now());
         mentioned
+    }
+
+    /// Whether a text that names this statement may run another one, or runs it with values that are not followed.
+    pub(crate) fn is_unread_by_name(&self, named: &Statement) -> bool {
+        // If the statement is an EXECUTE itself, the values that it gives are not followed. Under another
+        // client_encoding a name beyond ASCII may mean another statement. And code may have replaced a statement that
+        // is not prepared again.
+        let is_unread =
+            named.names_statements() || !named.server_name().is_ascii() || self.server.held.may_be_replaced(named.id);
+        is_unread && !self.shared.is_weak(Weakness::TrustsNested)
     }
 
     /// Whether a text must wait before names are lent for it. Lent names are prepared in internal segments. Behind an

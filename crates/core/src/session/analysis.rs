@@ -4,6 +4,7 @@
 //! runs the checks of the domain: `select '{x}'::positive[]`, `insert into t values ('{x}')`. Nothing else of a
 //! database runs then. So where no domain has effects, a Parse has none.
 
+use crate::base::message::Step;
 use crate::exchange::Exchange;
 use crate::session::inspection::ONLY_ASKS;
 use crate::statements::prepared::Statement;
@@ -17,6 +18,21 @@ impl Exchange<'_> {
         if self.to().analysis_may_run() && self.keeps_session() {
             self.suspect_checks(statement);
         }
+    }
+
+    /// PostgreSQL is about to analyse this statement. `Some`: it may define what flights run, and must wait for them.
+    #[inline]
+    pub(crate) fn analysis_waits(&mut self, statement: &Statement) -> Option<Step> {
+        let may_run = self.to().analysis_may_run() && self.keeps_session();
+        let defines = may_run && self.effects_of_analysis(statement).intersects(Effects::DEFINES);
+        defines.then(|| self.asks_to_analyse()).flatten()
+    }
+
+    /// What the Parse or Describe of a text that names prepared statements must wait for.
+    pub(crate) fn waits_to_name(&mut self, text: &[u8]) -> Option<Step> {
+        let waits = self.waits_to_lend(Effects::PREPARE, text);
+        let named = self.statements_mentioned(Effects::PREPARE, text);
+        waits.or_else(|| named.iter().find_map(|statement| self.analysis_waits(statement)))
     }
 
     /// PostgreSQL is about to analyse the statements that this text, an EXECUTE, names.

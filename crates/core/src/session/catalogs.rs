@@ -79,13 +79,19 @@ impl CatalogNews<'_> {
     pub(crate) fn code_may_change(&mut self, now: Time, pool_id: PoolId) -> Vec<PoolId> {
         // A pool in session pooling reads no catalog, but a standby may be used later, which has to replay the definitions.
         self.shared.catalogs.of_new(pool::of(self.pools, pool_id).catalog_key());
-        let databases = self.names_of(pool_id);
-        for database in &databases {
+        for database in &self.names_of(pool_id) {
             if let Some(state) = self.shared.catalogs.of_mut(database) {
                 state.definitions_come(now);
             }
             self.tell_pools(database);
         }
+        self.sharing(pool_id)
+    }
+
+    /// The pools whose servers are shared, and work with the database of this pool.
+    pub(crate) fn sharing(&self, pool_id: PoolId) -> Vec<PoolId> {
+        let mut databases = self.names_of(pool_id);
+        databases.push(pool::of(self.pools, pool_id).catalog_key());
         let mut pools = self.pools_of(&databases);
         pools.retain(|&id| self.shares_sessions(id));
         pools

@@ -29,7 +29,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// A message with these effects is about to be passed on. `Some`: it may be a definition that must wait.
+    /// A message with these effects is about to be passed on. `Some`: it may be a definition that must wait until
+    /// earlier ones cost nothing any more.
     #[inline]
     pub(super) fn asks_to_define(&mut self, effects: Effects) -> Option<Step> {
         let asks = self.shared.catalogs.may_definitions_wait()

@@ -13,7 +13,7 @@
 //! that PREPARE TRANSACTION has ended may be committed by any client.
 
 use crate::base::deeds::Deed;
-use crate::base::message::Message;
+use crate::base::message::{Message, Step};
 use crate::exchange::{Exchange, Wish};
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
@@ -65,6 +65,32 @@ impl Exchange<'_> {
         self.shared.catalogs.must_know_names();
     }
 
+    /// A Query with these effects is about to be sent; `text` is `None` if it has not been read. `Some`: it may commit
+    /// definitions, and must wait for flights.
+    #[inline]
+    pub(crate) fn asks_to_publish(&mut self, effects: Effects, text: Option<&[u8]>) -> Option<Step> {
+        let may_concern = effects.intersects(Effects::DEFINES)
+            || self.server.session.has_definitions()
+            || self.shared.catalogs.may_be_prepared();
+        let asks = may_concern && !self.granted.publication && self.waits_unless_in_block(effects, text);
+        asks.then(|| self.wishes(Wish::Publication))
+    }
+
+    #[cold]
+    fn waits_unless_in_block(&mut self, effects: Effects, text: Option<&[u8]>) -> bool {
+        let concerns = effects.intersects(Effects::DEFINES)
+            || self.server.session.has_definitions()
+            || text.is_none_or(pgweir_sql::commits_prepared);
+        let ends = text.is_none_or(pgweir_sql::may_end_block);
+        concerns && !self.server.session.may_publish() && (ends || !self.to().is_surely_in_block())
+    }
+
+    /// The next message may commit definitions. `Some`: it must wait for flights.
+    fn asks_to_commit(&mut self) -> Option<Step> {
+        let asks = !self.granted.publication && !self.server.session.may_publish();
+        asks.then(|| self.wishes(Wish::Publication))
+    }
+
     /// A Query is about to be sent; `text` is `None` if it has not been read. If its transaction has definitions, the
     /// Query may commit them.
     #[inline]
@@ -87,14 +113,29 @@ impl Exchange<'_> {
     }
 
     /// Execute in a transaction with definitions. The pooler knows which statement the portal runs only if no other
-    /// portal was bound later.
+    /// portal was bound later. `Some`: it must wait for flights.
     #[cold]
-    pub(crate) fn execute_may_publish(&mut self, message: &Message<'_>) {
+    pub(crate) fn execute_may_publish(&mut self, message: &Message<'_>) -> Option<Step> {
         let portal = Reader::new(message.body()).cstr().ok();
         let harmless = portal.is_some_and(|portal| self.server.session.is_harmless(portal));
-        if !harmless || !self.to().is_surely_in_block() {
+        if harmless && self.to().is_surely_in_block() {
+            return None;
+        }
+        let waits = self.asks_to_commit();
+        if waits.is_none() {
             self.publishes();
         }
+        waits
+    }
+
+    /// PostgreSQL is about to analyse a statement, which may change what code the database runs. `Some`: that must wait
+    /// for flights.
+    #[cold]
+    pub(super) fn asks_to_analyse(&mut self) -> Option<Step> {
+        if self.to().is_surely_in_block() {
+            return None;
+        }
+        self.asks_to_commit()
     }
 
     /// PostgreSQL is about to analyse a statement, which may change what code the database runs. The next Sync may

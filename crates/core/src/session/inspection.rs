@@ -103,7 +103,8 @@ impl Exchange<'_> {
     /// A text that is not read is about to run. `Some`: it is not passed on now.
     #[cold]
     pub(crate) fn runs_unread(&mut self, message: &Message<'_>) -> Option<Step> {
-        if let Some(step) = self.asks_to_define(Effects::DEFINES) {
+        let waits = self.asks_to_define(Effects::DEFINES);
+        if let Some(step) = waits.or_else(|| self.asks_to_publish(Effects::DEFINES, None)) {
             return Some(step);
         }
         if self.keeps_session() {
@@ -147,6 +148,10 @@ impl Exchange<'_> {
         let of_text = effects;
         let effects = self.effects_of_names(text, effects);
         if let Some(step) = self.asks_to_define(effects) {
+            return Some(step);
+        }
+        let with_named = self.with_effects_of_named(effects, text, verdict);
+        if let Some(step) = self.asks_to_publish(with_named, Some(text)) {
             return Some(step);
         }
         if !self.keeps_session() {
@@ -245,6 +250,21 @@ impl Exchange<'_> {
             effects |= self.effects_of_names_in(&statement);
         }
         self.uses_sequences(effects, message)
+    }
+
+    /// Adds to the effects of a text those of the prepared statements that it names.
+    fn with_effects_of_named(&mut self, effects: Effects, text: &[u8], verdict: &pgweir_sql::Statement) -> Effects {
+        if !effects.intersects(Effects::PREPARE) || !self.keeps_session() || !uses_names(verdict) {
+            return effects;
+        }
+        let mut all = effects | self.effects_of_unknown(effects, verdict);
+        for named in self.statements_mentioned(effects, text) {
+            all |= self.effects_of_names_in(&named);
+            if self.is_unread_by_name(&named) {
+                all |= pgweir_sql::UNREAD;
+            }
+        }
+        all
     }
 
     /// What an EXECUTE may do if the pooler does not know its statement: it did not follow the PREPARE that made the

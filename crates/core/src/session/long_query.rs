@@ -77,6 +77,11 @@ impl Exchange<'_> {
         {
             return Err(step);
         }
+        if message.is_whole()
+            && let Some(step) = self.asks_to_publish(Effects::DEFINES, None)
+        {
+            return Err(step);
+        }
         if self.keeps_session() {
             // Whether the text calls currval() or lastval() is known only after it has passed.
             if let Some(step) = self.uses_sequences(Effects::CODE, message) {

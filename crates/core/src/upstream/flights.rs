@@ -179,6 +179,19 @@ impl Flights {
         exposed.is_some_and(|front| !front.is_cancelled && !front.flight.runs_again && !self.reply_has_begun())
     }
 
+    /// The flight at the front is to be cancelled because a definition waits for those behind it. It is run again,
+    /// unless its client has left. `false`: it cannot be run again.
+    pub(crate) fn front_makes_way(&mut self) -> bool {
+        let has_begun = self.reply_has_begun();
+        let Some(front) = self.aboard.front_mut() else {
+            return false;
+        };
+        let is_wanted = front.client.is_some();
+        let runs_once = has_begun || front.is_cancelled || front.flight.runs_again;
+        front.is_exposed |= is_wanted && !runs_once;
+        !is_wanted || !runs_once
+    }
+
     /// Its reply shows that no cancel has hit the flight at the front.
     pub(crate) fn front_is_not_hit(&mut self) {
         if let Some(front) = self.aboard.front_mut() {

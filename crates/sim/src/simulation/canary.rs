@@ -78,6 +78,11 @@ impl Canary {
         matches!(self, Canary::Weak(Weakness::TrustsReplicas))
     }
 
+    /// Whether it takes clients that replace code under flights.
+    pub fn is_of_replaced_code(self) -> bool {
+        matches!(self, Canary::Weak(Weakness::PublishesAmongFlights))
+    }
+
     /// Whether it takes clients with many encodings: then restorations often need two transactions.
     pub fn is_of_encodings(self) -> bool {
         matches!(self, Canary::Weak(Weakness::TrustsHalves))

@@ -204,6 +204,7 @@ impl Pooler {
             && server.takes_flights(now)
             && pool.reading_due().is_none_or(|at| at > now)
             && may_fly(settings, pool)
+            && !self.shared.catalogs.publications().concern(server.pool)
             && !self.pool_takes_no_clients_now(server.pool)
     }
 

@@ -86,6 +86,7 @@ impl Pooler {
         let Some(landed) = flights.land(now) else {
             return self.release_if_clean(now, id);
         };
+        self.shared.catalogs.publications_mut().flight_has_ended();
         let has_next = server.flies();
         let trusts = self.shared.is_weak(Weakness::TrustsFirstFlights);
         if let Some(client_id) = server.link.take()

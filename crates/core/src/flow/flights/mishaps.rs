@@ -124,6 +124,7 @@ impl Pooler {
             .expect("a server's pool lives");
         flights.front_is_at_work(now, pool, &mut self.shared.state_stats);
         let mut aboard = flights.take_all();
+        self.shared.catalogs.publications_mut().flight_has_ended();
         aboard.pop_front();
         for aboard in aboard.into_iter().rev() {
             match aboard.client().filter(|_| !forgets) {

@@ -6,6 +6,7 @@ pub(crate) mod crowd;
 mod how_long;
 mod leaving;
 mod own_answers;
+mod publications;
 mod sharing_time;
 mod waiting;
 mod who_flies;

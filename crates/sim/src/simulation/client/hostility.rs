@@ -165,14 +165,22 @@ impl Client {
         let mut bytes = Vec::new();
         let mut w = pgweir_wire::Writer::new(&mut bytes);
         let (definitions, [call, call_by_view, call_later]) = (code::definitions(), code::calls());
+        let harmless = definitions[0].clone();
         let call = if by_view { call_by_view } else { call };
         let calls_percent = match by_view {
             // While the catalog is not known, all that runs counts as code.
-            true => *self.random.pick(&[90, 100, 100, 100, 100]),
+            true => *self.random.pick(&[80, 90, 100, 100]),
             false => *self.random.pick(&[50, 80, 90, 100, 100]),
         };
         for _ in 0..self.random.between(1, 12) {
-            let definition = self.random.pick(&definitions).as_bytes();
+            // Only calls of harmless code share servers.
+            let is_harmless = by_view && self.random.percent(50);
+            let definition = if is_harmless {
+                &harmless
+            } else {
+                self.random.pick(&definitions)
+            };
+            let definition = definition.as_bytes();
             let is_call = self.random.percent(calls_percent);
             let text = if is_call { call.as_bytes() } else { definition };
             match self.random.below(6) {

@@ -174,20 +174,6 @@ impl Topology {
         }
     }
 
-    /// Clients whose code only the catalog shows, and who may share servers by flights.
-    fn choose_views(&mut self, mut r: Random) {
-        if self.hostility != Hostility::Code || !r.percent(40) {
-            return;
-        }
-        self.calls_by_view = true;
-        self.code_sets_at_first = r.percent(60);
-        self.pipeline_depth = r.pick::<&str>(&["auto", "2", "8", "64"]);
-        self.pool_size = r.between(1, 2);
-        (self.link, self.probe) = ("adversarial", "suspected");
-        self.reset_always = false;
-        self.max_prepared_statements = self.max_prepared_statements.max(5);
-    }
-
     /// The decisions that are older than all others. What later decisions concern is switched off.
     fn first(seed: u64, added: &mut Random) -> Topology {
         let mut r = Random::new(seed);

@@ -84,6 +84,40 @@ impl Topology {
         }
     }
 
+    /// Clients whose code only the catalog shows, and who may share servers by flights.
+    pub(super) fn choose_views(&mut self, mut r: Random) {
+        if self.hostility != Hostility::Code || !r.percent(40) {
+            return;
+        }
+        self.calls_by_view = true;
+        self.code_sets_at_first = r.percent(60);
+        self.pipeline_depth = r.pick::<&str>(&["auto", "2", "8", "64"]);
+        self.pool_size = r.between(1, 2);
+        (self.link, self.probe) = ("adversarial", "suspected");
+        self.reset_always = false;
+        self.max_prepared_statements = self.max_prepared_statements.max(5);
+        if self.replaces_code_under_flights() {
+            self.replace_code_under_flights(r);
+        }
+    }
+
+    /// Whether flights may run code that is replaced: only calls of harmless code share servers.
+    pub fn replaces_code_under_flights(&self) -> bool {
+        self.calls_by_view && !self.code_sets_at_first
+    }
+
+    /// Code is replaced through one server while calls of it are on their way to another, where other clients' flights
+    /// stand behind them. All clients look alike.
+    fn replace_code_under_flights(&mut self, mut r: Random) {
+        (self.users, self.pool_size, self.reader_percent) = (1, 2, 100);
+        self.clients = 12;
+        self.flights = self.flights.max(12);
+        self.hostile_percent = r.between(20, 60);
+        self.startup_settings = false;
+        // A definition overtakes calls that were sent before it.
+        (self.latency_us_max, self.slow_percent, self.slow_us_max) = (20_000, 30, 100_000);
+    }
+
     /// Where clients replace code, two entries may lead to one database.
     pub(super) fn choose_entries(&mut self, mut r: Random) {
         let may_have_two = self.pool_size_max.is_none() && self.replica_lag == 0;

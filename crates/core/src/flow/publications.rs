@@ -1,0 +1,115 @@
+//! Definitions wait for flights: see [`crate::catalog::publications`].
+//!
+//! Flights are short, so this takes a millisecond. But a flight may wait for a lock that the client with the definition
+//! holds, and PostgreSQL does not know that the two wait for each other. So after [`FLIGHTS_TIME`] the flight in front
+//! is cancelled, if nothing of its reply has come. It runs again, alone on its server, and its client does not notice.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::Waiting;
+use crate::base::request::Request;
+use crate::base::time::Time;
+use crate::base::weakness::Weakness;
+use crate::pooler::Pooler;
+use std::time::Duration;
+
+/// How long a definition waits for flights before they make way.
+const FLIGHTS_TIME: Duration = Duration::from_millis(100);
+
+impl Pooler {
+    /// A client's message may commit definitions. If it must wait for flights, the client keeps its server. Returns
+    /// whether it waits.
+    #[cold]
+    pub(crate) fn waits_to_publish(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
+        let pool_id = self.server_mut(server_id).pool;
+        let pools = self.catalogs().sharing(pool_id);
+        if self.is_weak(Weakness::PublishesAmongFlights) || !self.any_riders(&pools) {
+            self.shared.catalogs.publications_mut().ends(id);
+            let client = self.client_mut(id);
+            if client.waiting == Waiting::ToDefine {
+                client.waiting = Waiting::No;
+            }
+            return false;
+        }
+        self.shared.catalogs.publications_mut().one_waits(now, id, pools);
+        self.client_mut(id).waiting = Waiting::ToDefine;
+        true
+    }
+
+    /// Whether the last byte of a long Query must wait, because the Query may commit definitions.
+    #[cold]
+    pub(crate) fn last_byte_waits(&mut self, now: Time, id: ClientId) -> bool {
+        let link = self.clients.get(id.0).and_then(|client| client.link);
+        link.is_some_and(|server_id| self.waits_to_publish(now, id, server_id))
+    }
+
+    /// Whether a flight stands behind another one on a server of these pools.
+    fn any_riders(&self, pools: &[PoolId]) -> bool {
+        self.servers.iter().any(|(_, server)| {
+            let rides = server.flights.as_ref().is_some_and(|flights| flights.has_riders());
+            rides && pools.contains(&server.pool)
+        })
+    }
+
+    /// If a flight has ended, perhaps none stands behind another one any more.
+    #[inline]
+    pub(crate) fn look_at_due_publications(&mut self) {
+        if self.shared.catalogs.publications().are_due() {
+            self.look_at_publications();
+        }
+    }
+
+    /// Lets those go on for which no flight stands behind another one any more. Until they have been handled, none is
+    /// sent behind another one.
+    #[cold]
+    fn look_at_publications(&mut self) {
+        self.shared.catalogs.publications_mut().are_looked_at();
+        let waiting = self.shared.catalogs.publications().waiting();
+        let free = waiting.filter(|(_, pools)| !self.any_riders(pools));
+        let free: Vec<ClientId> = free.map(|(client, _)| client).collect();
+        for id in free {
+            if let Some(client) = self.clients.get_mut(id.0).filter(|c| c.waiting == Waiting::ToDefine) {
+                client.waiting = Waiting::No;
+                self.shared.requests.push_back(Request::Resume(id.into()));
+            }
+        }
+    }
+
+    /// Flights that hold up definitions for too long make way. Forgets clients that wait no longer.
+    pub(crate) fn time_publications(&mut self, now: Time) {
+        self.look_at_publications();
+        let waiting = self.shared.catalogs.publications().waiting();
+        let waits = |id: &ClientId| self.clients.get(id.0).is_some_and(|c| c.waiting == Waiting::ToDefine);
+        let over: Vec<ClientId> = waiting.map(|(client, _)| client).filter(|id| !waits(id)).collect();
+        for id in over {
+            self.shared.catalogs.publications_mut().ends(id);
+        }
+        let pools = self.shared.catalogs.publications().pools_awaited_for(now, FLIGHTS_TIME);
+        if pools.is_empty() {
+            return;
+        }
+        for slot in self.servers.slots() {
+            if self
+                .servers
+                .get(slot)
+                .is_some_and(|server| pools.contains(&server.pool))
+            {
+                self.makes_way(ServerId(slot));
+            }
+        }
+    }
+
+    /// The flight at the front is cancelled, and runs again alone, if others stand behind it.
+    fn makes_way(&mut self, id: ServerId) {
+        let server = self.server_mut(id);
+        if server.cancels.are_under_way() {
+            return;
+        }
+        let Some(flights) = server.flights.as_mut().filter(|flights| flights.has_riders()) else {
+            return;
+        };
+        if flights.front_makes_way() {
+            self.at(id).send_cancel();
+        }
+    }
+}
