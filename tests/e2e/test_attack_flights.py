@@ -1,0 +1,106 @@
+"""Attacks by a definition on clients that share a server: a function is replaced while a call of it is on its way, and
+another client's query stands behind that call.
+
+A client holds a lock on the table that the call reads, so that the server cannot begin the call before the client has
+committed its new function. PostgreSQL does not know that this commit waits for the call.
+"""
+
+import pytest
+
+from harness import wire
+from harness.pooler import kind
+from harness.waiting import eventually
+from harness.wire import error_codes, rows_of
+
+pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not share servers")
+
+HEAD = "create or replace function public.af_f() returns int language sql as "
+CLEAN = HEAD + "'select 1'"
+DIRTY = HEAD + "$$select length(set_config('search_path', 'af_evil', false))$$"
+
+SCHEMA = f"""
+create table af_one as select 1;
+create table af_who as select 'own' as who;
+create schema af_evil;
+create table af_evil.af_who as select 'evil' as who;
+{CLEAN};
+create view af_view as select public.af_f() from public.af_one;
+"""
+
+CALL = "select * from public.af_view"
+VICTIM = "select who from af_who"
+
+
+@pytest.fixture(scope="module")
+def prepared(pg):
+    """The cluster with a database that has the function, and a view that calls it."""
+    pg.psql("create database af")
+    pg.psql(SCHEMA, dbname="af")
+    yield pg
+    pg.psql("drop database af with (force)")
+
+
+@pytest.fixture
+def pooler(prepared, make_pooler):
+    """A pooler with two servers that has read the catalog, where every class of statements counts as short."""
+    prepared.psql(CLEAN, dbname="af")
+    databases = {name: f"host=127.0.0.1 port={prepared.port} dbname=af {more}"
+                 for name, more in (("af", ""), ("session", "pool_mode=session"))}
+    settings = {"default_pool_size": 2, "pipeline_depth": 8, "link": "adversarial", "query_wait_timeout": 20}
+    made = make_pooler(prepared, mode="transaction", databases=databases, settings=settings)
+    eventually(lambda: flights_share(made))
+    return made
+
+
+def connect(pooler, database="af"):
+    return pooler.connect(user="postgres", database=database)
+
+
+def count(pooler, name) -> int:
+    rows = {row["name"]: int(row["count"]) for row in pooler.console("SHOW STATE_STATS")}
+    return rows[name]
+
+
+def flights_share(pooler) -> bool:
+    """Whether calls share a server: they do when the catalog has been read."""
+    before = count(pooler, "flights_shared")
+    clients = [connect(pooler) for _ in range(5)]
+    for client in clients[:2]:
+        client.send(wire.query("select pg_sleep(0.1)"))
+    for client in clients[2:]:
+        client.send(wire.query(CALL))
+    for client in clients:
+        assert error_codes(client.read_ready()) == []
+        client.close()
+    return count(pooler, "flights_shared") > before
+
+
+COMMITS = {
+    "query": lambda c: c.send(wire.query("commit")),
+    "execute": lambda c: c.send(wire.parse("", "commit"), wire.bind(), wire.execute(), wire.sync()),
+    "with the definition": lambda c: c.send(wire.query(f"{DIRTY}; commit")),
+}
+
+
+# In session pooling a definition in a block counts at once, so that nothing shares a server until it is committed.
+@pytest.mark.parametrize(("entry", "commit"), [*(("af", commit) for commit in COMMITS), ("session", "with the definition")])
+def test_a_query_behind_a_call_runs_none_of_its_new_code(pooler, entry, commit):
+    """Before, the victim read the other schema's table. All statements end, although the lock and the wait for the
+    call stand against each other."""
+    with connect(pooler, entry) as maker, connect(pooler) as busy, connect(pooler) as caller, connect(pooler) as victim:
+        assert error_codes(maker.query("begin; lock table public.af_one")) == []
+        if commit != "with the definition":
+            assert error_codes(maker.query(DIRTY)) == []
+        keeps_servers = [busy] if entry == "af" else [busy, connect(pooler)]
+        for one in keeps_servers:
+            assert error_codes(one.query("begin; select 1")) == []
+        before = count(pooler, "flights_shared")
+        for client, text in ((caller, CALL), (victim, VICTIM)):
+            client.send(wire.query(text))
+        pooler.wait_pool("af", cl_waiting=2)
+        assert error_codes(busy.query("rollback")) == []
+        eventually(lambda: count(pooler, "flights_shared") > before)
+        COMMITS[commit](maker)
+        assert error_codes(maker.read_ready()) == []
+        assert rows_of(victim.read_ready()) == [("own",)]
+        assert error_codes(caller.read_ready()) == []
