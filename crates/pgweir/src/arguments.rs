@@ -120,7 +120,13 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
 pub(crate) fn mistyped(argument: &str) -> Option<String> {
     let command = Arguments::command();
     let commands = command.get_subcommands().filter(|c| !c.is_hide_set());
-    let meant = pgweir_config::nearest(argument, commands.map(clap::Command::get_name))?;
+    let commands = commands.map(clap::Command::get_name);
+    // As commands of other programs.
+    let flags = [("help", "--help"), ("version", "--version")];
+    let flag = flags.iter().find(|(name, _)| *name == argument);
+    let meant = flag
+        .map(|(_, flag)| *flag)
+        .or_else(|| pgweir_config::nearest(argument, commands))?;
     (meant != argument && !Path::new(argument).exists()).then(|| format!("did you mean \"pgweir {meant}\"?"))
 }
 
@@ -158,6 +164,11 @@ mod tests {
         assert_eq!(
             mistyped("settigns").as_deref(),
             Some("did you mean \"pgweir settings\"?")
+        );
+        assert_eq!(mistyped("help").as_deref(), Some("did you mean \"pgweir --help\"?"));
+        assert_eq!(
+            mistyped("version").as_deref(),
+            Some("did you mean \"pgweir --version\"?")
         );
         assert_eq!(mistyped("/etc/pgbouncer/pgbouncer.ini"), None);
         assert_eq!(mistyped("Cargo.toml"), None);

@@ -2,7 +2,7 @@
 
 use pgweir_config::{Config, Host, Problem, Severity, load};
 use pgweir_lab::say;
-use pgweir_runtime::{check_tls_files, read_file};
+use pgweir_runtime::{check_machine, check_tls_files, read_file};
 use std::process::ExitCode;
 
 /// Prints whether a configuration can be used, and its problems. Fails if one of them is an error.
@@ -13,7 +13,9 @@ pub(crate) fn check(file: &str) -> ExitCode {
     });
     match loaded {
         Ok(loaded) => {
-            say(&(text(file, "can be used", &loaded.warnings) + &advice(&loaded.config)));
+            let mut warnings = loaded.warnings;
+            warnings.extend(check_machine(&loaded.config));
+            say(&(text(file, "can be used", &warnings) + &advice(&loaded.config)));
             ExitCode::SUCCESS
         }
         Err(problems) => {

@@ -27,6 +27,7 @@ mod ldap;
 mod limits;
 mod listener;
 mod log;
+mod machine;
 mod name_server;
 mod pam;
 mod peers;
@@ -56,6 +57,7 @@ mod turns;
 mod verifier;
 
 pub use configuration::read_file;
+pub use machine::check_machine;
 pub use privileges::change_user;
 pub use signals::Interrupt;
 pub use start::{OnReady, RunOptions, run};

@@ -17,13 +17,17 @@ pub(crate) fn drop_privileges(user: &str) -> Result<(), StartError> {
     }
 }
 
-/// Changes to `user`, with its groups, for good. Call it while there is only one thread.
-pub fn change_user(user: &str) -> Result<(), StartError> {
-    let entry = User::from_name(user).ok().flatten().or_else(|| {
+/// The user with this name or number.
+pub(crate) fn find_user(user: &str) -> Option<User> {
+    User::from_name(user).ok().flatten().or_else(|| {
         let number = user.parse().ok()?;
         User::from_uid(nix::unistd::Uid::from_raw(number)).ok().flatten()
-    });
-    let entry = entry.ok_or_else(|| StartError::UnknownUser { user: user.to_owned() })?;
+    })
+}
+
+/// Changes to `user`, with its groups, for good. Call it while there is only one thread.
+pub fn change_user(user: &str) -> Result<(), StartError> {
+    let entry = find_user(user).ok_or_else(|| StartError::UnknownUser { user: user.to_owned() })?;
     if entry.uid == geteuid() {
         return Ok(());
     }

@@ -48,6 +48,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Reads a number of gigabytes.
+fn gigabytes(text: &str) -> Result<f64, String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number of gigabytes above 0, such as 16 or 0.5".to_owned())
+}
+
 /// Arguments of `advise`.
 #[derive(Debug, Args)]
 pub struct AdviseArguments {
@@ -76,7 +85,7 @@ pub struct AdviseArguments {
     fail_on: Option<Severity>,
 
     /// Memory of the server's machine in GB, if it cannot be seen from here
-    #[arg(long, value_name = "GB")]
+    #[arg(long, value_name = "GB", value_parser = gigabytes)]
     ram: Option<f64>,
 
     /// Processors of the server's machine, if they cannot be seen from here
@@ -255,5 +264,21 @@ fn watch_time(text: &str) -> Result<Duration, String> {
     match seconds.filter(|seconds| WATCH_SECONDS.contains(seconds)) {
         Some(seconds) => Ok(Duration::from_secs(seconds)),
         None => Err("between 1s and 168h".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_a_number_of_gigabytes() {
+        assert_eq!((gigabytes("16"), gigabytes("0.5")), (Ok(16.0), Ok(0.5)));
+        for wrong in ["x", "", "0", "-1", "inf", "NaN", "16GB"] {
+            assert!(
+                gigabytes(wrong).is_err_and(|error| error.starts_with("expected")),
+                "{wrong}"
+            );
+        }
     }
 }
