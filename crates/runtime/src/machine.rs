@@ -6,6 +6,9 @@ use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
+const MAKE_DIRECTORY: &str = "make it, so that the user of pgweir can write there; systemd makes the directories of \
+                              RuntimeDirectory= and LogsDirectory= when it starts the unit";
+
 /// Whether this machine has an address; `true` if that is not known.
 fn has_address(address: IpAddr) -> bool {
     let bound = UdpSocket::bind((address, 0));
@@ -39,14 +42,14 @@ pub fn check_machine(config: &Config) -> Vec<Problem> {
     for (setting, file) in [("logfile", &global.logfile), ("pidfile", &global.pidfile)] {
         if let Some(directory) = missing_directory(file) {
             let message = format!("{setting}: there is no directory {}", directory.display());
-            found.push(warning(message, "make it, so that the user of pgweir can write there"));
+            found.push(warning(message, MAKE_DIRECTORY));
         }
     }
     if let UnixSocketDir::At(host) = &global.unix_socket_dir {
         let directory = host.to_string();
         if directory.starts_with('/') && !Path::new(&directory).is_dir() {
             let message = format!("unix_socket_dir: there is no directory {directory}");
-            found.push(warning(message, "make it, or set unix_socket_dir to another one"));
+            found.push(warning(message, MAKE_DIRECTORY));
         }
     }
     if let Some(user) = &global.user
