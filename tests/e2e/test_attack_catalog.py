@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness import wire
-from harness.attacks import looks_fresh, next_one_finds, one_server
+from harness.attacks import database, looks_fresh, next_one_finds, one_server
 from harness.pooler import kind
 from harness.running_objects import CASES, FUNCTIONS
 from harness.wire import rows_of
@@ -93,10 +93,8 @@ ATTACKS = {
 @pytest.fixture(scope="module")
 def prepared(pg):
     """The cluster with a database that has the objects of the attacks."""
-    pg.psql("create database ac")
-    pg.psql(SCHEMA, dbname="ac")
-    yield pg
-    pg.psql("drop database ac with (force)")
+    with database(pg, "ac", SCHEMA) as cluster:
+        yield cluster
 
 
 def connect(pooler):

@@ -13,7 +13,7 @@ import pytest
 from test_attack_catalog import LOCKS
 
 from harness import wire
-from harness.attacks import looks_fresh
+from harness.attacks import database, looks_fresh
 from harness.pooler import kind
 from harness.waiting import eventually
 
@@ -41,10 +41,8 @@ FRESH = {"select coalesce(current_setting('ad.x', true), '')": "", "show work_me
 @pytest.fixture(scope="module")
 def prepared(pg):
     """The cluster with a database that has the function."""
-    pg.psql("create database ad")
-    pg.psql(SCHEMA, dbname="ad")
-    yield pg
-    pg.psql("drop database ad with (force)")
+    with database(pg, "ad", SCHEMA) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -61,8 +59,8 @@ def pooler(prepared, make_pooler):
     return made
 
 
-def connect(pooler, database="ad"):
-    return pooler.connect(user="postgres", database=database)
+def connect(pooler, entry="ad"):
+    return pooler.connect(user="postgres", database=entry)
 
 
 def victims_find_nothing(prepared, pooler, free: int = 2) -> None:

@@ -8,52 +8,51 @@ committed its new function. PostgreSQL does not know that this commit waits for 
 import pytest
 
 from harness import wire
+from harness.attacks import database
 from harness.pooler import kind
 from harness.waiting import eventually
 from harness.wire import error_codes, rows_of
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not share servers")
 
-HEAD = "create or replace function public.af_f() returns int language sql as "
+HEAD = "create or replace function public.ax_f() returns int language sql as "
 CLEAN = HEAD + "'select 1'"
-DIRTY = HEAD + "$$select length(set_config('search_path', 'af_evil', false))$$"
+DIRTY = HEAD + "$$select length(set_config('search_path', 'ax_evil', false))$$"
 
 SCHEMA = f"""
-create table af_one as select 1;
-create table af_who as select 'own' as who;
-create schema af_evil;
-create table af_evil.af_who as select 'evil' as who;
+create table ax_one as select 1;
+create table ax_who as select 'own' as who;
+create schema ax_evil;
+create table ax_evil.ax_who as select 'evil' as who;
 {CLEAN};
-create view af_view as select public.af_f() from public.af_one;
+create view ax_view as select public.ax_f() from public.ax_one;
 """
 
-CALL = "select * from public.af_view"
-VICTIM = "select who from af_who"
+CALL = "select * from public.ax_view"
+VICTIM = "select who from ax_who"
 
 
 @pytest.fixture(scope="module")
 def prepared(pg):
     """The cluster with a database that has the function, and a view that calls it."""
-    pg.psql("create database af")
-    pg.psql(SCHEMA, dbname="af")
-    yield pg
-    pg.psql("drop database af with (force)")
+    with database(pg, "ax", SCHEMA) as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def pooler(prepared, make_pooler):
     """A pooler with two servers that has read the catalog, where every class of statements counts as short."""
-    prepared.psql(CLEAN, dbname="af")
-    databases = {name: f"host=127.0.0.1 port={prepared.port} dbname=af {more}"
-                 for name, more in (("af", ""), ("session", "pool_mode=session"))}
+    prepared.psql(CLEAN, dbname="ax")
+    databases = {name: f"host=127.0.0.1 port={prepared.port} dbname=ax {more}"
+                 for name, more in (("ax", ""), ("session", "pool_mode=session"))}
     settings = {"default_pool_size": 2, "pipeline_depth": 8, "link": "adversarial", "query_wait_timeout": 20}
     made = make_pooler(prepared, mode="transaction", databases=databases, settings=settings)
     eventually(lambda: flights_share(made))
     return made
 
 
-def connect(pooler, database="af"):
-    return pooler.connect(user="postgres", database=database)
+def connect(pooler, entry="ax"):
+    return pooler.connect(user="postgres", database=entry)
 
 
 def count(pooler, name) -> int:
@@ -83,21 +82,21 @@ COMMITS = {
 
 
 # In session pooling a definition in a block counts at once, so that nothing shares a server until it is committed.
-@pytest.mark.parametrize(("entry", "commit"), [*(("af", commit) for commit in COMMITS), ("session", "with the definition")])
+@pytest.mark.parametrize(("entry", "commit"), [*(("ax", commit) for commit in COMMITS), ("session", "with the definition")])
 def test_a_query_behind_a_call_runs_none_of_its_new_code(pooler, entry, commit):
     """Before, the victim read the other schema's table. All statements end, although the lock and the wait for the
     call stand against each other."""
     with connect(pooler, entry) as maker, connect(pooler) as busy, connect(pooler) as caller, connect(pooler) as victim:
-        assert error_codes(maker.query("begin; lock table public.af_one")) == []
+        assert error_codes(maker.query("begin; lock table public.ax_one")) == []
         if commit != "with the definition":
             assert error_codes(maker.query(DIRTY)) == []
-        keeps_servers = [busy] if entry == "af" else [busy, connect(pooler)]
+        keeps_servers = [busy] if entry == "ax" else [busy, connect(pooler)]
         for one in keeps_servers:
             assert error_codes(one.query("begin; select 1")) == []
         before = count(pooler, "flights_shared")
         for client, text in ((caller, CALL), (victim, VICTIM)):
             client.send(wire.query(text))
-        pooler.wait_pool("af", cl_waiting=2)
+        pooler.wait_pool("ax", cl_waiting=2)
         assert error_codes(busy.query("rollback")) == []
         eventually(lambda: count(pooler, "flights_shared") > before)
         COMMITS[commit](maker)

@@ -7,7 +7,7 @@ looks for it meanwhile and after the attacker has left, and the attacker finds i
 import pytest
 
 from harness import wire
-from harness.attacks import KEPT_SECONDS, looks_fresh, next_one_finds, one_server
+from harness.attacks import KEPT_SECONDS, database, looks_fresh, next_one_finds, one_server
 from harness.pooler import kind
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
@@ -161,10 +161,8 @@ ATTACKS = {
 @pytest.fixture(scope="module")
 def prepared(pg):
     """The cluster with what the attacks need."""
-    pg.psql("create database af")
-    pg.psql(SCHEMA, dbname="af")
-    yield pg
-    pg.psql("drop database af with (force)")
+    with database(pg, "af", SCHEMA) as cluster:
+        yield cluster
     pg.psql("drop role af_other")
 
 
@@ -202,10 +200,8 @@ def test_state_that_no_text_shows(prepared, make_pooler, name):
 
 @pytest.fixture(scope="module")
 def with_c(prepared):
-    prepared.psql("create database af_c")
-    prepared.psql(IN_C, dbname="af_c")
-    yield prepared
-    prepared.psql("drop database af_c with (force)")
+    with database(prepared, "af_c", IN_C) as cluster:
+        yield cluster
 
 
 def rewrite(text: str) -> str:

@@ -8,7 +8,7 @@ on the same server, and must get what a direct connection with the victim's sett
 import pytest
 
 from harness import wire
-from harness.attacks import one_server
+from harness.attacks import database, one_server
 from harness.pooler import kind
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
@@ -98,10 +98,8 @@ CALLS = {
 @pytest.fixture(scope="module")
 def prepared(pg):
     """The cluster with the functions."""
-    pg.psql("create database ap")
-    pg.psql(SCHEMA, dbname="ap")
-    yield pg
-    pg.psql("drop database ap with (force)")
+    with database(pg, "ap", SCHEMA) as cluster:
+        yield cluster
 
 
 def connect(pooler, **options):

@@ -7,7 +7,7 @@ attacker is there and after it has left, and the attacker finds its own state at
 import pytest
 
 from harness import wire
-from harness.attacks import looks_fresh, next_one_finds, one_server
+from harness.attacks import database, looks_fresh, next_one_finds, one_server
 from harness.pooler import kind
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
@@ -43,10 +43,8 @@ create trigger aw_fires before insert on aw_fired for each row execute function 
 @pytest.fixture(scope="module")
 def prepared(pg):
     """The cluster with what the attacks need."""
-    pg.psql("create database aw")
-    pg.psql(SCHEMA, dbname="aw")
-    yield pg
-    pg.psql("drop database aw with (force)")
+    with database(pg, "aw", SCHEMA) as cluster:
+        yield cluster
 
 
 def connect(pooler):

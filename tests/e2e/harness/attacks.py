@@ -1,10 +1,23 @@
 """What the attacks on other clients' sessions have in common: a pool of one server, and a victim that looks around."""
 
+from contextlib import contextmanager
+
 from harness import wire
 from harness.waiting import eventually
 
 # Of query_wait_timeout: after this time it is certain that another client keeps the only server.
 KEPT_SECONDS = 0.75
+
+
+@contextmanager
+def database(cluster, name, schema):
+    """The cluster with a database that has this schema."""
+    cluster.psql(f"create database {name}")
+    try:
+        cluster.psql(schema, dbname=name)
+        yield cluster
+    finally:
+        cluster.psql(f"drop database {name} with (force)")
 
 
 def one_server(make_pooler, cluster, **settings):
