@@ -71,6 +71,12 @@ impl Exchange<'_> {
             client.statements.binds(names.portal, ends);
         }
         client.session.portal_is_replaced(names.portal);
+        if !names.statement.is_empty()
+            && self.may_run_unread(names.statement, statement.as_ref())
+            && let Some(step) = self.unread_waits()
+        {
+            return step;
+        }
         let knows_names = self.to().knows_names();
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
@@ -82,6 +88,14 @@ impl Exchange<'_> {
             return self.bind_unnamed(message, statement.as_ref(), ends_failed);
         }
         self.bind_named(message, &names, statement, Before { untold, ends_failed })
+    }
+
+    /// Whether what a name means may be code that is not read. `statement` is what it means, if that is known.
+    fn may_run_unread(&self, name: &[u8], statement: Option<&Arc<Statement>>) -> bool {
+        match statement {
+            Some(statement) => statement.settings.are_uncertain(),
+            None => self.unknown_may_run(name),
+        }
     }
 
     /// Bind of a statement with a name; `None`: it is not known.

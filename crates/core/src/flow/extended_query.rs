@@ -73,14 +73,13 @@ impl Exchange<'_> {
     }
 
     fn describe_unnamed(&mut self, message: &Message<'_>) -> Step {
-        if let Some(step) = self.describes_execute(b"") {
+        let checks_run = self.to().analysis_may_run();
+        let checked = self.client.statements.unnamed().filter(|_| checks_run).cloned();
+        let waits = checked.as_ref().and_then(|statement| self.analysis_waits(statement));
+        if let Some(step) = waits.or_else(|| self.describes_execute(b"")) {
             return step;
         }
-        let checks_run = self.to().analysis_may_run();
-        if let Some(statement) = self.client.statements.unnamed().filter(|_| checks_run).cloned() {
-            if let Some(step) = self.analysis_waits(&statement) {
-                return step;
-            }
+        if let Some(statement) = checked {
             self.suspect_analysis(&statement);
         }
         if let Some(step) = self.prepare_unnamed() {
@@ -111,8 +110,8 @@ impl Exchange<'_> {
                 let Some(mut statement) = self.client.statements.meaning_of(name).cloned() else {
                     return self.unknown_name(message, name, Expect::Describe);
                 };
-                let waits = self.describes_execute(name);
-                if let Some(step) = waits.or_else(|| self.analysis_waits(&statement)) {
+                let waits = self.analysis_waits(&statement);
+                if let Some(step) = waits.or_else(|| self.describes_execute(name)) {
                     return step;
                 }
                 self.suspect_analysis(&statement);
@@ -155,16 +154,20 @@ impl Exchange<'_> {
         waits
     }
 
+    /// Whether the server may know a statement by this name, which the pooler does not know: one that code has prepared,
+    /// or one whose name beyond ASCII had other bytes under another client_encoding.
+    pub(super) fn unknown_may_run(&self, name: &[u8]) -> bool {
+        let may_be_known = !name.is_ascii() || self.is_pinned_by_prepare();
+        !could_be_internal(name) && may_be_known && self.looks_at_texts()
+    }
+
     /// Bind or Describe of a name that the client has not prepared by Parse, as far as is known: it may come from an
     /// SQL-level PREPARE. For a client, a name that could be internal means no statement.
     #[cold]
     pub(super) fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
         if !could_be_internal(name) {
-            // The server may know a statement by this name: one that code has prepared, or one whose name beyond ASCII
-            // had other bytes under another client_encoding.
-            let may_run = expect == Expect::Bind && (!name.is_ascii() || self.is_pinned_by_prepare());
-            if may_run
-                && self.looks_at_texts()
+            if expect == Expect::Bind
+                && self.unknown_may_run(name)
                 && let Some(step) = self.runs_unread(message)
             {
                 return step;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::alone::{Alone, SERVER};
 use crate::statements::meaning::Meaning;
+use crate::statements::prepared::Kind;
 use pgweir_wire::Writer;
 
 fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
@@ -32,12 +33,12 @@ fn goes_plainly(alone: &mut Alone, input: &[u8]) -> bool {
     exchange.goes_plainly(&message).is_some()
 }
 
-/// The client has prepared this statement as `s`.
-fn knows(alone: &mut Alone, text: &str) {
+/// The client has prepared this statement under this name.
+fn knows(alone: &mut Alone, text: &str, name: &[u8]) {
     let settings = alone.client.session.shape().parse_settings();
     let statement = alone.shared.statements.intern(text.as_bytes(), &[0, 0], settings);
     let meaning = Meaning::new(statement, alone.shared.statements.tick(), alone.pool.names_moved());
-    alone.client.statements.names_mut().set(b"s", Some(meaning));
+    alone.client.statements.names_mut().set(name, Some(meaning));
 }
 
 /// Guards against a client's SET of a custom setting that makes the messages of all later clients of the server take
@@ -71,7 +72,7 @@ fn custom_settings_of_others_concern_only_who_asks_for_them() {
         assert_eq!(passes(&mut alone, &query(text)), (Stopped::Rare, 0), "{text}");
         let parses = written(|w| w.parse(b"", text.as_bytes(), &[0, 0]));
         assert_eq!(passes(&mut alone, &parses), (Stopped::Rare, 0), "{text}");
-        knows(&mut alone, text);
+        knows(&mut alone, text, b"s");
         let binds = written(|w| w.bind_text(b"s", &[]));
         assert_eq!(passes(&mut alone, &binds), (Stopped::Rare, 0), "{text}");
         // The client knows the setting itself.
@@ -125,7 +126,7 @@ fn prepared_definitions_concern_only_who_commits_them() {
         passes(&mut alone, &query(text));
         assert!(alone.server.session.may_publish(), "{text}");
         let mut alone = after_it();
-        knows(&mut alone, text);
+        knows(&mut alone, text, b"s");
         let executes = written(|w| {
             w.bind_text(b"s", &[]);
             w.execute();
@@ -134,5 +135,35 @@ fn prepared_definitions_concern_only_who_commits_them() {
         let (_, at) = passes(&mut alone, &executes);
         passes(&mut alone, &executes[at..]);
         assert!(alone.server.session.may_publish(), "{text}");
+    }
+}
+
+/// Guards against a client that waits for ever: what had been sent for its Bind had to be answered before the Bind was
+/// looked at again, and was sent again then.
+#[test]
+fn nothing_is_sent_before_a_message_asks_for_its_turn() {
+    let unread = |alone: &mut Alone| {
+        let settings = alone.client.session.shape().parse_settings();
+        let table = &mut alone.shared.statements;
+        let statement = table.intern_client_named(Kind::ClientNamed, b"s", b"execute a", &[0, 0], settings, true);
+        let statement = alone.shared.statements.intern_behind_set(&statement);
+        let now = alone.shared.statements.now();
+        alone.server.held.insert(statement.clone(), now);
+        alone.server.held.doubt(alone.shared.statements.tick());
+        let meaning = Meaning::new(statement, alone.shared.statements.tick(), alone.pool.names_moved());
+        alone.client.statements.names_mut().set(b"s", Some(meaning));
+        knows(alone, "select 1", b"a");
+        written(|w| w.bind_text(b"s", &[]))
+    };
+    let query = |_: &mut Alone| query("create or replace function f() returns int language sql as 'select 2'");
+    let messages: [&dyn Fn(&mut Alone) -> Vec<u8>; 2] = [&unread, &query];
+    for message in messages {
+        let mut alone = Alone::linked();
+        let input = message(&mut alone);
+        let mut at = 0;
+        assert_eq!((alone.exchange().pass(&input, &mut at), at), (Stopped::Rare, 0));
+        assert!(alone.shared.outbox.parts().is_empty());
+        assert_eq!(passes(&mut alone, &input).1, input.len());
+        assert!(!alone.shared.outbox.parts().is_empty());
     }
 }

@@ -95,7 +95,7 @@ impl Exchange<'_> {
             if judges
                 && !names.as_ref().is_some_and(|names| is_known(names.statement))
                 && !(unnamed && self.close_foreign_unnamed())
-                && let Some(step) = self.runs_unread(message)
+                && let Some(step) = self.unread_waits().or_else(|| self.runs_unread(message))
             {
                 return step;
             }

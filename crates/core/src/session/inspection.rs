@@ -86,7 +86,8 @@ impl Exchange<'_> {
             if is_whole && self.keeps_session() && self.will_know_encoding() {
                 return Err(self.waits_for_replies());
             }
-            return self.runs_unread(message).map_or(Ok(Effects::ALL), Err);
+            let waits = self.unread_waits().or_else(|| self.runs_unread(message));
+            return waits.map_or(Ok(Effects::ALL), Err);
         };
         if let pgweir_sql::Statement::SetLocal(name) = verdict {
             self.note_custom_setting(std::str::from_utf8(name).unwrap_or_default());
@@ -100,13 +101,18 @@ impl Exchange<'_> {
         Ok(effects)
     }
 
-    /// A text that is not read is about to run. `Some`: it is not passed on now.
+    /// A text that is not read may be about to run. `Some`: it must wait. Nothing may have been sent for its message
+    /// before: the answer would have to be awaited, and the message would send it again.
+    #[cold]
+    pub(crate) fn unread_waits(&mut self) -> Option<Step> {
+        let waits = self.asks_to_define(Effects::DEFINES);
+        waits.or_else(|| self.asks_to_publish(Effects::DEFINES, None))
+    }
+
+    /// A text that is not read is about to run, and need not wait for other connections. `Some`: it is not passed on
+    /// now.
     #[cold]
     pub(crate) fn runs_unread(&mut self, message: &Message<'_>) -> Option<Step> {
-        let waits = self.asks_to_define(Effects::DEFINES);
-        if let Some(step) = waits.or_else(|| self.asks_to_publish(Effects::DEFINES, None)) {
-            return Some(step);
-        }
         if self.keeps_session() {
             if let Some(step) = self.uses_sequences(UNREAD, message) {
                 return Some(step);
