@@ -19,6 +19,12 @@ HEAD = "create or replace function public.ax_f() returns int language sql as "
 CLEAN = HEAD + "'select 1'"
 DIRTY = HEAD + "$$select length(set_config('search_path', 'ax_evil', false))$$"
 
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
 SCHEMA = f"""
 create table ax_one as select 1;
 create table ax_who as select 'own' as who;
@@ -26,6 +32,11 @@ create schema ax_evil;
 create table ax_evil.ax_who as select 'evil' as who;
 {CLEAN};
 create view ax_view as select public.ax_f() from public.ax_one;
+create function ax_lazy(g int) returns int language plpgsql as
+    $f$begin if g = 3 then return (select count(*) from public.ax_one); end if; return g; end$f$;
+create view ax_locks as select repeat('x', 9000), ax_lazy(g) from generate_series(1, 3) g;
+create function ax_defines() returns int language plpgsql as
+    $f$begin execute {quoted(DIRTY)}; return 1; end$f$;
 """
 
 CALL = "select * from public.ax_view"
@@ -74,6 +85,16 @@ def flights_share(pooler) -> bool:
     return count(pooler, "flights_shared") > before
 
 
+def share_a_server(pooler, busy, *flights) -> None:
+    """These clients' queries are sent to one server, one behind the other, when `busy` has given it back."""
+    before = count(pooler, "flights_shared")
+    for waiting, (client, text) in enumerate(flights, 1):
+        client.send(wire.query(text))
+        pooler.wait_pool("ax", cl_waiting=waiting)
+    assert error_codes(busy.query("rollback")) == []
+    eventually(lambda: count(pooler, "flights_shared") > before)
+
+
 COMMITS = {
     "query": lambda c: c.send(wire.query("commit")),
     "execute": lambda c: c.send(wire.parse("", "commit"), wire.bind(), wire.execute(), wire.sync()),
@@ -93,13 +114,36 @@ def test_a_query_behind_a_call_runs_none_of_its_new_code(pooler, entry, commit):
         keeps_servers = [busy] if entry == "ax" else [busy, connect(pooler)]
         for one in keeps_servers:
             assert error_codes(one.query("begin; select 1")) == []
-        before = count(pooler, "flights_shared")
-        for client, text in ((caller, CALL), (victim, VICTIM)):
-            client.send(wire.query(text))
-        pooler.wait_pool("ax", cl_waiting=2)
-        assert error_codes(busy.query("rollback")) == []
-        eventually(lambda: count(pooler, "flights_shared") > before)
+        share_a_server(pooler, busy, (caller, CALL), (victim, VICTIM))
         COMMITS[commit](maker)
         assert error_codes(maker.read_ready()) == []
         assert rows_of(victim.read_ready()) == [("own",)]
         assert error_codes(caller.read_ready()) == []
+
+
+def test_a_call_that_waits_for_the_definer_in_the_midst_of_its_reply(pooler):
+    """A deadlock that PostgreSQL does not see. The call is its victim: a part of its reply has come."""
+    with connect(pooler) as maker, connect(pooler) as busy, connect(pooler) as caller, connect(pooler) as rider:
+        assert error_codes(maker.query("begin; lock table public.ax_one")) == []
+        assert error_codes(maker.query(CLEAN)) == []
+        assert error_codes(busy.query("begin; select 1")) == []
+        share_a_server(pooler, busy, (caller, "select * from public.ax_locks"), (rider, "select 1"))
+        caller.read_until("D")
+        assert error_codes(maker.query("commit", timeout=10)) == []
+        assert error_codes(caller.read_ready()) == ["57014"]
+        assert rows_of(rider.read_ready()) == [("1",)]
+
+
+@pytest.mark.parametrize("entry", ("ax", "session"))
+def test_a_function_that_is_called_by_its_number_may_define(prepared, pooler, entry):
+    """Before, the catalog was not read again, and the next client of the server had the new function's setting."""
+    number = int(prepared.psql("select 'public.ax_defines()'::regprocedure::oid", dbname="ax"))
+    with connect(pooler, entry) as maker:
+        maker.send(wire.function_call(number))
+        assert error_codes(maker.read_ready()) == []
+    with connect(pooler) as caller:
+        assert error_codes(caller.query(CALL)) == []
+    with connect(pooler) as one, connect(pooler) as two:
+        for client in (one, two):
+            client.send(wire.query(f"{VICTIM} where pg_sleep(0.1) is not null"))
+        assert [rows_of(client.read_ready()) for client in (one, two)] == [[("own",)], [("own",)]]

@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server::Server;
+use crate::session::inspection::calls_large_objects;
 use crate::upstream::entry::{Effect, Entry, Expect, To};
 use crate::upstream::phase::Intake;
 use crate::upstream::requests::Requests;
@@ -18,7 +19,14 @@ use pgweir_sql::Effects;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, TransactionStatus};
 
 /// The possible effects of a function that is called by its OID.
-const CALLED: Effects = pgweir_sql::UNREAD.union(Effects::SERVER_BOUND).union(Effects::SEQUENCE);
+const CALLED: Effects = pgweir_sql::UNREAD
+    .union(Effects::SERVER_BOUND)
+    .union(Effects::SEQUENCE)
+    .union(Effects::DEFINES);
+
+/// Stands for the text of a FunctionCall. A function that is called so can neither end a transaction block nor commit a
+/// prepared transaction.
+const CALL: &[u8] = b"select";
 
 impl Exchange<'_> {
     /// What becomes of a message that the server would ignore, that ends its copy, or that must wait for replies;
@@ -155,15 +163,24 @@ impl Exchange<'_> {
         if !message.is_whole() && message.body().len() < size_of::<u32>() {
             return Step::NeedBytes;
         }
+        let is_unread = self.looks_at_texts() && !calls_large_objects(message.body());
+        if is_unread && let Some(step) = self.asks_to_publish(CALLED, Some(CALL)) {
+            return step;
+        }
         if self.keeps_session()
             && let Some(step) = self.uses_sequences(Effects::CODE, message)
         {
             return step;
         }
-        if self.keeps_session() && !crate::session::inspection::calls_large_objects(message.body()) {
+        if is_unread {
             self.server.moves_names(self.shared.statements.now());
-            let hidden = self.settings_of_functions();
-            self.suspect_unread(CALLED, "function call", hidden);
+            if self.keeps_session() {
+                let hidden = self.settings_of_functions();
+                self.suspect_unread(CALLED, "function call", hidden);
+            } else {
+                self.defines(b"");
+            }
+            self.query_may_publish(Some(CALL));
         }
         if tracked {
             self.to().doubt_statements();

@@ -57,6 +57,9 @@ impl Pooler {
             _ if !asks => Found::Nothing,
             (None, Waiting::ForServer { .. } | Waiting::ToDefine) => Found::Request,
             (Some(_), Waiting::ForRestoration) if client.session.pins().is_empty() => Found::Request,
+            (Some(server), Waiting::ToDefine) if server.is_clean() && client.session.pins().is_empty() => {
+                Found::Request
+            }
             (Some(_), Waiting::ForRestoration)
             | (_, Waiting::ForProbe | Waiting::ForListener { .. } | Waiting::ToDefine) => Found::Waits,
             _ => Found::Nothing,

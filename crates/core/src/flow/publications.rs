@@ -3,6 +3,8 @@
 //! Flights are short, so this takes a millisecond. But a flight may wait for a lock that the client with the definition
 //! holds, and PostgreSQL does not know that the two wait for each other. So after [`FLIGHTS_TIME`] the flight in front
 //! is cancelled, if nothing of its reply has come. It runs again, alone on its server, and its client does not notice.
+//! After [`FLIGHTS_TIME_MAX`] it is cancelled in any case, as the victim of a deadlock, and a client that does not read
+//! its reply is closed.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
@@ -15,6 +17,9 @@ use std::time::Duration;
 
 /// How long a definition waits for flights before they make way.
 const FLIGHTS_TIME: Duration = Duration::from_millis(100);
+
+/// How long it waits for flights that cannot be run again, because their replies have begun.
+const FLIGHTS_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl Pooler {
     /// A client's message may commit definitions. If it must wait for flights, the client keeps its server. Returns
@@ -84,31 +89,32 @@ impl Pooler {
         for id in over {
             self.shared.catalogs.publications_mut().ends(id);
         }
-        let pools = self.shared.catalogs.publications().pools_awaited_for(now, FLIGHTS_TIME);
+        let awaited_for = |least| self.shared.catalogs.publications().pools_awaited_for(now, least);
+        let (pools, at_last) = (awaited_for(FLIGHTS_TIME), awaited_for(FLIGHTS_TIME_MAX));
         if pools.is_empty() {
             return;
         }
         for slot in self.servers.slots() {
-            if self
-                .servers
-                .get(slot)
-                .is_some_and(|server| pools.contains(&server.pool))
-            {
-                self.makes_way(ServerId(slot));
+            let pool = self.servers.get(slot).map(|server| server.pool);
+            if let Some(pool) = pool.filter(|pool| pools.contains(pool)) {
+                self.makes_way(now, ServerId(slot), at_last.contains(&pool));
+                self.settle(now);
             }
         }
     }
 
-    /// The flight at the front is cancelled, and runs again alone, if others stand behind it.
-    fn makes_way(&mut self, id: ServerId) {
+    /// If flights stand behind the one at the front, that is cancelled. It runs again alone, or its client gets the
+    /// error if that is not possible (`at_last`).
+    fn makes_way(&mut self, now: Time, id: ServerId, at_last: bool) {
         let server = self.server_mut(id);
-        if server.cancels.are_under_way() {
-            return;
-        }
         let Some(flights) = server.flights.as_mut().filter(|flights| flights.has_riders()) else {
             return;
         };
-        if flights.front_makes_way() {
+        let is_unread = at_last && flights.front_is_unread_for(now, FLIGHTS_TIME_MAX);
+        if let Some(client) = server.link.filter(|_| is_unread) {
+            return self.close_client(now, client, "client does not read its reply");
+        }
+        if !server.cancels.are_under_way() && flights.front_makes_way(at_last) {
             self.at(id).send_cancel();
         }
     }

@@ -186,7 +186,7 @@ pub(super) fn limit_over(
     if is_in_transaction && is_over(pool.settings().transaction_timeout, now, client.xact_start) {
         return Some(TRANSACTION_TIMEOUT);
     }
-    if works {
+    if works || client.waiting == Waiting::ToDefine {
         return None;
     }
     if is_in_transaction {

@@ -129,6 +129,9 @@ fn a_client_that_owes_the_next_message_is_idle_in_a_transaction() {
     assert_eq!(rig.limit(after(2)), None);
     assert_eq!(rig.limit(after(3)), Some("idle_transaction_timeout"));
     assert_eq!(rig.limit(after(5)), Some("transaction_timeout"));
+    rig.client.waiting = Waiting::ToDefine;
+    assert_eq!(rig.limit(after(3)), None, "it has asked for something");
+    rig.client.waiting = Waiting::No;
     rig.server.conversation.reports(pgweir_wire::TransactionStatus::Idle);
     assert_eq!(rig.limit(after(5)), None);
     assert_eq!(rig.limit(after(10)), Some("client_idle_timeout"));

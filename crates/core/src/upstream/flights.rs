@@ -179,9 +179,10 @@ impl Flights {
         exposed.is_some_and(|front| !front.is_cancelled && !front.flight.runs_again && !self.reply_has_begun())
     }
 
-    /// The flight at the front is to be cancelled because a definition waits for those behind it. It is run again,
-    /// unless its client has left. `false`: it cannot be run again.
-    pub(crate) fn front_makes_way(&mut self) -> bool {
+    /// The flight at the front is to be cancelled because a definition waits for those behind it. It is run again if
+    /// that is possible and its client has not left. `at_last`: if it cannot be run again, its client gets the error.
+    /// Returns whether it is cancelled.
+    pub(crate) fn front_makes_way(&mut self, at_last: bool) -> bool {
         let has_begun = self.reply_has_begun();
         let Some(front) = self.aboard.front_mut() else {
             return false;
@@ -189,7 +190,14 @@ impl Flights {
         let is_wanted = front.client.is_some();
         let runs_once = has_begun || front.is_cancelled || front.flight.runs_again;
         front.is_exposed |= is_wanted && !runs_once;
-        !is_wanted || !runs_once
+        front.is_cancelled |= is_wanted && runs_once && at_last;
+        !is_wanted || !runs_once || at_last
+    }
+
+    /// Whether the client at the front has not read its reply for this long.
+    pub(crate) fn front_is_unread_for(&self, now: Time, least: Duration) -> bool {
+        let unread_since = self.aboard.front().and_then(|front| front.unread_since);
+        unread_since.is_some_and(|since| now - since > least)
     }
 
     /// Its reply shows that no cancel has hit the flight at the front.
@@ -323,8 +331,7 @@ impl Flights {
 
     /// Whether others have waited for too long behind a client that does not read its reply.
     pub(crate) fn waits_for_reader(&self, now: Time) -> bool {
-        let unread_since = self.aboard.front().and_then(|front| front.unread_since);
-        self.has_riders() && unread_since.is_some_and(|since| now - since > UNREAD_TIME_MAX)
+        self.has_riders() && self.front_is_unread_for(now, UNREAD_TIME_MAX)
     }
 
     /// Whether a cancel may still hit a flight for which it is not meant.

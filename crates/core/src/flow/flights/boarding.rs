@@ -197,7 +197,7 @@ impl Pooler {
         let settings = &self.shared.settings;
         flights
             .front()
-            .is_some_and(|front| is_short(settings, pool, front.flight()))
+            .is_some_and(|front| is_short(settings, pool, front.flight()) && !front.flight().runs_again())
             && flights.are_below(settings, pool.waiting().len())
             && (flights.at_work_us(now) <= LATE_US || settings.link_adversarial)
             && !flights.has_exposed()

@@ -149,16 +149,73 @@ fn a_flight_that_holds_up_a_definition_for_long_runs_again_alone() {
     assert!(again.is_some() || !s.rig.is_closed(s.crowd[0]));
 }
 
+/// It may wait for a lock of this client in the midst of its reply. So it is the victim of the deadlock, but later.
 #[test]
-fn a_flight_whose_reply_has_begun_is_not_cancelled() {
+fn a_flight_whose_reply_has_begun_is_cancelled_at_last() {
+    for makes_way in [false, true] {
+        let mut s = scene(&[READS, "select 'b'"]);
+        s.rig.says(s.server, |w| w.row_description(&[]));
+        s.rig.query(s.maker, REPLACES);
+        s.rig.wait(Duration::from_millis(500));
+        assert!(s.rig.cancels.is_empty());
+        assert_eq!(s.rig.told(s.makers), [""; 0]);
+        if makes_way {
+            s.rig.wait(Duration::from_millis(900));
+            assert_eq!(s.rig.cancels.len(), 1);
+            s.rig.says(s.server, cancelled);
+            s.rig.cancel_arrives(s.server);
+            let told = s.rig.told(s.crowd[0]);
+            assert!(
+                told.contains(&"Error 57014 canceling statement due to user request".into()),
+                "{told:?}"
+            );
+        } else {
+            s.rig.completes(s.server, "SELECT 1");
+        }
+        assert_eq!(s.rig.told(s.makers), [format!("Query {REPLACES}")]);
+    }
+}
+
+/// As a part of a transaction that could define anything.
+#[test]
+fn a_function_call_counts_as_a_definition() {
     let mut s = scene(&[READS, "select 'b'"]);
-    s.rig.says(s.server, |w| w.row_description(&[]));
-    s.rig.query(s.maker, REPLACES);
-    s.rig.wait(Duration::from_millis(500));
-    assert!(s.rig.cancels.is_empty());
-    assert_eq!(s.rig.told(s.makers), [""; 0]);
+    s.rig.query(s.maker, "commit");
+    s.rig.completes(s.makers, "COMMIT");
+    s.rig.told(s.makers);
+    s.rig.says(s.maker, |w| {
+        w.message(b'F', |body| body.extend_from_slice(&[0, 0, 0x40, 1, 0, 0, 0, 0, 0, 0]));
+    });
+    let early = s.rig.told(s.makers);
+    assert!(!early.iter().any(|m| m.starts_with('F')), "{early:?}");
     s.rig.completes(s.server, "SELECT 1");
-    assert_eq!(s.rig.told(s.makers), [format!("Query {REPLACES}")]);
+    let told = s.rig.told(s.makers);
+    assert!(told.iter().any(|m| m.starts_with('F')), "{told:?}");
+    s.rig.completes(s.server, "SELECT 1");
+    let probe = s.rig.told(s.server);
+    assert!(is_probe(&probe), "what runs meanwhile may run new code: {probe:?}");
+}
+
+/// A definition outside a transaction block has taken nothing from the server yet.
+#[test]
+fn a_definition_that_is_no_part_of_a_block_is_cancelled_at_once() {
+    let mut s = scene(&[READS, "select 'b'"]);
+    let key = s.rig.key_told(s.maker);
+    s.rig.query(s.maker, "commit");
+    s.rig.completes(s.makers, "COMMIT");
+    s.rig.told(s.maker);
+    s.rig.query(
+        s.maker,
+        "create or replace function harmless() returns int language sql as 'select 2'",
+    );
+    s.rig.cancel_request(&key);
+    let told = s.rig.told(s.maker);
+    assert_eq!(
+        told[0], "Error 57014 canceling statement due to user request",
+        "{told:?}"
+    );
+    s.rig.completes(s.server, "SELECT 1");
+    assert!(!s.rig.told(s.makers).iter().any(|m| m.contains("create or replace")));
 }
 
 /// A definition that nobody waits for any longer is not sent, and holds up no flights.
