@@ -190,7 +190,7 @@ catalogue! {
     /// TLS versions that clients may use.
     client_tls_protocols: TlsProtocols {
         default: Some("secure"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "Any of `tlsv1.0`, `tlsv1.1`, `tlsv1.2`, `tlsv1.3`, separated by commas, or `secure` (1.2 and 1.3), `all`, `legacy` (all). pgweir speaks 1.2 and 1.3: one of them must be among the values, and the older ones have no effect.",
+        help: "Any of `tlsv1.0`, `tlsv1.1`, `tlsv1.2`, `tlsv1.3`, separated by commas or colons, or `secure` and `default` (1.2 and 1.3), `all`, `legacy` and `tlsv1` (all); `!` takes one out. pgweir speaks 1.2 and 1.3: one of them must be among the values, and the older ones have no effect.",
     }
     /// Whether clients may or must use TLS.
     client_tls_sslmode: SslMode {

@@ -1,7 +1,7 @@
 //! The value of `client_tls_protocols` and `server_tls_protocols`.
 
 use crate::mismatch::Mismatch;
-use crate::value::{Kind, SettingValue, split_list};
+use crate::value::{Kind, SettingValue};
 
 /// A version of TLS, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,21 +35,32 @@ impl SettingValue for TlsProtocols {
 
     fn parse(text: &str) -> Result<TlsProtocols, Mismatch> {
         use TlsVersion::{V1_0, V1_1, V1_2, V1_3};
-        let mut versions = Vec::new();
-        for word in split_list(text) {
-            versions.extend_from_slice(match word.to_ascii_lowercase().as_str() {
+        let all = [V1_0, V1_1, V1_2, V1_3];
+        let words = text.split([',', ':']).map(str::trim).filter(|word| !word.is_empty());
+        let mut versions: Vec<TlsVersion> = Vec::new();
+        for (number, word) in words.enumerate() {
+            let (excludes, word) = word.strip_prefix('!').map_or((false, word), |word| (true, word));
+            let named = match word.to_ascii_lowercase().as_str() {
+                "tlsv1" => &all[..],
                 "tlsv1.0" => &[V1_0][..],
                 "tlsv1.1" => &[V1_1],
                 "tlsv1.2" => &[V1_2],
                 "tlsv1.3" => &[V1_3],
-                "secure" => &[V1_2, V1_3],
-                "all" | "legacy" => &[V1_0, V1_1, V1_2, V1_3],
+                "secure" | "default" => &[V1_2, V1_3],
+                "all" | "legacy" => &all,
                 _ => {
                     return Err(Mismatch::expected(
-                        "a list of tlsv1.0, tlsv1.1, tlsv1.2 and tlsv1.3, or one of secure, all and legacy",
+                        "a list of tlsv1.0, tlsv1.1, tlsv1.2 and tlsv1.3, or one of secure, default, all and legacy",
                     ));
                 }
-            });
+            };
+            if excludes && number == 0 {
+                versions.extend_from_slice(&all);
+            }
+            versions.retain(|version| !named.contains(version));
+            if !excludes {
+                versions.extend_from_slice(named);
+            }
         }
         if !versions.iter().any(|version| *version >= V1_2) {
             return Err(Mismatch::expected(
@@ -82,6 +93,17 @@ mod tests {
             [TlsVersion::V1_0, TlsVersion::V1_2, TlsVersion::V1_3]
         );
         assert_eq!(versions("all").len(), 4);
+        // As libtls, which PgBouncer took them from.
+        for text in [
+            "default",
+            "tlsv1.2:tlsv1.3",
+            "all:!tlsv1.0:!tlsv1.1",
+            "!tlsv1.0,!tlsv1.1",
+        ] {
+            assert_eq!(versions(text), [TlsVersion::V1_2, TlsVersion::V1_3], "{text}");
+        }
+        assert_eq!(versions("secure,!tlsv1.2"), [TlsVersion::V1_3]);
+        assert_eq!(versions("tlsv1").len(), 4);
         assert!(TlsProtocols::parse("sslv3").is_err());
         assert!(TlsProtocols::parse("tlsv1.0,tlsv1.1").is_err() && TlsProtocols::parse("").is_err());
     }

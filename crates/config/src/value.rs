@@ -296,7 +296,8 @@ impl SettingValue for PoolSize {
     }
 }
 
-/// Words separated by commas, kept as written for SHOW CONFIG, and as a list for use.
+/// Words separated by commas or blanks, kept as written for SHOW CONFIG, and as a list for use. As in PgBouncer, words
+/// with blanks between them also count as one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommaList {
     text: String,
@@ -304,7 +305,7 @@ pub struct CommaList {
 }
 
 impl CommaList {
-    /// The words, blanks around them removed and empty ones dropped.
+    /// The words, empty ones dropped.
     pub fn items(&self) -> &[String] {
         &self.items
     }
@@ -324,9 +325,16 @@ impl SettingValue for CommaList {
     const KIND: Kind = Kind::List;
 
     fn parse(text: &str) -> Result<CommaList, Mismatch> {
+        let mut items = split_list(text);
+        let parts: Vec<String> = items
+            .iter()
+            .filter(|item| item.contains(char::is_whitespace))
+            .flat_map(|item| item.split_whitespace().map(str::to_owned))
+            .collect();
+        items.extend(parts);
         Ok(CommaList {
             text: text.to_string(),
-            items: split_list(text),
+            items,
         })
     }
 
@@ -379,5 +387,8 @@ mod tests {
         assert_eq!(list.items(), ["a", "b", "c"]);
         assert_eq!(list.show().as_deref(), Some("a , b,,c "));
         assert!(list.contains("b") && !list.contains("B") && list.contains_ignore_case("B"));
+        let list = CommaList::parse("postgres alice, John Doe").unwrap();
+        assert!(["postgres", "alice", "John Doe"].iter().all(|word| list.contains(word)));
+        assert!(!list.contains("post") && !list.contains("e, John"));
     }
 }

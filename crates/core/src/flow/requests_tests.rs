@@ -6,6 +6,8 @@ use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Kind;
 use pgweir_wire::Writer;
 
+const REPLACES: &str = "create or replace function f() returns int language sql as 'select 2'";
+
 fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&mut Writer::new(&mut bytes));
@@ -107,8 +109,7 @@ fn an_encoding_that_hides_ascii_concerns_only_who_has_it() {
 #[test]
 fn prepared_definitions_concern_only_who_commits_them() {
     let mut alone = Alone::linked();
-    let creates = query("create or replace function f() returns int language sql as 'select 2'");
-    passes(&mut alone, &creates);
+    passes(&mut alone, &query(REPLACES));
     assert!(alone.server_side().knows_names());
     passes(&mut alone, &query("prepare transaction 'x'"));
     assert!(alone.shared.catalogs.may_be_prepared());
@@ -155,11 +156,9 @@ fn nothing_is_sent_before_a_message_asks_for_its_turn() {
         knows(alone, "select 1", b"a");
         written(|w| w.bind_text(b"s", &[]))
     };
-    let query = |_: &mut Alone| query("create or replace function f() returns int language sql as 'select 2'");
-    let messages: [&dyn Fn(&mut Alone) -> Vec<u8>; 2] = [&unread, &query];
-    for message in messages {
+    for is_unread in [true, false] {
         let mut alone = Alone::linked();
-        let input = message(&mut alone);
+        let input = if is_unread { unread(&mut alone) } else { query(REPLACES) };
         let mut at = 0;
         assert_eq!((alone.exchange().pass(&input, &mut at), at), (Stopped::Rare, 0));
         assert!(alone.shared.outbox.parts().is_empty());
