@@ -72,17 +72,17 @@ impl Exchange<'_> {
         let may_concern = effects.intersects(Effects::DEFINES)
             || self.server.session.has_definitions()
             || self.shared.catalogs.may_be_prepared();
-        let asks = may_concern && !self.granted.publication && self.waits_unless_in_block(effects, text);
-        asks.then(|| self.wishes(Wish::Publication))
+        let may_commit = may_concern && self.may_commit_definitions(effects, text);
+        may_commit.then(|| self.asks_to_commit()).flatten()
     }
 
     #[cold]
-    fn waits_unless_in_block(&mut self, effects: Effects, text: Option<&[u8]>) -> bool {
+    fn may_commit_definitions(&mut self, effects: Effects, text: Option<&[u8]>) -> bool {
         let concerns = effects.intersects(Effects::DEFINES)
             || self.server.session.has_definitions()
             || text.is_none_or(pgweir_sql::commits_prepared);
         let ends = text.is_none_or(pgweir_sql::may_end_block);
-        concerns && !self.server.session.may_publish() && (ends || !self.to().is_surely_in_block())
+        concerns && (ends || !self.to().is_surely_in_block())
     }
 
     /// The next message may commit definitions. `Some`: it must wait for flights.

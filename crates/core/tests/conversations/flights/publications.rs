@@ -8,6 +8,7 @@ use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 use pgweir_wire::Writer;
 use std::time::Duration;
 
+const DEFINES: &str = "create or replace function harmless() returns int language sql as 'select 2'";
 const READS: &str = "select x from tame";
 
 /// A client in a transaction block on a server of its own, and a server with two flights.
@@ -55,12 +56,17 @@ fn a_definition_waits_until_no_flight_stands_behind_another() {
     );
 }
 
+/// The maker's transaction block ends.
+fn leaves_block(s: &mut Scene) {
+    s.rig.query(s.maker, "commit");
+    s.rig.completes(s.makers, "COMMIT");
+    s.rig.told(s.makers);
+    s.rig.told(s.maker);
+}
+
 /// The maker's transaction has a definition.
 fn defines_in_block(s: &mut Scene) {
-    s.rig.query(
-        s.maker,
-        "create or replace function harmless() returns int language sql as 'select 2'",
-    );
+    s.rig.query(s.maker, DEFINES);
     assert_eq!(
         s.rig.told(s.makers).len(),
         1,
@@ -180,9 +186,7 @@ fn a_flight_whose_reply_has_begun_is_cancelled_at_last() {
 #[test]
 fn a_function_call_counts_as_a_definition() {
     let mut s = scene(&[READS, "select 'b'"]);
-    s.rig.query(s.maker, "commit");
-    s.rig.completes(s.makers, "COMMIT");
-    s.rig.told(s.makers);
+    leaves_block(&mut s);
     s.rig.says(s.maker, |w| {
         w.message(b'F', |body| body.extend_from_slice(&[0, 0, 0x40, 1, 0, 0, 0, 0, 0, 0]));
     });
@@ -201,13 +205,8 @@ fn a_function_call_counts_as_a_definition() {
 fn a_definition_that_is_no_part_of_a_block_is_cancelled_at_once() {
     let mut s = scene(&[READS, "select 'b'"]);
     let key = s.rig.key_told(s.maker);
-    s.rig.query(s.maker, "commit");
-    s.rig.completes(s.makers, "COMMIT");
-    s.rig.told(s.maker);
-    s.rig.query(
-        s.maker,
-        "create or replace function harmless() returns int language sql as 'select 2'",
-    );
+    leaves_block(&mut s);
+    s.rig.query(s.maker, DEFINES);
     s.rig.cancel_request(&key);
     let told = s.rig.told(s.maker);
     assert_eq!(
