@@ -5,4 +5,8 @@
 //! The input is a story that can be read and written as text: see `pgweir_fuzz::moves`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|story: &[u8]| pgweir_fuzz::moves::tell(story));
+use pgweir_fuzz::moves;
+
+libfuzzer_sys::fuzz_target!(init: moves::prove_reach(), |story: &[u8]| {
+    moves::tell(story);
+});

@@ -1,11 +1,14 @@
 //! Guards against first packets that make their reader panic, and against a pooler whose answer depends on how the
 //! bytes of a new connection are cut: whole or in pieces, it must send the same messages, and close the connection or
-//! not. The one exception are bytes right behind an encryption request.
+//! not. Bytes right behind an encryption request are refused. A handshake succeeds at once, except one that begins
+//! without a request.
 //!
 //! The first byte determines the cuts; the others are what the client sends.
 #![no_main]
 
-use pgweir_core::{Accepted, Address, ClientId, ConnectionId, Pooler, Request, Source, Surroundings, Time, WallClock};
+use pgweir_core::{
+    Accepted, Address, ClientId, ConnectionId, Pooler, Request, Source, Surroundings, Time, TlsFacts, WallClock,
+};
 use pgweir_fuzz::configuration;
 use pgweir_fuzz::story::Story;
 use pgweir_wire::{ProtocolVersion, StartupPacket};
@@ -18,29 +21,43 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     };
     // The eight choices of a configuration; no login reaches a server that answers.
     let (choices, bytes) = bytes.split_at(bytes.len().min(8));
-    let whole = conversation(choices, &[bytes]);
-    // Bytes that come together with an encryption request are refused (as by PostgreSQL, CVE-2021-23222); bytes that
-    // come after the answer are not. This is the one place where a cut makes a difference.
-    if whole.0.windows(UNENCRYPTED.len()).any(|said| said == UNENCRYPTED) {
-        return;
+    let (requests, rest) = bytes.split_at(requests_bytes(bytes));
+    // Bytes that come together with an encryption request are refused (as by PostgreSQL, CVE-2021-23222).
+    if !requests.is_empty() && bytes.len() > REQUEST_BYTES {
+        let (said, closed) = conversation(choices, &[bytes]);
+        let is_refused = said.windows(UNENCRYPTED.len()).any(|said| said == UNENCRYPTED);
+        assert!(is_refused && closed, "bytes behind an encryption request are read");
     }
+    // A client that waits for the answers to its requests is answered alike, however its bytes are cut.
+    let requests: Vec<&[u8]> = requests.chunks(REQUEST_BYTES).collect();
+    let behind = |pieces: &[&[u8]]| conversation(choices, &[&requests, pieces].concat());
+    let whole = behind(&[rest]);
     let cut = usize::from(cut);
-    let at = cut.min(bytes.len());
-    assert_eq!(
-        whole,
-        conversation(choices, &[&bytes[..at], &bytes[at..]]),
-        "cut in two at {at}"
-    );
-    let pieces: Vec<&[u8]> = bytes.chunks(cut % 7 + 1).collect();
-    assert_eq!(
-        whole,
-        conversation(choices, &pieces),
-        "cut into pieces of {}",
-        cut % 7 + 1
-    );
+    let at = cut.min(rest.len());
+    assert_eq!(whole, behind(&[&rest[..at], &rest[at..]]), "cut in two at {at}");
+    let length = cut % 7 + 1;
+    let pieces = requests.iter().chain([&rest]).flat_map(|bytes| bytes.chunks(length));
+    let pieces: Vec<&[u8]> = pieces.collect();
+    assert_eq!(whole, conversation(choices, &pieces), "cut into pieces of {length}");
 });
 
-const UNENCRYPTED: &[u8] = b"received unencrypted data after an encryption request";
+const UNENCRYPTED: &[u8] = b"received unencrypted data after";
+
+/// An SSLRequest or a GSSENCRequest.
+const REQUEST_BYTES: usize = 8;
+
+/// The bytes of the encryption requests at the beginning.
+fn requests_bytes(bytes: &[u8]) -> usize {
+    let is_request = |packet: &&[u8]| {
+        let packet =
+            (packet.len() == REQUEST_BYTES && packet.starts_with(&[0, 0, 0, 8])).then(|| StartupPacket::read(packet));
+        matches!(
+            packet,
+            Some(Ok(StartupPacket::SslRequest | StartupPacket::GssEncRequest))
+        )
+    };
+    bytes.chunks(REQUEST_BYTES).take_while(is_request).count() * REQUEST_BYTES
+}
 
 fn packet(bytes: &[u8]) {
     let length = StartupPacket::packet_bytes(bytes);
@@ -137,6 +154,15 @@ impl Side {
                     assert!(!self.closed, "closed twice");
                     self.closed = true;
                 }
+                Request::SecureClient { client, direct: false } => {
+                    assert!(self.kept.is_empty(), "bytes of before the handshake are kept");
+                    self.pooler.handle_client_secured(Time(1), client, facts());
+                    self.write(&[]);
+                }
+                Request::SecureClient { client, direct: true } => {
+                    self.pooler.handle_client_not_secured(Time(1), client, "no");
+                    self.write(&[]);
+                }
                 Request::Resume(id) if !self.closed && id == ConnectionId::Client(self.id) => self.pass(),
                 _ => {}
             }
@@ -152,5 +178,14 @@ impl Side {
             self.said.extend_from_slice(outbox.bytes(part, input));
         }
         outbox.clear();
+    }
+}
+
+fn facts() -> TlsFacts {
+    TlsFacts {
+        protocol: "TLSv1.3",
+        cipher: "TLS_AES_256_GCM_SHA384",
+        end_point: Some(b"hash".as_slice().into()),
+        peer: None,
     }
 }

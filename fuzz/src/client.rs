@@ -21,9 +21,17 @@ pub struct Client {
     /// known.
     pub sound: bool,
     pub key: Option<CancelKey>,
-    pub logged_in: bool,
+    /// How often it has been told that the pooler is ready for a query.
+    pub readies: usize,
+    /// Its TLS handshake is under way: the bytes that it sends are not the core's.
+    pub securing: bool,
+    /// A handshake has begun at some time.
+    pub secured: bool,
     auth: Option<ServerAuth>,
 }
+
+/// The byte that begins a TLS handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Texts of queries. Their beginning decides what a server answers.
 pub const QUERIES: [&str; 16] = [
@@ -58,7 +66,9 @@ impl Client {
             framing: Framing::default(),
             sound: true,
             key: None,
-            logged_in: false,
+            readies: 0,
+            securing: false,
+            secured: false,
             auth: None,
         }
     }
@@ -99,6 +109,13 @@ impl Client {
         }
         StartupPacket::write_ssl_request(&mut self.outgoing);
         self.framing.unframed += 1;
+    }
+
+    /// Appends the beginning of a handshake that no SSLRequest announces.
+    pub fn begin_tls(&mut self, story: &mut Story<'_>) {
+        self.outgoing.push(TLS_HANDSHAKE);
+        let bytes = story.raw(10);
+        self.outgoing.extend(bytes);
     }
 
     /// Appends a message of any kind.
@@ -200,7 +217,7 @@ impl Client {
                     }
                 }
                 b'K' => self.key = CancelKey::read(&body).ok(),
-                b'Z' => self.logged_in = true,
+                b'Z' => self.readies += 1,
                 _ => {}
             }
         }

@@ -71,7 +71,15 @@ const CHOICES: [&[&str]; 8] = [
         "transaction_timeout = 2\nserver_lifetime = 1\nserver_idle_timeout = 1\n",
         "max_client_conn = 2\nclient_login_timeout = 1\npool_idle_timeout = 1\n",
     ],
-    &["", "connect_query", "max_user_connections = 1\n"],
+    &[
+        "",
+        "connect_query",
+        "max_user_connections = 1\n",
+        "client_tls_sslmode = allow\n",
+        "client_tls_sslmode = require\nserver_tls_sslmode = prefer\n",
+        "client_tls_sslmode = verify-full\nauth_type = cert\nserver_tls_sslmode = require\n",
+        "server_tls_sslmode = require\nserver_tls_sslnegotiation = direct\n",
+    ],
 ];
 
 /// Reads a configuration's choices.
@@ -97,7 +105,8 @@ fn make(picks: [usize; CHOICES.len()]) -> Arc<Config> {
          forced = host=10.0.0.1 port={PORT_FORCED_USER} user=pool password=pw{connect_query}\n\
          limited = host=10.0.0.2,10.0.0.3 port={PORT_LIMITED} max_db_connections={LIMITED_SERVERS_MAX}{connect_query}\n\
          * = host=10.0.0.4 port=5003\n\
-         [pgbouncer]\nauth_file = users\nscram_iterations = 1\nadmin_users = alice\nserver_tls_sslmode = disable\n{settings}"
+         [pgbouncer]\nauth_file = users\nscram_iterations = 1\nadmin_users = alice\nserver_tls_sslmode = disable\n\
+         client_tls_key_file = key\nclient_tls_cert_file = certificate\nclient_tls_ca_file = authorities\n{settings}"
     );
     let files = move |name: &str| -> io::Result<Vec<u8>> {
         Ok(if name == "users" {

@@ -59,7 +59,7 @@ impl Framing {
             let rest = &self.rest[at..];
             if self.unframed > 0 {
                 match way {
-                    Direction::ToClient if rest[0] == b'N' => {
+                    Direction::ToClient if matches!(rest[0], b'N' | b'S') => {
                         self.unframed -= 1;
                         at += 1;
                         continue;

@@ -5,11 +5,12 @@
 //!   a unix       connects                      c which fails    a connect ends
 //!   l who        startup packet                r who how        answers its oldest request
 //!   s who        SSLRequest                    A who what       says something unasked
-//!   m who what   any message                   R who what       says nonsense
-//!   e who ...    Parse Bind Execute Sync       D who bytes      is read
-//!   g who bytes  nonsense                      K who            closes
-//!   h who ...    a header that lies          others
-//!   x who        spoils its last byte          v                everything arrives and is answered well
+//!   S who bytes  TLS without an SSLRequest     R who what       says nonsense
+//!   m who what   any message                   D who bytes      is read
+//!   e who ...    Parse Bind Execute Sync       K who            closes
+//!   g who bytes  nonsense                    others
+//!   h who ...    a header that lies            v                everything arrives and is answered well
+//!   x who        spoils its last byte          t which how      a TLS handshake ends
 //!   d who bytes  is read                       z which          a cancel ends
 //!   k who        closes                        T how long       time passes
 //!   n ...        connects and logs in          C which          a signal
@@ -17,6 +18,7 @@
 //! ```
 
 use crate::configuration;
+use crate::handshakes::Handshake;
 use crate::story::Story;
 use crate::world::World;
 use pgweir_config::{Place, Problem};
@@ -24,7 +26,7 @@ use pgweir_core::{Command, ReloadOutcome};
 use pgweir_wire::{CancelKey, StartupPacket};
 use std::time::Duration;
 
-const MOVES: &[u8] = b"alsmeghxdknZcrARDKvzTCL";
+const MOVES: &[u8] = b"alsmeghxdknZcrARDKvzTCLSt";
 
 /// The most moves of one story.
 const MOVES_MAX: usize = 250;
@@ -35,8 +37,31 @@ const CONNECTIONS_MAX: usize = 24;
 /// The most bytes read together.
 const CHUNKS: [usize; 10] = [usize::MAX, 1, 2, 3, 4, 5, 6, 9, 30, 200];
 
+/// Stories in which the first client logs in and is answered. If one is not, the server that plays PostgreSQL lacks
+/// something that the pooler asks for, and no story gets beyond a login.
+const REACHES: [&str; 9] = [
+    "00000000 n000 m00 v",
+    "10000000 n000 m00 v",
+    "20000000 n000 m00 v",
+    "13000001 n000 m00 v",
+    "15000002 n030 m00 v",
+    "10000003 a0 s0 d00 t00 l000 d00 v m00 v",
+    "10000004 a0 s0 d00 t00 l000 d00 v m00 v",
+    "10000005 a0 s0 d00 t02 l000 d00 v m00 v",
+    "10000006 n000 v m00 v",
+];
+
+/// Proves that stories reach sessions.
+pub fn prove_reach() {
+    for text in REACHES {
+        let world = tell(text.as_bytes());
+        let readies = world.clients.first().map_or(0, |client| client.readies);
+        assert_eq!(readies, 2, "the client of the story {text:?} is not answered");
+    }
+}
+
 /// Runs a story: a configuration, then moves.
-pub fn tell(bytes: &[u8]) {
+pub fn tell(bytes: &[u8]) -> World {
     let mut story = Story::new(bytes);
     let mut world = World::new(configuration::read(&mut story));
     for _ in 0..MOVES_MAX {
@@ -53,10 +78,11 @@ pub fn tell(bytes: &[u8]) {
         make_move(letter, &mut world, &mut story);
         world.check();
         if world.exited {
-            return;
+            return world;
         }
     }
     world.end();
+    world
 }
 
 fn make_move(letter: u8, world: &mut World, story: &mut Story<'_>) {
@@ -73,7 +99,7 @@ fn make_move(letter: u8, world: &mut World, story: &mut Story<'_>) {
             }
         }
         b'Z' => cancel_request(world, story),
-        b'l' | b's' | b'm' | b'e' | b'g' | b'h' | b'x' | b'd' | b'k' => {
+        b'l' | b's' | b'S' | b'm' | b'e' | b'g' | b'h' | b'x' | b'd' | b'k' => {
             if world.clients.is_empty() {
                 return;
             }
@@ -82,6 +108,7 @@ fn make_move(letter: u8, world: &mut World, story: &mut Story<'_>) {
             match letter {
                 b'l' => client.start(story),
                 b's' => client.ask_for_tls(),
+                b'S' => client.begin_tls(story),
                 b'm' => client.say(story),
                 b'e' => client.say_prepared(story),
                 b'g' => client.say_nonsense(story),
@@ -122,6 +149,13 @@ fn make_move(letter: u8, world: &mut World, story: &mut Story<'_>) {
             }
         }
         b'v' => world.come_to_rest(),
+        b't' => {
+            if !world.handshakes.is_empty() {
+                let which = story.pick(world.handshakes.len());
+                let end = story.one_of(&[Handshake::Nameless, Handshake::Failed, Handshake::Named("alice")]);
+                world.finish_handshake(which, end);
+            }
+        }
         b'z' => {
             if !world.cancels.is_empty() {
                 let which = story.pick(world.cancels.len());

@@ -2,6 +2,7 @@
 
 use crate::client::QUERIES;
 use crate::framing::{Framing, Message};
+use crate::internal;
 use crate::story::Story;
 use pgweir_auth::{
     AuthRequest, ClientAuth, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, ClientStep, MockKey, MockSecret,
@@ -10,7 +11,7 @@ use pgweir_auth::{
 use pgweir_core::{Endpoint, ServerId};
 use pgweir_wire::write::{Column, ErrorText};
 use pgweir_wire::{CancelKey, StartupPacket, TransactionStatus, Writer};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// The process id of every server. New servers are asked for it.
 const PROCESS_ID: u32 = 4711;
@@ -72,8 +73,14 @@ pub struct Server {
     pub key: Option<CancelKey>,
     /// It has sent only messages that PostgreSQL would send.
     pub sound: bool,
+    /// Its TLS handshake is under way.
+    pub securing: bool,
     requests: VecDeque<Message>,
     auth: Option<ClientAuth>,
+    /// The texts of its prepared statements.
+    texts: HashMap<Vec<u8>, Vec<u8>>,
+    /// The text and the parameters of the unnamed portal.
+    bound: (Vec<u8>, Vec<Option<Vec<u8>>>),
     status: TransactionStatus,
     ignores_to_sync: bool,
     copy_in: Option<CopyIn>,
@@ -93,8 +100,11 @@ impl Server {
             purpose: None,
             key: None,
             sound: true,
+            securing: false,
             requests: VecDeque::new(),
             auth: None,
+            texts: HashMap::new(),
+            bound: (Vec::new(), Vec::new()),
             status: TransactionStatus::Idle,
             ignores_to_sync: false,
             copy_in: None,
@@ -112,7 +122,9 @@ impl Server {
     /// Reads the pooler's messages.
     pub fn hear(&mut self, messages: Vec<Message>) {
         for (tag, body) in &messages {
-            if *tag == 0
+            if is_ssl_request(*tag, body) {
+                self.framing.unframed += 1;
+            } else if *tag == 0
                 && let Ok(StartupPacket::Startup { parameters, .. }) = StartupPacket::read(body)
             {
                 let value = |name: &[u8]| {
@@ -148,6 +160,7 @@ impl Server {
             return;
         };
         match tag {
+            0 if is_ssl_request(tag, &body) => self.answer_ssl_request(answer),
             0 => self.begin_login(answer),
             b'p' => self.judge(&body, cache),
             _ if self.ignores_to_sync && tag != b'S' => {}
@@ -243,6 +256,24 @@ impl Server {
                 let bytes = story.raw(20);
                 self.outgoing.extend(bytes);
             }
+        }
+    }
+
+    fn answer_ssl_request(&mut self, answer: Answer) {
+        match answer {
+            Answer::Error => self.outgoing.push(b'N'),
+            Answer::Fatal => self.error("FATAL"),
+            // Bytes in the clear that TLS does not protect.
+            Answer::Chatty => {
+                self.outgoing.push(b'S');
+                self.welcome();
+            }
+            Answer::ManyRows => {
+                self.outgoing.push(b'N');
+                self.welcome();
+            }
+            Answer::WrongStatus => self.outgoing.push(b'G'),
+            _ => self.outgoing.push(b'S'),
         }
     }
 
@@ -352,6 +383,14 @@ impl Server {
             self.copy_in = Some(CopyIn::Simple);
             return self.w().message(b'G', |b| b.extend([0, 0, 0]));
         }
+        if matches!(answer, Answer::Good | Answer::Chatty)
+            && let Some(outcomes) = internal::of_query(text, PROCESS_ID)
+        {
+            for outcome in outcomes {
+                outcome.write(&mut self.w());
+            }
+            return self.ready(answer);
+        }
         if answer == Answer::CopyBoth {
             self.copy_both = true;
             return self.w().message(b'W', |b| b.extend([0, 0, 0]));
@@ -394,10 +433,6 @@ impl Server {
                 "SET"
             }
             _ => {
-                if text.ends_with(b"pg_backend_pid()") && answer == Answer::Good {
-                    self.w().data_row(1, [Some(PROCESS_ID.to_string().as_bytes())]);
-                    return self.w().command_complete("SELECT 1");
-                }
                 let rows = if answer == Answer::ManyRows { 40 } else { 1 };
                 let mut w = self.w();
                 if describes {
@@ -409,7 +444,6 @@ impl Server {
                     w.row_description(&[column("a"), column("b")]);
                 }
                 for _ in 0..rows {
-                    // The answer of auth_query for eve.
                     w.data_row(2, [Some(&b"eve"[..]), Some(b"pw")]);
                 }
                 "SELECT 1"
@@ -429,8 +463,14 @@ impl Server {
             _ => {}
         }
         match tag {
-            b'P' => self.w().empty(b'1'),
-            b'B' => self.w().empty(b'2'),
+            b'P' => {
+                self.prepare(body);
+                self.w().empty(b'1');
+            }
+            b'B' => {
+                self.bind(body);
+                self.w().empty(b'2');
+            }
             b'C' => self.w().empty(b'3'),
             b'D' => {
                 let mut w = self.w();
@@ -446,8 +486,32 @@ impl Server {
                 }
                 Answer::ManyRows => self.w().empty(b's'),
                 Answer::WrongStatus => self.run(QUERIES[1].as_bytes(), Answer::Good, false),
+                Answer::Good | Answer::Chatty => self.execute(answer),
                 other => self.run(b"select 1", other, false),
             },
+        }
+    }
+
+    fn prepare(&mut self, body: &[u8]) {
+        let mut parts = body.splitn(3, |b| *b == 0).map(<[u8]>::to_vec);
+        let (name, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        self.texts.insert(name, text);
+    }
+
+    fn bind(&mut self, body: &[u8]) {
+        let name = body.split(|b| *b == 0).nth(1).unwrap_or_default();
+        let text = self.texts.get(name).cloned().unwrap_or_default();
+        self.bound = (text, internal::parameters(body).unwrap_or_default());
+    }
+
+    /// Runs the unnamed portal.
+    fn execute(&mut self, answer: Answer) {
+        let (text, values) = self.bound.clone();
+        match std::str::from_utf8(&text) {
+            Ok(text) if text.contains("pg_catalog.") => {
+                internal::of_statement(text, &values, PROCESS_ID).write(&mut self.w());
+            }
+            _ => self.run(&text, answer, false),
         }
     }
 
@@ -470,4 +534,8 @@ impl Server {
             }
         }
     }
+}
+
+fn is_ssl_request(tag: u8, packet: &[u8]) -> bool {
+    tag == 0 && matches!(StartupPacket::read(packet), Ok(StartupPacket::SslRequest))
 }
