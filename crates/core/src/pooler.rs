@@ -172,10 +172,9 @@ impl Pooler {
     /// next `handle_*_bytes` call for this connection.
     #[inline]
     pub fn needs_bytes(&self, id: ConnectionId) -> usize {
-        match id {
-            ConnectionId::Client(id) => self.clients.get(id.0).map_or(0, |c| c.needs_bytes as usize),
-            ConnectionId::Server(_) => 0,
-        }
+        let ConnectionId::Client(id) = id else { return 0 };
+        let client = self.clients.get(id.0).filter(|_| !self.hides_needs());
+        client.map_or(0, |client| client.needs_bytes as usize)
     }
 
     /// The connection at the other end of the link, to which bytes of `id` are forwarded. Back-pressure is the driver's

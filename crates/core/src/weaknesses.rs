@@ -49,6 +49,12 @@ impl Pooler {
         self.clients.get(id.0).is_some_and(|c| c.session.pins().for_good())
     }
 
+    /// Whether the driver is not told how many bytes are needed.
+    #[inline(always)]
+    pub(crate) fn hides_needs(&self) -> bool {
+        self.is_weak(Weakness::LooksAtEachPiece)
+    }
+
     #[inline(always)]
     pub(crate) fn is_weak(&self, weakness: Weakness) -> bool {
         self.shared.is_weak(weakness)

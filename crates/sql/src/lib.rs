@@ -75,7 +75,7 @@ pub use settings::{body_settings, constant_arguments, hidden_settings, is_askabl
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
 pub use split::{
     commits_prepared, deallocated, is_commit_prepared, leaves_block_open, may_end_block, may_end_with_deallocate_all,
-    prepares_transaction, statements,
+    prepares_transaction, statements, statements_before_deallocate,
 };
 pub use statement::{Statement, classify};
 pub use type_names::{casts_to_unknown, may_name_types, parameter_numbers};

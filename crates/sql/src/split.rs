@@ -89,6 +89,14 @@ pub fn may_end_with_deallocate_all(text: &[u8]) -> bool {
     contains(text, b"deallocate") && statements(text).is_none_or(ends)
 }
 
+/// How many statements a text has in front of a DEALLOCATE that ends it. `None`: it does not end so, or has no others.
+pub fn statements_before_deallocate(text: &[u8]) -> Option<u32> {
+    let all = contains(text, b"deallocate").then(|| statements(text)).flatten()?;
+    let (last, others) = all.split_last()?;
+    let deallocates = matches!(classify(last), Statement::Deallocate(_) | Statement::DeallocateAll);
+    (deallocates && !others.is_empty()).then_some(others.len() as u32)
+}
+
 /// The statements of a text, each without the semicolon that ends it and without white space and comments around it;
 /// empty ones are left out.
 ///
@@ -266,6 +274,21 @@ mod tests {
             "",
         ] {
             assert!(!may_end_with_deallocate_all(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_deallocate_counts_the_statements_in_front_of_it() {
+        for (text, others) in [
+            ("select 1; deallocate all", Some(1)),
+            ("a; b;; /* ; */ DEALLOCATE prepare x ; -- c", Some(2)),
+            ("deallocate all", None),
+            ("; deallocate a", None),
+            ("deallocate a; b", None),
+            ("a; discard all", None),
+            ("", None),
+        ] {
+            assert_eq!(statements_before_deallocate(text.as_bytes()), others, "{text}");
         }
     }
 

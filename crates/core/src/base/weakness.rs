@@ -43,6 +43,10 @@ pub enum Weakness {
     /// A client that cancels its flight, which stands behind others, gets the error at once, although the server will
     /// run the flight.
     RefusesRiders,
+    /// A DEALLOCATE without a command tag, because the commit behind it has failed, counts as not run.
+    TrustsCommandTags,
+    /// The core is given a message again whenever another piece of it has come.
+    LooksAtEachPiece,
     /// Clients are not charged for the servers that they use.
     ForgetsToCharge,
     /// The client that came last gets the next server.
@@ -119,7 +123,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 48] = [
+    pub const ALL: [Weakness; 50] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -137,6 +141,8 @@ impl Weakness {
         Weakness::ForgetsRiders,
         Weakness::RunsBegunAgain,
         Weakness::RefusesRiders,
+        Weakness::TrustsCommandTags,
+        Weakness::LooksAtEachPiece,
         Weakness::ForgetsToCharge,
         Weakness::ServesNewestFirst,
         Weakness::CancelsAmongSegments,

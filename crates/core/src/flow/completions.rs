@@ -3,8 +3,9 @@
 use crate::base::admits::Admits;
 use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Deed;
+use crate::base::weakness::Weakness;
 use crate::reply::Reply;
-use crate::upstream::entry::{Entry, Expect, To};
+use crate::upstream::entry::{Effect, Entry, Expect, To};
 use crate::upstream::phase::Begin;
 use pgweir_wire::backend;
 
@@ -28,6 +29,7 @@ impl Reply<'_> {
         server.held.command_may_end_transaction(commits, rolls_back);
         server.conversation.command_succeeds();
         let queue = server.conversation.queue_mut();
+        queue.counts_answered();
         let executed = queue.front().is_some_and(|e| e.expect() == Expect::Execute);
         let ends = body.starts_with(b"DEALLOCATE") || body.starts_with(b"DISCARD");
         if let Some(entry) = executed.then(|| queue.pop()).flatten()
@@ -99,9 +101,29 @@ impl Reply<'_> {
             self.forgot_sequences();
             self.forget_explicit_settings();
         }
-        if seen_coming {
+        if !seen_coming {
+            self.all_have_ended();
+        }
+    }
+
+    /// A commit has failed. If the last statement of the Query is a DEALLOCATE, and those in front of it were answered,
+    /// it has run: a DEALLOCATE is refused only if there is no such statement, or if it is interrupted.
+    #[cold]
+    pub(crate) fn last_has_run(&mut self, mut effect: Effect, sqlstate: &[u8]) {
+        let (interrupted, missing) = (sqlstate.starts_with(b"57"), sqlstate == b"26000");
+        let has_run = effect.before_deallocate == Some(0) && !interrupted;
+        if !has_run || self.shared.is_weak(Weakness::TrustsCommandTags) {
             return;
         }
+        match effect.deallocates.pop_front() {
+            Some(name) if !missing => self.has_ended(&name),
+            Some(_) => {}
+            None => self.all_have_ended(),
+        }
+    }
+
+    /// All statements of the server, and of its client, have ended at the request at the front.
+    fn all_have_ended(&mut self) {
         let Some(later) = self.server.conversation.queue_mut().all_ended_in_front() else {
             return;
         };
@@ -132,9 +154,15 @@ impl Reply<'_> {
             // It is not known which statement has ended.
             self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
         }
-        let name = self.server.conversation.queue_mut().next_deallocated();
-        if let (Some(name), Some((_, client))) = (name, &mut self.client)
-            && let Some(meaning) = client.statements.end(&name)
+        if let Some(name) = self.server.conversation.queue_mut().next_deallocated() {
+            self.has_ended(&name);
+        }
+    }
+
+    /// A statement of the client has ended.
+    fn has_ended(&mut self, name: &[u8]) {
+        if let Some((_, client)) = &mut self.client
+            && let Some(meaning) = client.statements.end(name)
         {
             meaning
                 .as_client_named()

@@ -24,8 +24,8 @@ impl Exchange<'_> {
     /// Execute, which may run a DEALLOCATE or DISCARD ALL.
     pub(crate) fn execute(&mut self, message: &Message<'_>) -> Step {
         if self.server.session.has_definitions() {
-            if !message.is_whole() {
-                return Step::NeedBytes;
+            if let Err(step) = self.names_whole(message) {
+                return step;
             }
             if let Some(step) = self.execute_may_publish(message) {
                 return step;
@@ -42,8 +42,8 @@ impl Exchange<'_> {
         if !self.client.statements.some_portal_ends() {
             return self.plain(message, Expect::Execute);
         }
-        if !message.is_whole() {
-            return Step::NeedBytes;
+        if let Err(step) = self.names_whole(message) {
+            return step;
         }
         let portal = Reader::new(message.body()).cstr();
         let ends = portal
@@ -254,8 +254,15 @@ impl Exchange<'_> {
 
     /// The target of Describe or Close; `None`: the body is malformed, and the server must report that.
     fn named<'m>(&mut self, message: &Message<'m>) -> Result<Option<Named<'m>>, Step> {
+        self.names_whole(message)?;
+        Ok(Named::read(message.body()).ok())
+    }
+
+    /// A message that consists of a name, or nearly so, is needed as a whole. PostgreSQL refuses one of more than 10,000
+    /// bytes.
+    pub(crate) fn names_whole(&mut self, message: &Message<'_>) -> Result<(), Step> {
         if message.is_whole() {
-            return Ok(Named::read(message.body()).ok());
+            return Ok(());
         }
         if message.total <= NAMES_BYTES_MAX {
             return Err(Step::NeedBytes);

@@ -93,7 +93,7 @@ impl Reply<'_> {
         };
         let mut not_forgotten = false;
         if refused.expect.ends_with_ready() {
-            self.request_failed(&refused);
+            self.request_failed(&refused, error.fields.sqlstate);
         } else {
             let failed = self.segment_failed(&refused);
             if self.replace_behind_internal_parse(&error, guarded) {
@@ -178,7 +178,7 @@ impl Reply<'_> {
     }
 
     /// A request that ends with ReadyForQuery has failed, or the Sync that commits a segment.
-    fn request_failed(&mut self, refused: &Refused) {
+    fn request_failed(&mut self, refused: &Refused, sqlstate: &[u8]) {
         let entry = self
             .server
             .conversation
@@ -189,7 +189,12 @@ impl Reply<'_> {
         if refused.expect.is_whole_request() {
             self.server.conversation.takes_requests_from_here();
         }
+        let deallocates = effect.as_ref().is_some_and(|effect| effect.before_deallocate.is_some());
+        let last = effect.clone().filter(|_| deallocates);
         self.undo_refused(refused.expect, effect);
+        if let Some(effect) = last {
+            self.last_has_run(effect, sqlstate);
+        }
     }
 
     /// A message of a segment has failed: the server ignores everything up to the next Sync.

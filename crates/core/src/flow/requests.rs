@@ -66,7 +66,7 @@ impl Exchange<'_> {
     fn takes_step(&mut self, step: Step, message: &Message<'_>, at: &mut usize) -> bool {
         match step {
             Step::Progress(bytes) => *at += bytes,
-            Step::NeedBytes => self.client.needs_more(message.tag, message.total),
+            Step::NeedBytes => self.client.needs_more(message),
             Step::Wait | Step::Closed => {}
         }
         matches!(step, Step::Progress(_))
@@ -249,13 +249,15 @@ impl Exchange<'_> {
 }
 
 impl crate::client::Client {
-    /// A message has come in part and need not be looked at again before enough of it has come. Only the names of a
-    /// Bind are needed. For a message longer than any statement the core never waits for the rest. If the client has no
-    /// server, it waits for the message's beginning.
+    /// A message has come in part and need not be looked at again before enough of it has come. Where the end of the
+    /// names in a Bind is not known, that is twice as much as has come. For a message longer than any statement the core
+    /// never waits for the rest. If the client has no server, it waits for the message's beginning.
     #[cold]
-    pub(crate) fn needs_more(&mut self, tag: FrontendTag, total: usize) {
+    pub(crate) fn needs_more(&mut self, message: &Message<'_>) {
+        let (tag, total) = (message.tag, message.total);
+        let names_are_cut = tag == FrontendTag::Bind && BindNames::read(message.body()).is_err();
         self.needs_bytes = match tag {
-            FrontendTag::Bind => 0,
+            _ if names_are_cut => total.min(2 * message.bytes.len()) as u32,
             _ if total <= STATEMENT_BYTES_MAX => total as u32,
             _ if self.link.is_none() => Message::before_server_bytes(tag) as u32,
             _ => 0,

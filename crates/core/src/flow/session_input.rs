@@ -91,7 +91,7 @@ impl Pooler {
             Step::Progress(bytes) => Ok(at + bytes),
             Step::NeedBytes => {
                 if let Some(client) = self.clients.get_mut(id.0) {
-                    client.needs_more(message.tag, message.total);
+                    client.needs_more(&message);
                 }
                 self.linked_without_request(now, id);
                 Err(at)

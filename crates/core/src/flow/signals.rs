@@ -14,7 +14,7 @@
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
 use crate::base::ids::{CLIENT_IDS_FROM, ClientId, ServerId};
-use crate::base::message::{Message, Step};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
@@ -86,7 +86,7 @@ impl Exchange<'_> {
         let names = BindNames::read(body).ok()?;
         let call = signal_call(&self.client.statements.meaning_of(names.statement)?.query)?;
         if !message.is_whole() {
-            return Some(Called::Later(Step::NeedBytes));
+            return (message.total <= INSPECT_BYTES_MAX).then_some(Called::Later(Step::NeedBytes));
         }
         let (first, results) = first_parameter(body, &names)?;
         let process_id = match call.target {

@@ -152,6 +152,7 @@ impl Exchange<'_> {
             effect.may_end_statements = true;
             if let Some(text) = text {
                 effect.deallocates = pgweir_sql::deallocated(text);
+                effect.before_deallocate = pgweir_sql::statements_before_deallocate(text);
             }
         }
         // The text may change settings, on which later statements depend.

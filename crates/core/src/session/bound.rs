@@ -120,8 +120,8 @@ impl Exchange<'_> {
 
     /// Execute of a portal that may reset settings: the client's startup values are set again behind it.
     pub(crate) fn execute_reset(&mut self, message: &Message<'_>) -> Step {
-        if !message.is_whole() {
-            return Step::NeedBytes;
+        if let Err(step) = self.names_whole(message) {
+            return step;
         }
         let portal = Reader::new(message.body()).cstr().ok();
         let returns = portal.and_then(|portal| self.client.session.executes_reset(portal));

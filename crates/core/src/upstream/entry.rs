@@ -125,6 +125,9 @@ pub(crate) struct Effect {
     pub(crate) may_end_statements: bool,
     /// The names that it deallocates one by one, in the order of their command tags.
     pub(crate) deallocates: VecDeque<StatementName>,
+    /// If the last of its statements is a DEALLOCATE: how many in front of it have not been answered. The server answers
+    /// the last one only when it has committed, and what it has ended is gone even if the commit fails.
+    pub(crate) before_deallocate: Option<u32>,
     /// It is a PREPARE of a name that the client already uses, so the server must refuse it.
     pub(crate) must_be_refused: bool,
     /// One of the client's names, and its meaning before this request.

@@ -4,6 +4,7 @@ pub(crate) mod cancels;
 pub(crate) mod conversation;
 pub(crate) mod copy_in;
 pub(crate) mod ended;
+pub(crate) mod ended_statements;
 pub(crate) mod entry;
 pub(crate) mod fifo;
 pub(crate) mod flight;

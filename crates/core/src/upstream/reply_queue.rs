@@ -10,13 +10,11 @@
 //! recordings E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no
 //! reply).
 
-use crate::statements::client_names::StatementName;
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
-use crate::upstream::ended::{Ended, GainedLater};
+use crate::upstream::ended::Ended;
 use crate::upstream::entry::{Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
 use crate::upstream::fifo::Fifo;
 use crate::upstream::job::Job;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Entries in the order of their requests.
@@ -140,7 +138,7 @@ impl ReplyQueue {
                 ..
             }) => match expect {
                 Expect::Execute if !*changes => self.drop_front(),
-                Expect::Query => {}
+                Expect::Query if !*changes => {}
                 _ => return false,
             },
             _ => return false,
@@ -199,54 +197,6 @@ impl ReplyQueue {
 
     pub(crate) fn front_mut(&mut self) -> Option<&mut Entry> {
         self.entries.front_mut()
-    }
-
-    /// The request at the front has ended all statements, which was not known when later requests were sent. Returns
-    /// what the later requests give the server and the client. Their record of earlier statements is dropped: these
-    /// statements are not restored if the later requests fail. `None`: this was found before, since a Query may end all
-    /// statements thousands of times.
-    pub(crate) fn all_ended_in_front(&mut self) -> Option<GainedLater> {
-        let entries = self.entries.len() as u32;
-        if std::mem::replace(&mut self.ended_by_front, entries) == entries {
-            return None;
-        }
-        let mut later = GainedLater::default();
-        for effect in self.entries.iter_mut().skip(1).filter_map(Entry::effect_mut) {
-            effect.server_loses.take_if(|s| !later.statements.contains(&s.id));
-            if let Some(lost) = &mut effect.server_lost_all {
-                lost.retain(|s| later.statements.contains(&s.id));
-            }
-            if let Some(lost) = &mut effect.names_lost_all {
-                lost.retain(|(name, _)| later.names.contains(&**name));
-            }
-            if let Some((name, before)) = &mut effect.name
-                && later.names.insert(name.clone())
-            {
-                *before = None;
-            }
-            later.statements.extend(effect.server_gains.as_ref().map(|s| s.id));
-        }
-        Some(later)
-    }
-
-    /// The command tag DEALLOCATE has come for the request at the front. Returns the next name that the request
-    /// deallocates.
-    pub(crate) fn next_deallocated(&mut self) -> Option<StatementName> {
-        self.entries.front_mut()?.effect_mut()?.deallocates.pop_front()
-    }
-
-    /// The server has not lost these statements after all: a Parse of one of them fails and takes nothing from the
-    /// server.
-    pub(crate) fn gains_nothing_of(&mut self, statements: &HashSet<u64>) {
-        if statements.is_empty() {
-            return;
-        }
-        for effect in self.entries.iter_mut().filter_map(Entry::effect_mut) {
-            let is_held = |gained: &Arc<Statement>| statements.contains(&gained.id);
-            if effect.server_gains.as_ref().is_some_and(is_held) {
-                effect.server_gains = None;
-            }
-        }
     }
 
     /// Removes the front, and the entries behind it that no reply ends.

@@ -233,7 +233,7 @@ fn what_was_prepared_behind_the_end_of_all_is_brought_back_when_its_close_fails(
     }));
     q.push(close(lost()));
     let later = q.all_ended_in_front().unwrap();
-    assert!(later.statements.contains(&statement.id));
+    assert!(later.statements().contains(&statement.id));
     assert!(q.all_ended_in_front().is_none(), "it is found out once");
     let brought_back = |e: &Entry| e.effect().is_some_and(|e| e.server_loses.is_some());
     assert_eq!(

@@ -11,6 +11,7 @@ mod failed_lookups;
 mod fair_queue;
 mod flights;
 mod hosts;
+mod kept_bytes;
 mod kept_secrets;
 mod last_words;
 mod limits;

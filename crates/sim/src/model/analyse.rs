@@ -114,6 +114,10 @@ fn columns_of(
             None
         }
         Statement::Show(name) => Some(vec![column(&catalog.settings.name(name)?, Type::Text)]),
+        Statement::InsertLater { key } => {
+            wanted(key, Type::Int4, &[], params)?;
+            None
+        }
         Statement::InsertTemporary { value, .. } => {
             wanted(value, Type::Text, &[], params)?;
             None

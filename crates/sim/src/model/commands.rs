@@ -1,6 +1,7 @@
 //! How commands begin and end transactions (`xact.c`).
 
 use super::error::ServerError;
+use super::later;
 use super::portal::PortalState;
 use super::session::Session;
 use super::transaction::{Block, Level, Shared, Writes};
@@ -33,15 +34,20 @@ impl Session {
     }
 
     /// `finish_xact_command`.
-    pub(super) fn finish_command(&mut self, shared: &mut Shared) {
+    pub(super) fn finish_command(&mut self, shared: &mut Shared) -> Result<(), ServerError> {
         let started = std::mem::replace(&mut self.transaction.command_started, false);
-        if started && self.transaction.block == Block::Started {
-            self.commit(shared);
+        match self.transaction.block {
+            Block::Started if started => self.commit(shared),
+            _ => Ok(()),
         }
     }
 
-    /// Commits the transaction's writes and ends it.
-    pub(super) fn commit(&mut self, shared: &mut Shared) {
+    /// Commits the transaction's writes and ends it. If a deferred constraint does not hold, all of it is undone.
+    pub(super) fn commit(&mut self, shared: &mut Shared) -> Result<(), ServerError> {
+        if self.transaction.lacking.is_some() {
+            self.abort_all();
+            return Err(later::violated());
+        }
         for (key, value) in std::mem::take(&mut self.transaction.writes).iter() {
             match value {
                 Some(value) => shared.table.insert(*key, value.clone()),
@@ -57,6 +63,7 @@ impl Session {
         self.settings.commit();
         self.commit_objects(shared);
         self.end_transaction();
+        Ok(())
     }
 
     /// Undoes all of the transaction and ends it.
@@ -81,6 +88,7 @@ impl Session {
         self.transaction.levels.clear();
         self.transaction.writes = Rc::new(Writes::new());
         self.transaction.code = None;
+        self.transaction.lacking = None;
         if !self.transaction.number_types.is_empty() {
             self.transaction.number_types = Rc::default();
         }
@@ -116,6 +124,7 @@ impl Session {
             self.settings.restore(&level.settings);
             self.transaction.writes = level.writes.clone();
             self.transaction.code = level.code;
+            self.transaction.lacking = level.lacking;
             self.transaction.number_types = level.number_types.clone();
             self.transaction.temporary = level.temporary.clone();
             self.transaction.temporary_schema = level.temporary_schema;

@@ -280,7 +280,7 @@ impl Session {
             rows_max,
         };
         match ran? {
-            Ran::Done(tag) => self.execute_complete(shared, name, &tag),
+            Ran::Done(tag) => self.execute_complete(shared, name, &tag)?,
             Ran::Suspended => {
                 self.transaction.pipelining = true;
                 self.out.write(|w| w.empty(b's'));
@@ -300,26 +300,24 @@ impl Session {
         tag: Option<String>,
     ) -> Result<(), ServerError> {
         match tag {
-            Some(tag) => {
-                self.execute_complete(shared, name, &tag);
-                Ok(())
-            }
+            Some(tag) => self.execute_complete(shared, name, &tag),
             None => self.execute_run(shared, now_us, name, rows_max),
         }
     }
 
-    fn execute_complete(&mut self, shared: &mut Shared, name: &[u8], tag: &str) {
+    fn execute_complete(&mut self, shared: &mut Shared, name: &[u8], tag: &str) -> Result<(), ServerError> {
         let statement = self.portals.get(name).and_then(|p| p.prepared.statement.as_ref());
         // A statement that may not run in a block is committed by itself (XACT_FLAGS_NEEDIMMEDIATECOMMIT), as are those
         // that begin and end transactions. VACUUM begins another transaction and so loses the flag.
         let alone =
             matches!(statement, Some(Statement::DiscardAll) | None) || statement.is_some_and(Statement::is_transaction);
         if alone {
-            self.finish_command(shared);
+            self.finish_command(shared)?;
         } else {
             self.transaction.pipelining = true;
         }
         self.out.write(|w| w.command_complete(tag));
+        Ok(())
     }
 
     /// Close of a statement or portal; one that does not exist is no error.

@@ -59,7 +59,7 @@ impl Session {
                 }
             });
         });
-        self.finish_command(shared);
+        self.finish_command(shared)?;
         self.ready(shared);
         Ok(())
     }

@@ -25,6 +25,7 @@ mod extended;
 mod function;
 mod function_call;
 mod idle_limit;
+mod later;
 mod left_behind;
 mod lexer;
 mod numbers;

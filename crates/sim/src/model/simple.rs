@@ -34,7 +34,7 @@ impl Session {
         self.unnamed = None;
         let statements: Rc<[Statement]> = parse(&self.received(text))?.into();
         if statements.is_empty() {
-            self.finish_command(shared);
+            self.finish_command(shared)?;
             self.out.write(|w| w.empty(b'I'));
             self.ready(shared);
             return Ok(());
@@ -57,7 +57,7 @@ impl Session {
     ) -> Result<(), ServerError> {
         if let Some(tag) = tag {
             run.plan = None;
-            self.simple_complete(shared, &mut run, &tag);
+            self.simple_complete(shared, &mut run, &tag)?;
         }
         self.simple_run(shared, now_us, run)
     }
@@ -75,7 +75,7 @@ impl Session {
                 None => self.simple_plan(shared, &run)?,
             };
             match self.run(shared, &mut plan, 0, &[])? {
-                Ran::Done(tag) => self.simple_complete(shared, &mut run, &tag),
+                Ran::Done(tag) => self.simple_complete(shared, &mut run, &tag)?,
                 Ran::Suspended => unreachable!("a Query has no row limit"),
                 Ran::CopyIn => {
                     self.begin_copy_in(Caller::Simple(run));
@@ -130,19 +130,20 @@ impl Session {
         Ok(plan)
     }
 
-    fn simple_complete(&mut self, shared: &mut Shared, run: &mut SimpleRun, tag: &str) {
+    fn simple_complete(&mut self, shared: &mut Shared, run: &mut SimpleRun, tag: &str) -> Result<(), ServerError> {
         self.portals.remove(&b""[..]);
         let last = run.at + 1 == run.statements.len();
         if last {
             if run.statements.len() > 1 && self.transaction.block == Block::Implicit {
                 self.transaction.block = Block::Started;
             }
-            self.finish_command(shared);
+            self.finish_command(shared)?;
         } else if run.statements[run.at].is_transaction() {
-            self.finish_command(shared);
+            self.finish_command(shared)?;
         }
         self.out.write(|w| w.command_complete(tag));
         run.at += 1;
         run.has_paused = false;
+        Ok(())
     }
 }

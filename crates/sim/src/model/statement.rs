@@ -16,6 +16,7 @@
 //! prepare s as select | insert | update | delete ...,  execute s,  deallocate [prepare] s | all
 //! discard all | plans | sequences | temp,  vacuum kv
 //! alter table numN alter n type int4 | int8,  insert into numN values (E)
+//! insert into later values (E)                       E is negative
 //! create temp table t (v text) [on commit drop],  insert into t values (E),  drop table t
 //! select E, ... | count(*) from t                     E may not name v; the names of such tables begin with tmp
 //! declare c cursor with hold for select ...,  fetch [number] from c,  close c | all
@@ -30,7 +31,8 @@
 //! ```
 //!
 //! `kv` is `create table kv (k int primary key, v text)`, and for each number N there is `create table numN (n int)`, of
-//! which only the type of the column is kept. No other table lasts. `seq` is the only sequence. Every function may be
+//! which only the type of the column is kept. `later` is `create table later (k int references kv deferrable initially
+//! deferred)`. As kv has no negative keys, a transaction that inserts one there fails when it commits. No other table lasts. `seq` is the only sequence. Every function may be
 //! qualified by `pg_catalog`. Settings are those of `settings/definitions.rs` and any name with a dot; under `plpgsql`
 //! none, once code has loaded PL/pgSQL.
 //!
@@ -100,6 +102,9 @@ pub(super) enum Statement {
     InsertNumber {
         table: u64,
         value: Expression,
+    },
+    InsertLater {
+        key: Expression,
     },
     /// ALTER TABLE .. ALTER n TYPE.
     AlterNumber {
@@ -252,6 +257,7 @@ impl Statement {
             Statement::Insert { key, value } => vec![key, value],
             Statement::Update { value, key } => std::iter::once(value).chain(key).collect(),
             Statement::Delete { key } => key.iter_mut().collect(),
+            Statement::InsertLater { key } => vec![key],
             Statement::InsertTemporary { value, .. } | Statement::InsertNumber { value, .. } => vec![value],
             Statement::Declare { select, .. } => select.expressions_mut(),
             _ => vec![],

@@ -130,6 +130,7 @@ pub(super) struct Level {
     pub(super) settings: Snapshot,
     pub(super) writes: Rc<Writes>,
     pub(super) code: Option<Code>,
+    pub(super) lacking: Option<i32>,
     pub(super) number_types: Rc<NumberTypes>,
     pub(super) temporary: Rc<Temporary>,
     pub(super) temporary_schema: bool,
@@ -149,6 +150,8 @@ pub(super) struct Transaction {
     pub(super) writes: Rc<Writes>,
     /// The function, if the transaction has replaced it.
     pub(super) code: Option<Code>,
+    /// A key in `later` that kv lacks: the commit fails.
+    pub(super) lacking: Option<i32>,
     /// The types that the transaction has changed.
     pub(super) number_types: Rc<NumberTypes>,
     /// Temporary tables. They are rolled back with the transaction, and stay after a commit.
@@ -169,6 +172,7 @@ impl Transaction {
             levels: Vec::new(),
             writes: Rc::default(),
             code: None,
+            lacking: None,
             number_types: Rc::default(),
             temporary: Rc::default(),
             temporary_schema: false,
@@ -184,6 +188,7 @@ impl Transaction {
             settings,
             writes: self.writes.clone(),
             code: self.code,
+            lacking: self.lacking,
             number_types: self.number_types.clone(),
             temporary: self.temporary.clone(),
             temporary_schema: self.temporary_schema,

@@ -27,11 +27,11 @@ impl Session {
                     return Err(needs_block("COMMIT AND CHAIN"));
                 }
                 self.no_transaction();
-                self.commit(shared);
+                self.commit(shared)?;
                 Ok("COMMIT")
             }
             Block::InProgress => {
-                self.commit(shared);
+                self.commit(shared)?;
                 self.chain(chain);
                 Ok("COMMIT")
             }

@@ -50,6 +50,10 @@ impl Session {
                 self.insert_number(&value)?;
                 "INSERT 0 1".into()
             }
+            Statement::InsertLater { key } => {
+                self.insert_later(&key)?;
+                "INSERT 0 1".into()
+            }
             Statement::AlterNumber { table, of } => {
                 self.alter_number(table, of);
                 "ALTER TABLE".into()

@@ -1,76 +1,12 @@
 //! The runtime's part: it follows the contract of `pgweir_core::pooler` exactly.
 
 use super::canary::{Canary, with_bad_question, with_bad_setting, without_a_setting, without_cleanup};
-use super::network::{Peer, move_front};
+use super::network::Peer;
 use super::shutdown::Ending;
 use super::world::{Event, World};
-use pgweir_core::{ClientId, ConnectionId, InternalWork, Request, ServerId, Verification, Verified};
+use pgweir_core::{ConnectionId, InternalWork, Request, ServerId, Verification, Verified};
 
 impl World {
-    /// Reads a connection once, as the runtime does.
-    pub(super) fn read(&mut self, key: u64) {
-        let Some(connection) = self.connections.get(&key) else {
-            return;
-        };
-        if connection.closing {
-            return;
-        }
-        let id = connection.id;
-        let is_empty = connection.inbox.is_empty();
-        let peer_closed = connection.peer_closed;
-        if !self.pooler.may_read(id) {
-            // A client that waits for a server and leaves must not get one.
-            if is_empty && peer_closed {
-                self.closed(key);
-            }
-            return;
-        }
-        if is_empty {
-            if peer_closed {
-                self.closed(key);
-            }
-            return;
-        }
-        if self.is_held_back(id) {
-            if let Some(connection) = self.connections.get_mut(&key) {
-                connection.held_back = true;
-            }
-            self.holds_back = true;
-            return;
-        }
-        let count = self.chunk_bytes();
-        let Some(connection) = self.connections.get_mut(&key) else {
-            return;
-        };
-        let count = count.min(connection.inbox.len());
-        let mut input = std::mem::take(&mut connection.kept);
-        move_front(&mut connection.inbox, count, &mut input);
-        let consumed = self.pass_to_core(id, &input);
-        input.drain(..consumed);
-        let forgets = !input.is_empty() && self.sings(Canary::ForgetKept);
-        if let Some(connection) = self.connections.get_mut(&key)
-            && !forgets
-        {
-            connection.kept = input;
-        }
-        self.do_requests();
-        self.read_later(key);
-    }
-
-    /// Reads all that has arrived from a client, and tells the core.
-    fn read_before_cancel(&mut self, client: ClientId, by: ClientId) {
-        let key = self.by_id.get(&client.into()).copied();
-        let has_input = |world: &World, key: u64| {
-            let connection = world.connections.get(&key);
-            connection.is_some_and(|c| !c.inbox.is_empty() && !c.closing && !c.held_back)
-        };
-        while let Some(key) = key.filter(|key| has_input(self, *key) && self.pooler.may_read(client.into())) {
-            self.read(key);
-        }
-        self.pooler.handle_read_before_cancel(self.now(), by, true);
-        self.write_outbox(&[]);
-    }
-
     /// Gives bytes to the core and writes its output; returns how many bytes it consumed.
     pub(super) fn pass_to_core(&mut self, id: ConnectionId, input: &[u8]) -> usize {
         self.trace.bytes(self.now_us, id.token(), input);
@@ -85,44 +21,6 @@ impl World {
         self.check_links(Some((id, input, consumed)));
         self.write_outbox(input);
         consumed
-    }
-
-    pub(super) fn read_later(&mut self, key: u64) {
-        let Some(connection) = self.connections.get_mut(&key) else {
-            return;
-        };
-        if !connection.to_pooler && (!connection.inbox.is_empty() || connection.peer_closed) {
-            connection.to_pooler = true;
-            self.soon(Event::ToPooler(key));
-        }
-    }
-
-    pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
-        let behind = self.pooler.linked(id).unwrap_or(id);
-        let pending = self
-            .by_id
-            .get(&behind)
-            .and_then(|key| self.connections.get(key))
-            .map_or(0, |c| c.pending.len());
-        pending > self.topology.held_back_bytes
-    }
-
-    pub(super) fn release_held_back(&mut self) {
-        if !std::mem::take(&mut self.holds_back) {
-            return;
-        }
-        let keys: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, c)| c.held_back)
-            .map(|(key, _)| *key)
-            .collect();
-        for key in keys {
-            if let Some(connection) = self.connections.get_mut(&key) {
-                connection.held_back = false;
-            }
-            self.read_later(key);
-        }
     }
 
     /// The peer has closed the connection.

@@ -49,6 +49,7 @@ mod hosts;
 mod network;
 pub mod oracle;
 pub mod postgres;
+mod reading;
 pub mod seeds;
 pub mod shutdown;
 mod signals;

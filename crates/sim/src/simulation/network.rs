@@ -31,6 +31,10 @@ pub(super) struct Connection {
     pub(super) peer_closed: bool,
     /// Bytes that were read and that the core has not consumed.
     pub(super) kept: Vec<u8>,
+    /// How many bytes were read.
+    pub(super) read_bytes: usize,
+    /// How many bytes the core was given that it could not handle because more must come.
+    pub(super) vain_bytes: usize,
     /// Bytes that the core has written and that have not been sent.
     pub(super) pending: VecDeque<u8>,
     /// The core has closed it: it ends when pending is empty.
@@ -64,6 +68,8 @@ impl World {
             inbox: VecDeque::new(),
             peer_closed: false,
             kept: Vec::new(),
+            read_bytes: 0,
+            vain_bytes: 0,
             pending: VecDeque::new(),
             closing: false,
             to_pooler: false,

@@ -55,6 +55,10 @@ fn the_model_answers_as_postgresql_does() {
         let version = if major == 15 { Version::V15 } else { Version::V18 };
         query(port, "create table if not exists kv (k int primary key, v text)");
         query(port, "create sequence if not exists seq");
+        query(
+            port,
+            "create table if not exists later (k int references kv deferrable initially deferred)",
+        );
         let seeds = match number("PGWEIR_TEST_SCRIPT_SEED") {
             Some(seed) => seed..seed + 1,
             None => 0..number("PGWEIR_TEST_SCRIPTS").unwrap_or(SCRIPTS),
@@ -69,7 +73,7 @@ fn the_model_answers_as_postgresql_does() {
             let model = normal_lines(lines(&model));
             query(
                 port,
-                "truncate kv; drop table if exists num1; create table num1 (n int)",
+                "truncate kv, later; drop table if exists num1; create table num1 (n int)",
             );
             let real = normal_lines(lines(&converse(port, &bytes)));
             if real != model {

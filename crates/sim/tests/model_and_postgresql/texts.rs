@@ -46,6 +46,7 @@ impl Script {
             22..=24 => format!("insert into kv values ({key}, 'v{n}')"),
             25 => format!("update kv set v = 'u{n}\u{e0}' where k = {key}"),
             26 => self.pick(&["update kv set v = 'all'", "delete from kv", "update kv set v = v"]),
+            27 if self.random.percent(50) => "insert into later values (0 - 5)".into(),
             27 => format!("delete from kv where k = {key}"),
             28 => "select k, v from kv order by k".into(),
             29 => format!("select v from kv where k = {key}"),

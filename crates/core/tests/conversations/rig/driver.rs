@@ -121,6 +121,11 @@ impl Rig {
         self.comes(id, &bytes);
     }
 
+    /// How many bytes of a connection the core has not handled.
+    pub fn kept_bytes(&self, id: impl Into<ConnectionId>) -> usize {
+        self.kept.get(&id.into()).map_or(0, Vec::len)
+    }
+
     /// Whether a connection has ended.
     pub fn is_closed(&self, id: impl Into<ConnectionId>) -> bool {
         self.closed.contains(&id.into())

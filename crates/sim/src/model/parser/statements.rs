@@ -156,6 +156,13 @@ impl Parser {
             self.expect_symbol(")")?;
             return Ok(Statement::InsertNumber { table, value });
         }
+        if self.keyword("later") {
+            self.expect("values")?;
+            self.expect_symbol("(")?;
+            let key = self.expression(&[])?;
+            self.expect_symbol(")")?;
+            return Ok(Statement::InsertLater { key });
+        }
         let temporary = self.table_name()?;
         self.expect("values")?;
         self.expect_symbol("(")?;

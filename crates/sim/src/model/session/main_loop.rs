@@ -121,18 +121,7 @@ impl Session {
                 self.skip_to_sync = false;
                 (Err(ServerError::protocol("invalid message format")), false)
             }
-            FrontendTag::Sync => {
-                self.skip_to_sync = false;
-                if self.transaction.block == Block::Implicit {
-                    self.transaction.block = Block::Started;
-                }
-                if self.transaction.block == Block::Started {
-                    self.synced.append(&mut self.unsynced);
-                }
-                self.finish_command(shared);
-                self.ready(shared);
-                (Ok(()), false)
-            }
+            FrontendTag::Sync => (self.sync(shared), false),
             FrontendTag::Terminate => {
                 self.client_closed();
                 (Ok(()), false)
@@ -144,6 +133,21 @@ impl Session {
         if let Err(e) = result {
             self.fail(shared, &e, extended);
         }
+    }
+
+    fn sync(&mut self, shared: &mut Shared) -> Result<(), ServerError> {
+        self.skip_to_sync = false;
+        if self.transaction.block == Block::Implicit {
+            self.transaction.block = Block::Started;
+        }
+        let mut committed = match self.transaction.block {
+            Block::Started => std::mem::take(&mut self.unsynced),
+            _ => Vec::new(),
+        };
+        self.finish_command(shared)?;
+        self.synced.append(&mut committed);
+        self.ready(shared);
+        Ok(())
     }
 
     /// Goes on after a sleep or a copy-in. `tag` is the tag of the statement that has ended; none if rows follow.

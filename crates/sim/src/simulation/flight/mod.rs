@@ -70,6 +70,8 @@ pub struct Author {
     is_refused: bool,
     /// The type of a column that its prepared statements depend on, if it changes that type.
     number: Option<changed_types::Number>,
+    /// Some of its transactions fail when they commit.
+    commits_fail: bool,
     /// It sets idle_session_timeout.
     idle_limits: bool,
     /// It sends messages of a COPY when there is none.
@@ -125,6 +127,7 @@ impl Author {
             number: topology
                 .changes_types
                 .then(|| changed_types::Number::of_session(session_number)),
+            commits_fail: topology.commits_fail,
             idle_limits: topology.limits_idle_time(session_number),
             stray_copies: topology.stray_copies,
             beyond_ascii: topology.beyond_ascii,
@@ -221,6 +224,9 @@ impl Author {
             return self.long_flight();
         }
         let transactions = self.mode != Mode::Statement;
+        if self.commits_fail && self.keeps_sessions && self.tracked_statements && self.random.percent(10) {
+            return self.deallocates_in_vain();
+        }
         if self.has_session && self.random.percent(4) {
             return self.prepared_on_gone();
         }

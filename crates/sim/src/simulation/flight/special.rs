@@ -79,6 +79,28 @@ impl Author {
         Flight::of(segments)
     }
 
+    /// A Query whose commit fails behind a DEALLOCATE, and what shows whether the statement is gone.
+    pub(super) fn deallocates_in_vain(&mut self) -> Flight {
+        let (key, values) = (self.key() + 1, [self.value(), self.value()]);
+        let name = self.pick(&["a", "b"]);
+        let last = self.pick(&["deallocate all", &format!("deallocate {name}")]);
+        let [before, behind] = values.map(|value| format!("Parse \"{name}\" \"select '{value}'\""));
+        let segments = [
+            vec![before, "Sync".into()],
+            vec![format!("Query \"insert into later values (0 - {key}); {last}\"")],
+            vec![behind, "Sync".into()],
+            vec![format!("Bind \"\" \"{name}\""), "Execute \"\" 0".into(), "Sync".into()],
+        ];
+        let bytes = segments.map(|lines| {
+            lines.into_iter().for_each(|line| self.push(line));
+            self.take_bytes()
+        });
+        match self.random.percent(50) {
+            true => Flight::of(bytes.into()),
+            false => Flight::in_stages(bytes.into()),
+        }
+    }
+
     /// A Query after an Execute without Sync: PostgreSQL 15 commits it, 18 does not.
     pub(super) fn query_without_sync(&mut self) -> Flight {
         self.plain = true;

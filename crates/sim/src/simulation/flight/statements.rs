@@ -49,6 +49,9 @@ impl Author {
 
     fn any_statement_alone(&mut self) -> String {
         let (key, value) = (self.key(), self.value());
+        if self.commits_fail && self.random.percent(15) {
+            return format!("insert into later values (0 - {})", key + 1);
+        }
         match self.random.below(32) {
             0..=4 => format!("select '{value}'"),
             5 => format!("select '{value}', 10/(3-g) from generate_series(1,5) g"),

@@ -84,6 +84,11 @@ impl Topology {
         }
     }
 
+    /// What transactions have done is undone when they commit.
+    pub(super) fn choose_failing_commits(&mut self, mut r: Random) {
+        self.commits_fail = !self.crowds() && r.percent(20);
+    }
+
     /// Clients whose code only the catalog shows, and who may share servers by flights.
     pub(super) fn choose_views(&mut self, mut r: Random) {
         if self.hostility != Hostility::Code || !r.percent(40) {

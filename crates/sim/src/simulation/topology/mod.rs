@@ -163,6 +163,8 @@ pub struct Topology {
     pub idle_limits: bool,
     /// Clients call pg_cancel_backend() and pg_terminate_backend() with the process ids of others.
     pub signals: bool,
+    /// Clients violate a constraint that is checked when their transactions commit.
+    pub commits_fail: bool,
     /// Connections come that do not log in, and others look at the console.
     pub visitors: bool,
     /// All entries of \[databases\] lead to one database.
