@@ -52,10 +52,20 @@ LIMITS = {
     "pool_size of a user": ({"default_pool_size": 4}, "", {"alice": "pool_size=1"}),
     "reserve_pool_size": ({"default_pool_size": 2, "reserve_pool_size": 1, "reserve_pool_timeout": 0.3}, "", {}),
     "reserve_pool_size of a database": ({"default_pool_size": 1, "reserve_pool_timeout": 0.3}, "reserve_pool_size=2", {}),
+    "reserve_pool of a database": ({"default_pool_size": 1, "reserve_pool_timeout": 0.3}, "reserve_pool=2", {}),
+    "reserve_pool_size of a user": ({"default_pool_size": 1, "reserve_pool_timeout": 0.3}, "", {"alice": "reserve_pool_size=2"}),
+    "reserve_pool_size of both": (
+        {"default_pool_size": 1, "reserve_pool_timeout": 0.3, "reserve_pool_size": 4},
+        "reserve_pool_size=3",
+        {"alice": "reserve_pool_size=1"},
+    ),
+    "pool_size of both": ({"default_pool_size": 4}, "pool_size=2", {"alice": "pool_size=3"}),
     "max_db_connections": ({"default_pool_size": 5, "max_db_connections": 2}, "", {}),
     "max_db_connections of a database": ({"default_pool_size": 5}, "max_db_connections=3", {}),
     "max_user_connections": ({"default_pool_size": 5, "max_user_connections": 2}, "", {}),
     "max_user_connections of a user": ({"default_pool_size": 5}, "", {"alice": "max_user_connections=1"}),
+    "max_user_connections of both": ({"default_pool_size": 5, "max_user_connections": 2}, "", {"alice": "max_user_connections=4"}),
+    "max_user_connections of a user, without": ({"default_pool_size": 5, "max_user_connections": 2}, "", {"alice": "max_user_connections=0"}),
 }
 
 
