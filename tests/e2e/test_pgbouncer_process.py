@@ -1,0 +1,129 @@
+"""Life of the process, before a real PgBouncer 1.26 and before pgweir: its user, its files, its limits; WAIT_CLOSE."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import subprocess
+
+import pgthrow
+import pytest
+
+from harness import wire
+from harness.logins import login
+from harness.pooler import kind
+from harness.waiting import eventually
+from test_pgbouncer_limits import both
+
+pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
+
+# -- started by root
+
+# Arguments, the setting `user`, and who it runs as; nobody, if it does not start.
+USERS = {
+    "-u": (("-u", "{user}"), None, "{user}"),
+    "--user": (("--user={user}",), None, "{user}"),
+    "user": ((), "{user}", "{user}"),
+    "both": (("-u", "{user}"), "nobody", "{user}"),
+    "in the background": (("-d", "-u", "{user}"), None, "{user}"),
+    "nobody": ((), None, None),
+    "root": (("-u", "root"), None, None),
+    "one who is not there": (("-u", "no-such-user"), None, None),
+}
+
+
+def identity(pid: int) -> tuple[str, ...]:
+    """User and group of a process, in every respect. Further groups are each pooler's own."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return tuple(line.split(":")[1].strip() for line in file if line.startswith(("Uid:", "Gid:")))
+
+
+def pid_in(pooler) -> int | None:
+    with contextlib.suppress(FileNotFoundError, ValueError), open(pooler.pid_path, encoding="ascii") as file:
+        return int(file.read())
+    return None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("what", USERS)
+def test_the_user_that_it_runs_as(pg15, make_pooler, monkeypatch, what):
+    arguments, setting, meant = USERS[what]
+    user = pwd.getpwnam(pgthrow.server_user())
+    fill = lambda text: text and text.format(user=user.pw_name, uid=user.pw_uid)  # noqa: E731
+    monkeypatch.setattr(pgthrow, "as_server_user", lambda command, **_: command)
+    settings = {"user": fill(setting)}
+    for pooler in both(make_pooler, pg15, arguments=tuple(map(fill, arguments)), settings=settings, start=False):
+        pooler.spawn()
+        if meant is None:
+            assert pooler.wait_exit() != 0 and not os.path.exists(pooler.pid_path), pooler.which
+            continue
+        if "-d" in arguments:
+            assert pooler.wait_exit() == 0, pooler.which
+        pooler.wait_log("process up")
+        pid = eventually(lambda: pid_in(pooler), what="its pid file")  # noqa: B023
+        assert identity(pid) == ("\t".join([str(user.pw_uid)] * 4), "\t".join([str(user.pw_gid)] * 4)), pooler.which
+        socket_path = os.path.join(pooler.dir, f".s.PGSQL.{pooler.port}")
+        for path in (socket_path, pooler.pid_path, pooler.log_path):
+            assert os.stat(path).st_uid == user.pw_uid, (pooler.which, path)
+        for host in (pooler.dir, pooler.host):
+            login(pooler, user="alice", host=host)
+        os.kill(pid, signal.SIGTERM)
+        if "-d" not in arguments:
+            assert pooler.wait_exit() == 0, pooler.which
+        eventually(lambda: not os.path.exists(pooler.pid_path), what="the end of its pid file")  # noqa: B023
+
+
+# -- limits and ids
+
+
+def test_the_soft_limit_on_files_is_raised(pg15, make_pooler):
+    """More clients than the soft limit has room for."""
+    pooler = make_pooler(pg15, open_files_max="60:2000", which="pgweir")
+    with open(f"/proc/{pooler.process.pid}/limits", encoding="ascii") as file:
+        (line,) = [line for line in file if line.startswith("Max open files")]
+    assert line.split()[3:5] == ["2000", "2000"]
+    assert "kernel file descriptor limit: 2000 (hard: 2000, raised from 60); max_client_conn: 200" in pooler.log()
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(pooler.connect())
+        login(pooler)
+
+
+def test_process_1_with_the_pid_file_of_a_former_process_1(pg15, make_pooler):
+    """In a container every process before had the same id. The file must not be taken for that of a running one."""
+    alone = ("unshare", "--map-current-user", "--pid", "--fork", "--kill-child")
+    if subprocess.run([*alone, "true"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("this system lets nobody make a namespace of processes")
+    pooler = make_pooler(pg15, start=False, which="pgweir", under=alone)
+    pooler.write_file(pooler.pid_path, "1\n")
+    pooler.start()
+    assert pid_in(pooler) == 1
+    login(pooler)
+    with open(f"/proc/{pooler.process.pid}/task/{pooler.process.pid}/children", encoding="ascii") as file:
+        (child,) = map(int, file.read().split())
+    os.kill(child, signal.SIGTERM)
+    assert pooler.wait_exit() == 0
+    assert not os.path.exists(pooler.pid_path)
+
+
+# -- WAIT_CLOSE
+
+
+@pytest.mark.parametrize("command", ["wait_close shop", "wait_close"])
+def test_wait_close_waits(pg15, make_pooler, command):
+    """After RECONNECT, until the last server of before has been given back; not for another database's."""
+    for pooler in both(make_pooler, pg15):
+        with contextlib.ExitStack() as stack:
+            at_work = [stack.enter_context(pooler.connect(database="shop")) for _ in range(2)]
+            for c in at_work:
+                c.query("begin; select 1")
+            boss, other = (stack.enter_context(pooler.connect(database="pgbouncer")) for _ in range(2))
+            boss.query("reconnect shop")
+            boss.send(wire.query(command))
+            assert wire.tags(other.query("wait_close warehouse"))[-2:] == "CZ", pooler.which
+            at_work[0].query("commit")
+            assert boss.quiet(0.3), pooler.which
+            at_work[1].query("commit")
+            assert wire.tags(boss.read_ready()) == "CZ", pooler.which
