@@ -6,6 +6,7 @@ import pytest
 from harness import wire
 from harness.logins import refused
 from harness.pooler import kind
+from harness.side_by_side import read_some
 from harness.waiting import eventually
 
 # The pooler below: which, its pool_mode, and its max_prepared_statements.
@@ -83,6 +84,31 @@ def test_a_setting_made_on_the_way_stays_with_its_client(below, make_pooler):
             assert a.value("show datestyle") == "German, DMY" and a.value("show timezone") != "Asia/Tokyo"
             assert b.value("show datestyle") == "ISO, MDY" and b.value("show timezone") == "Asia/Tokyo"
             c.query("rollback")
+
+
+@pytest.mark.parametrize("below_pools", ["session", "transaction", "statement"])
+@pytest.mark.parametrize("above_pools", ["session", "statement"])
+def test_session_and_statement_pooling(pg15, make_pooler, above_pools, below_pools):
+    """pgweir > PgBouncer, and pgweir > pgweir, where one of them does not pool by transactions."""
+    for which in ("pgbouncer", "pgweir"):
+        below = make_pooler(pg15, mode=below_pools, settings={"default_pool_size": SERVERS}, which=which)
+        above = in_front_of(make_pooler, below, pool_mode=above_pools)
+        with above.connect(options={"datestyle": "German, DMY"}) as a, above.connect() as b:
+            pids = set()
+            for c, shown in 3 * ((a, "03.02.2020"), (b, "2020-02-03")):
+                assert c.value("select '2020-02-03'::date::text") == shown, which
+                assert wire.rows_of(c.extended("select $1::text", ["x"])) == [("x",)], which
+                assert wire.error_codes(c.query("select 1/0")) == ["22012"], which
+                pids.add((c, c.value("select pg_backend_pid()")))
+            if (above_pools, below_pools) == ("session", "session"):
+                assert len(pids) == 2, "a session has one server"
+            a.send(wire.query("begin"))
+            messages = read_some(a)
+            if "statement" in (above_pools, below_pools):
+                assert wire.first_error(messages).fields["M"] == "transaction blocks not allowed in statement pooling mode"
+            else:
+                assert messages[-1].body == b"T"
+            assert b.value("select 2") == "2", which
 
 
 def test_what_would_reach_other_clients_is_refused(below, make_pooler):

@@ -49,6 +49,32 @@ def test_a_server_password_that_changes(secured, make_pooler, user):  # noqa: F8
         set_password(secured, user, f"{user}-pw")
 
 
+@pytest.mark.beyond_pgbouncer
+def test_a_secret_that_is_kept_is_asked_for_again(secured, make_pooler):  # noqa: F811
+    """When auth_query_cache_time is over, a user whose secret is gone is refused."""
+    secured.psql(
+        "drop table if exists secrets; create table secrets (name text, secret text);"
+        "insert into secrets values ('alice', 'first')"
+    )
+    settings = {
+        "auth_type": "scram-sha-256",
+        "auth_user": "looker",
+        "auth_query": "select name, secret from public.secrets where name = $1",
+        "auth_query_cache_time": 1,
+    }
+    pooler = make_pooler(secured, settings=settings, userlist={"looker": "looker-pw"})
+
+    def gets_in() -> bool:
+        try:
+            return bool(login(pooler, user="alice", password="first"))
+        except wire.ServerError:
+            return False
+
+    assert gets_in()
+    secured.psql("truncate secrets")
+    eventually(lambda: not gets_in(), what="the end of the secret")
+
+
 def set_password(cluster, user: str, password: str) -> None:
     encryption = "md5" if user == "digest" else "scram-sha-256"
     cluster.psql(f"set password_encryption = '{encryption}'; alter role {user} password '{password}'")
