@@ -87,6 +87,41 @@ def test_pool_mode(pg15, make_pooler, everywhere):
                 assert mode_of(pooler, user, database) == meant, (pooler.which, of_database, of_user)
 
 
+# -- time limits: of all, of the user
+
+LIMITS = {
+    "client_idle_timeout": ("select 1", "client_idle_timeout"),
+    "idle_transaction_timeout": ("begin; select 1", "idle transaction timeout"),
+    "transaction_timeout": ("begin; select 1", "transaction timeout"),
+}
+SECONDS_OF_USERS = {"alice": 1, "bob": 60, "stats": 0, "postgres": None}
+
+
+@pytest.mark.parametrize("of_all", [0, 1])
+@pytest.mark.parametrize("limit", LIMITS)
+def test_time_limits_of_users(pg15, make_pooler, limit, of_all):
+    """That of the user counts, unless it is 0. A limit that only one user has is nobody else's."""
+    statement, words = LIMITS[limit]
+    users = {user: f"{limit}={seconds}" for user, seconds in SECONDS_OF_USERS.items() if seconds is not None}
+    with contextlib.ExitStack() as stack:
+        of_poolers = {}
+        for pooler in both(make_pooler, pg15, settings={limit: of_all}, users=users):
+            clients = {user: stack.enter_context(pooler.connect(user=user)) for user in SECONDS_OF_USERS}
+            for c in clients.values():
+                c.query(statement)
+            of_poolers[pooler.which] = clients
+        for which, clients in of_poolers.items():
+            ends = ["alice", "stats", "postgres"] if of_all else ["alice"]
+            if which == "pgbouncer" and limit == "client_idle_timeout":
+                # It takes the limit of the others for 0 seconds.
+                ends = ["alice", "stats", "postgres"]
+            for user in ends:
+                heard = [m.fields["M"] for m in clients[user].read_to_end() if m.tag == "E"]
+                assert heard == [words], (which, user)
+            for user in clients.keys() - ends:
+                assert clients[user].value("select 2") == "2", (which, user)
+
+
 # -- lives of servers and of databases
 
 def test_server_lifetime_of_a_database(pg15, make_pooler):
