@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import socket
-import subprocess
 import threading
 
 import pgthrow
 import pytest
 
 from harness import wire
+from harness.namespaces import alone
 from harness.pooler import kind
 from harness.waiting import eventually
 
@@ -30,7 +30,6 @@ for name in null zero random urandom; do touch "$new/$name"; mount --bind "/dev/
 mount --rbind "$new" /dev
 exec "$@"
 """
-OF_OWN = ("unshare", "--map-current-user", "--keep-caps", "--mount", "sh", "-c", WITH_LOG)
 
 PACKET = re.compile(r"<(\d+)>\w{3} [ \d]\d \d\d:\d\d:\d\d (.*?)\[(\d+)\]: (.*)", re.S)
 
@@ -47,11 +46,9 @@ SETTINGS = {
 
 
 class Daemon:
-    """What a syslog daemon hears from a pooler, which is to be started under `under`."""
+    """What a syslog daemon hears from a pooler."""
 
-    def __init__(self, folder: str):
-        path = os.path.join(folder, "dev-log")
-        self.under = (*OF_OWN, path)
+    def __init__(self, path: str):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(path)
         pgthrow.give_to_server_user(path)
@@ -71,13 +68,13 @@ class Daemon:
 
 @pytest.fixture
 def with_daemon(pg15, make_pooler):
-    if subprocess.run([*OF_OWN[:4], "true"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
-        pytest.skip("this system lets nobody make a mount namespace")
+    namespace = alone("--mount")
 
     def make(which: str, settings: dict):
         pooler = make_pooler(pg15, which=which, settings=settings, start=False)
-        daemon = Daemon(pooler.dir)
-        pooler.under = daemon.under
+        path = os.path.join(pooler.dir, "dev-log")
+        daemon = Daemon(path)
+        pooler.under = (*namespace, "sh", "-c", WITH_LOG, path)
         return pooler.start(), daemon
 
     return make
