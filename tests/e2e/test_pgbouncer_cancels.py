@@ -11,7 +11,6 @@ from harness import wire
 from harness.odd_server import CutServer, server_message
 from harness.pooler import kind
 from harness.waiting import eventually
-from test_pgbouncer_limits import both
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
 

@@ -64,8 +64,16 @@ LIMITS = {
     "max_db_connections of a database": ({"default_pool_size": 5}, "max_db_connections=3", {}),
     "max_user_connections": ({"default_pool_size": 5, "max_user_connections": 2}, "", {}),
     "max_user_connections of a user": ({"default_pool_size": 5}, "", {"alice": "max_user_connections=1"}),
-    "max_user_connections of both": ({"default_pool_size": 5, "max_user_connections": 2}, "", {"alice": "max_user_connections=4"}),
-    "max_user_connections of a user, without": ({"default_pool_size": 5, "max_user_connections": 2}, "", {"alice": "max_user_connections=0"}),
+    "max_user_connections of both": (
+        {"default_pool_size": 5, "max_user_connections": 2},
+        "",
+        {"alice": "max_user_connections=4"},
+    ),
+    "max_user_connections of both, 0 of the user": (
+        {"default_pool_size": 5, "max_user_connections": 2},
+        "",
+        {"alice": "max_user_connections=0"},
+    ),
 }
 
 

@@ -18,7 +18,9 @@ from test_pgbouncer_limits import both
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
 
-OPTIONS = ("SO_KEEPALIVE", "TCP_KEEPCNT", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_USER_TIMEOUT", "SO_SNDBUF", "SO_RCVBUF", "TCP_NODELAY")
+OPTIONS = (
+    "SO_KEEPALIVE", "TCP_KEEPCNT", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_USER_TIMEOUT", "TCP_NODELAY", "SO_SNDBUF", "SO_RCVBUF",
+)  # fmt: skip
 
 
 def options(pooler) -> dict[str, dict[str, int]]:

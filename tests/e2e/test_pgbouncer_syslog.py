@@ -1,4 +1,4 @@
-"""syslog, before a real PgBouncer 1.26 and before pgweir: what the daemon gets, in a mount namespace with a /dev/log of the tests."""
+"""syslog, before a real PgBouncer 1.26 and before pgweir: what the daemon gets, where /dev/log is a socket of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""-R at one moment of a conversation each: logins, streams, portals, cursors; and what becomes of a new process with a bad file."""
+"""-R at one moment of a conversation each: logins, streams, portals, cursors; and with files that cannot be used."""
 
 from __future__ import annotations
 
