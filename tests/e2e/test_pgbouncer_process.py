@@ -6,6 +6,7 @@ import contextlib
 import os
 import pwd
 import signal
+import subprocess
 
 import pgthrow
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from harness import wire
 from harness.logins import login
 from harness.namespaces import alone
-from harness.pooler import kind
+from harness.pooler import kind, program
 from harness.waiting import eventually
 from test_pgbouncer_limits import both
 
@@ -73,6 +74,37 @@ def test_the_user_that_it_runs_as(pg15, make_pooler, monkeypatch, what):
         if "-d" not in arguments:
             assert pooler.wait_exit() == 0, pooler.which
         eventually(lambda: not os.path.exists(pooler.pid_path), what="the end of its pid file")  # noqa: B023
+
+
+# -- the command line
+
+# Arguments -> exit status; whether something is said on stdout, and on stderr.
+COMMANDS = {
+    "-V": (0, True, False),
+    "--version": (0, True, False),
+    "-qV": (0, True, False),
+    "-vvV": (0, True, False),
+    "--verbose --quiet --version": (0, True, False),
+    "--user postgres -V": (0, True, False),
+    "-V -x": (0, True, False),
+    "-h": (0, True, False),
+    "--help": (0, True, False),
+    "": (1, False, True),
+    "no-such-file": (1, False, True),
+    "-- -V": (1, False, True),
+    ".": (1, False, True),
+    "bad.ini": (1, False, True),
+    "-v bad.ini": (1, False, True),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_line(make_pooler, command):
+    for pooler in both(make_pooler, None, start=False):
+        pooler.write_file(os.path.join(pooler.dir, "bad.ini"), "[pgbouncer]\nno_such_setting = 1\n")
+        arguments = pgthrow.as_server_user([*program(pooler.which), *command.split()])
+        result = subprocess.run(arguments, capture_output=True, text=True, timeout=10, cwd=pooler.dir, check=False)
+        assert (result.returncode, bool(result.stdout), bool(result.stderr)) == COMMANDS[command], pooler.which
 
 
 # -- limits and ids
