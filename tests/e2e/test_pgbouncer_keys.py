@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 
 import pytest
@@ -120,6 +121,37 @@ def test_time_limits_of_users(pg15, make_pooler, limit, of_all):
                 assert heard == [words], (which, user)
             for user in clients.keys() - ends:
                 assert clients[user].value("select 2") == "2", (which, user)
+
+
+# -- where servers are
+
+# Keys of a database -> where each of four servers of alice's is: by TCP, or by the Unix socket in {dir}; who it takes her for.
+PLACES = {
+    "": {"unix alice shop": 4},
+    "host=127.0.0.1": {"127.0.0.1 alice shop": 4},
+    "host={dir}": {"unix alice shop": 4},
+    "host={dir}/": {"unix alice shop": 4},
+    "host=127.0.0.1,{dir}": {"127.0.0.1 alice shop": 2, "unix alice shop": 2},
+    "host={dir},127.0.0.1 load_balance_hosts=round-robin": {"127.0.0.1 alice shop": 2, "unix alice shop": 2},
+    "host={dir},127.0.0.1 load_balance_hosts=disable": {"unix alice shop": 4},
+    "host=127.0.0.9,127.0.0.1 load_balance_hosts=disable": {"127.0.0.1 alice shop": 4},
+    "host='{dir}' dbname='warehouse'": {"unix alice warehouse": 4},
+    "host=127.0.0.1 user=bob": {"127.0.0.1 bob shop": 4},
+    "host=127.0.0.1 user='bob' password='a b' dbname=warehouse": {"127.0.0.1 bob warehouse": 4},
+}
+PLACE = "select coalesce(host(inet_server_addr()), 'unix') || ' ' || current_user || ' ' || current_database()"
+
+
+@pytest.mark.parametrize("keys", PLACES)
+def test_where_servers_are(pg15, make_pooler, keys):
+    databases = {"shop": f"port={pg15.port} " + keys.format(dir=pg15.socket_dir)}
+    settings = {"unix_socket_dir": pg15.socket_dir, "server_login_retry": 0.2}
+    for pooler in both(make_pooler, pg15, databases=databases, settings=settings):
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(pooler.connect(user="alice", database="shop")) for _ in range(4)]
+            for c in clients:
+                c.query("begin")
+            assert collections.Counter(c.value(PLACE) for c in clients) == PLACES[keys], pooler.which
 
 
 # -- lives of servers and of databases
