@@ -129,9 +129,9 @@ def a_logical_stream(pooler):
 
 
 def rows_of_copy_out(pooler):
-    rows = 300_000
+    rows = 150_000
     with client(pooler) as c:
-        c.send(wire.query(f"copy (select i, repeat('x', 50) from generate_series(1, {rows}) i) to stdout"))
+        c.send(wire.query(f"copy (select i, repeat('x', 100) from generate_series(1, {rows}) i) to stdout"))
         seen = [m for m in c.read_until("d") if m.tag == "d"]
         yield
         seen += [m for m in (c.read() for _ in range(1000)) if m.tag == "d"]
