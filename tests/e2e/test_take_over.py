@@ -603,6 +603,23 @@ def with_an_emptied_list_of_users(pooler) -> None:
     pooler.write_file(pooler.userlist_path, "")
 
 
+def without_lines(pooler, *beginnings: str) -> None:
+    with open(pooler.ini_path, encoding="utf-8") as file:
+        pooler.write_file(pooler.ini_path, "".join(line for line in file if not line.startswith(beginnings)))
+
+
+def without_a_list_of_users(pooler) -> None:
+    without_lines(pooler, "auth_file")
+
+
+def without_administrators(pooler) -> None:
+    without_lines(pooler, "admin_users")
+
+
+def without_databases(pooler) -> None:
+    without_lines(pooler, "*", '"')
+
+
 def without_a_place_for_its_pid(pooler) -> None:
     pooler.write_file(pooler.ini_path, open(pooler.ini_path, encoding="utf-8").read().replace(pooler.pid_path, "/no/such/pid"))
 
@@ -612,6 +629,9 @@ def without_a_place_for_its_pid(pooler) -> None:
     [
         (without_its_users, "error: could not read auth_file"),
         (with_an_emptied_list_of_users, "error: auth_file names no user, but the old process has 4"),
+        (without_a_list_of_users, "error: auth_file is not set, so that there is no user, but the old process has 4"),
+        (without_administrators, 'error: setting "admin_users" is gone, which the old process has'),
+        (without_databases, "error: the file has no database, but the old process has "),
         (without_a_place_for_its_pid, "could not write pidfile /no/such/pid"),
     ],
 )

@@ -44,8 +44,10 @@ pub struct Config {
     pub unread_files: Vec<Problem>,
     /// The rules of `auth_hba_file`, `auth_ident_file` and `auth_ldap_options`.
     pub login_rules: LoginRules,
-    /// The settings of `[pgbouncer]` that the file names.
+    /// The settings of `[pgbouncer]` that the file names, or SET has changed.
     pub(crate) named: BTreeSet<&'static str>,
+    /// Those of them that the file does not name.
+    pub(crate) named_by_set: BTreeSet<&'static str>,
 }
 
 impl Config {
@@ -64,6 +66,11 @@ impl Config {
     /// Whether section `[pgbouncer]` of the file names the setting, or SET has changed it since.
     pub fn is_named(&self, setting: &str) -> bool {
         self.named.contains(setting)
+    }
+
+    /// Whether section `[pgbouncer]` of the file names the setting.
+    pub(crate) fn is_in_file(&self, setting: &str) -> bool {
+        self.named.contains(setting) && !self.named_by_set.contains(setting)
     }
 
     /// The hosts of the database; empty if it has no host and Unix sockets are off.

@@ -77,7 +77,9 @@ impl Config {
         if let Some((_, message, hint)) = checks::unmet_demands(&changed).into_iter().next() {
             return Err(Problem::error(&place, message).hint(hint));
         }
-        changed.named.insert(setting.name);
+        if changed.named.insert(setting.name) {
+            changed.named_by_set.insert(setting.name);
+        }
         *self = changed;
         Ok(())
     }

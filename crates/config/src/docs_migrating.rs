@@ -33,11 +33,16 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 26] = [
+const NOTES: [(&[&str], Verdict, &str); 27] = [
     (
         &["auth_file"],
         Better,
-        "a RELOAD with a file that cannot be read, or has no user any more, is refused; a malformed SCRAM secret is not taken for a password",
+        "a RELOAD that would leave no user, or with a file that cannot be read, is refused; a malformed SCRAM secret is not taken for a password",
+    ),
+    (
+        &["admin_users", "auth_dbname", "auth_user", "stats_users"],
+        Better,
+        "a RELOAD is refused if the file was cut off before this line; to unset the setting, leave the line without a value",
     ),
     (
         &["auth_hba_file"],

@@ -110,9 +110,8 @@ impl DatabaseChange {
 }
 
 impl Config {
-    /// Changes to `new`, which was just loaded. Refuses it if a file that a setting names cannot be used, or if
-    /// `auth_file` has no user any more, or the configuration file no line, although the running configuration has some:
-    /// each would lock out all users, administrators included. A disk that is full leaves such files.
+    /// Changes to `new`, which was just loaded. Refuses it if a file that a setting names cannot be used, or if something
+    /// is gone that logins need ([`Config::losses`]): a disk that is full leaves such files.
     ///
     /// A setting that needs a restart keeps its running value, with a warning if the file has another one. `auth_type`
     /// keeps its running value if the file no longer names it. Changes by SET are undone.
@@ -166,10 +165,7 @@ impl Config {
             hint: Some("what was read from it before stays in use".into()),
             ..problem
         });
-        let users = self.auth_users.len();
-        unusable
-            .chain(new.lost_users(users, "the running configuration", "the old users stay"))
-            .collect()
+        unusable.chain(new.lost_since(self)).collect()
     }
 
     /// Whether nothing is in the file. Its place does not count.
@@ -181,18 +177,6 @@ impl Config {
     /// Whether `auth_type` stays `hba` because `new` does not name it. The problems of the rules were only warnings.
     fn goes_on_with_rules(&self, new: &Config) -> bool {
         self.global.auth_type == AuthType::Hba && !new.is_named("auth_type")
-    }
-
-    /// The error of an `auth_file` that was read and has no user, where there were `before` of them. `who` had them, and
-    /// `then` says what becomes of them.
-    pub fn lost_users(&self, before: usize, who: &str, then: &str) -> Option<Problem> {
-        let file = self.global.auth_file.as_ref()?;
-        if !self.auth_users.is_empty() || before == 0 || !self.unread_files.is_empty() {
-            return None;
-        }
-        let message = format!("auth_file names no user, but {who} has {before}");
-        let hint = format!("{then}; to have none, remove the setting auth_file");
-        Some(Problem::error(&Place::file(file), message).hint(hint))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The settings for sockets, files and the log, taken from the configuration.
 
-use pgweir_config::{Config, IoUringChoice, ListenAddress, UnixSocketDir, off};
+use pgweir_config::{Config, Holdings, IoUringChoice, ListenAddress, UnixSocketDir, off};
 use std::time::Duration;
 
 /// The part of the configuration that the runtime uses.
@@ -15,8 +15,8 @@ pub(crate) struct Settings {
     /// Path of the pid file; empty for none.
     pub(crate) pidfile: String,
     pub(crate) io_uring: IoUringChoice,
-    /// How many users `auth_file` names. A process that takes over may not lose all of them.
-    pub(crate) auth_users: usize,
+    /// What a process that takes over may not lose.
+    pub(crate) holdings: Holdings,
     /// The system user to run as; empty to keep the present one.
     pub(crate) user: String,
 }
@@ -119,7 +119,7 @@ impl Settings {
             },
             login_wait: off(global.client_login_timeout),
             io_uring: global.io_uring,
-            auth_users: config.auth_users.len(),
+            holdings: config.holdings(),
             pidfile: global.pidfile.clone(),
             user: global.user.clone().unwrap_or_default(),
         }
@@ -132,7 +132,7 @@ impl Settings {
             dns,
             log,
             login_wait,
-            auth_users,
+            holdings,
             ..
         } = new;
         *self = Settings {
@@ -140,7 +140,7 @@ impl Settings {
             dns,
             log,
             login_wait,
-            auth_users,
+            holdings,
             ..self.clone()
         };
     }

@@ -154,6 +154,7 @@ fn a_reload_never_takes_the_rules_away() {
             ("pgbouncer.ini", text.as_str()),
             ("users.txt", "\"a\" \"x\""),
             ("hba.conf", hba),
+            ("ident.conf", ""),
         ];
         load_files(&files).unwrap().config
     };
@@ -161,7 +162,9 @@ fn a_reload_never_takes_the_rules_away() {
         ("nonsense\n", "hba.conf:1: error:"),
         ("", "hba.conf: error: the file contains no entries"),
     ] {
-        let refused = running.reload(load("auth_hba_file = hba.conf", hba)).unwrap_err();
+        let refused = running
+            .reload(load("auth_hba_file = hba.conf\nauth_ident_file = ident.conf", hba))
+            .unwrap_err();
         assert_one(&lines(&refused), &[why]);
     }
     let unused = load("auth_type = trust\nauth_hba_file = hba.conf", "");

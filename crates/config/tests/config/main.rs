@@ -8,6 +8,7 @@ mod entries;
 mod example_files;
 mod hostile_input;
 mod load;
+mod losses;
 mod reload;
 mod roles;
 mod support;

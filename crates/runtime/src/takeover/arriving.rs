@@ -5,6 +5,7 @@ use super::{Clock, ConnectionRecord, HELLO, LAYOUT, is_trusted, monotonic_us, ow
 use crate::listener::{ListenPlace, Listener};
 use crate::socket::SocketAddress;
 use crate::start_error::StartError;
+use pgweir_config::Holdings;
 use pgweir_freeze::from_bytes;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
@@ -260,9 +261,13 @@ impl Taken {
         (self.clock.notify_socket.take(), self.clock.watchdog_us.take())
     }
 
-    /// How many users the old process has.
-    pub(super) fn auth_users(&self) -> usize {
-        self.clock.auth_users
+    /// What the old process has that logins need.
+    pub(super) fn holdings(&self) -> Holdings {
+        Holdings {
+            users: self.clock.auth_users,
+            databases: self.clock.databases,
+            lines: self.clock.login_lines.clone(),
+        }
     }
 
     /// The connections with their sockets.

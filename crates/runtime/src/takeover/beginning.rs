@@ -11,7 +11,7 @@ use crate::service_manager::Environment;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use crate::transport::Transport;
-use pgweir_config::{Config, Place, Problem, Severity};
+use pgweir_config::{Config, Holder, Place, Problem, Severity};
 use pgweir_core::{ConnectionId, LogLevel, Pooler, Surroundings, Time};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,12 @@ const WATCHED_PER_TURN: usize = 256;
 
 /// Why a configuration that cannot be used harms nobody.
 const GOES_ON: &str = "the old process goes on as before";
+
+const OLD_PROCESS: Holder<'_> = Holder {
+    name: "the old process",
+    then: GOES_ON,
+    way_out: "to have none, start without -R",
+};
 
 /// The process that this one replaces, if there is one, and what it has handed over.
 #[derive(Debug)]
@@ -44,7 +50,7 @@ pub(crate) struct Begun {
 impl Beginning {
     /// With `-R`, finds the process to replace. If there is one, everything has been received when this returns.
     /// Nothing is asked of it if files cannot be read that its RELOAD would not do without. Like a RELOAD, this fails if
-    /// `auth_file` has lost all its users.
+    /// something is gone that logins need.
     pub(crate) fn find(reboot: bool, config: &Config, log: &mut Log) -> Result<Self, StartError> {
         let settings = &Settings::of(config).listen;
         let mut beginning = Beginning {
@@ -70,9 +76,10 @@ impl Beginning {
         }
         match predecessor.inherit() {
             Ok(inherited) => {
-                let users = inherited.taken.as_ref().map_or(0, Taken::auth_users);
-                if let Some(problem) = config.lost_users(users, "the old process", GOES_ON) {
-                    return Err(StartError::Configuration(vec![problem]));
+                let before = inherited.taken.as_ref().map(Taken::holdings).unwrap_or_default();
+                let lost = config.losses(&before, OLD_PROCESS);
+                if !lost.is_empty() {
+                    return Err(StartError::Configuration(lost));
                 }
                 beginning.inherited = inherited;
                 beginning.predecessor = Some(predecessor);

@@ -313,7 +313,9 @@ impl EventLoop {
             monotonic_us: monotonic_us() - self.since_look_at_clock_us(),
             notify_socket,
             watchdog_us,
-            auth_users: self.settings.auth_users,
+            auth_users: self.settings.holdings.users,
+            databases: self.settings.holdings.databases,
+            login_lines: self.settings.holdings.lines.clone(),
         };
         channel.send(Kind::Clock, &to_bytes(&clock), &[])?;
         channel.send(Kind::State, &self.pooler.freeze(), &[])?;

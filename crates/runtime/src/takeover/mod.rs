@@ -77,6 +77,10 @@ struct Clock {
     watchdog_us: Option<String>,
     /// How many users `auth_file` names.
     auth_users: usize,
+    /// How many lines [databases] has.
+    databases: usize,
+    /// The settings in the file that say who may log in.
+    login_lines: Vec<String>,
 }
 
 /// A connection that is handed over; its descriptor comes with it.
