@@ -5,12 +5,12 @@ pub(crate) const HBA: &str = "\
 With `auth_type = hba`, the first line of `auth_hba_file` that matches a connection says how its client must authenticate. \
 If no line matches, the client gets the error `no authentication method is found`. The format is that of PostgreSQL 16's pg_hba.conf:
 
-- Each line is a type (`local` for Unix sockets, `host` for TCP, `hostssl` for TCP with TLS, `hostnossl` for TCP without), \
+- Each line is a type (`local` for Unix sockets, `host` for TCP, `hostssl` for TCP with TLS, `hostnossl` for TCP without, `hostnogssenc` for TCP, `hostgssenc` for no connection: GSSAPI is not supported), \
 databases, users, for TCP an address, a method, and the method's options.
 - Databases and users are lists separated by commas. `all` means all, `sameuser` the database with the user's name, \
 `replication` physical replication connections, and `@file` the words of a file next to this one. A keyword in quotes is a name. A word that begins with a slash is a regular expression, in [most of PostgreSQL's syntax](differences.md). `+role` in the column of users \
 means the members of a role, and `samerole` (or `samegroup`) in that of databases the members of the role with the database's name: see below.
-- An address is `all`, `samehost`, `samenet`, a network such as `10.0.0.0/8` or `2001:db8::/32`, or an address and a mask. \
+- An address is `all`, `samehost`, `samenet`, a network such as `10.0.0.0/8` or `2001:db8::/32`, or an address and a mask. Bits outside the mask do not count, as in PostgreSQL; in PgBouncer a line that has some matches nobody. \
 The addresses of the machine are those that it has when the client connects.
 - `include FILE` and `include_if_exists FILE` read other files at that point. A backslash at the end of a line continues it.
 

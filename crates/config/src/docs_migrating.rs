@@ -47,7 +47,7 @@ const NOTES: [(&[&str], Verdict, &str); 27] = [
     (
         &["auth_hba_file"],
         Better,
-        "the format of PostgreSQL 16; a file with a bad line, or without a rule, is refused; PgBouncer ignores bad lines",
+        "the format of PostgreSQL 16; a file with a bad line, or without a rule, is refused; PgBouncer ignores bad lines. `10.0.0.1/8` is read as `10.0.0.0/8`, as in PostgreSQL, with a warning; in PgBouncer such a line matches nobody",
     ),
     (
         &["auth_ident_file"],

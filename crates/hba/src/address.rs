@@ -69,7 +69,8 @@ impl Address {
         }
         if let Some((address, bits)) = word.text.split_once('/') {
             let address = parse_ip(address)?;
-            return network(address, mask_of_bits(address, bits)?).map(|network| (network, false));
+            let mask = mask_of_bits(address, bits)?;
+            return Ok((Address::Network { address, mask }, false));
         }
         let address = parse_ip(&word.text)?;
         let wanted = || Fault::new(format!("expected a mask behind address \"{}\"", word.text));
@@ -82,28 +83,36 @@ impl Address {
         if mask.is_ipv4() != address.is_ipv4() {
             return Err(Fault::new("IP address and mask do not match"));
         }
-        network(address, mask).map(|network| (network, true))
+        Ok((Address::Network { address, mask }, true))
     }
-}
 
-/// An address with bits outside the mask would match no client; it is reported, as in PgBouncer.
-fn network(address: IpAddr, mask: IpAddr) -> Result<Address, Fault> {
-    if masked(address, mask) != address {
+    /// What to say of an address with bits outside its mask, which do not count, as in PostgreSQL. In PgBouncer such a line
+    /// matches nobody.
+    pub(crate) fn bits_outside_mask(&self) -> Option<Fault> {
+        let Address::Network { address, mask } = self else {
+            return None;
+        };
+        let network = masked(*address, *mask);
         let text = format!(
-            "address {address} has bits outside its mask {mask}, expected {}",
-            masked(address, mask)
+            "address does not match mask: {address} / {mask} stands for all addresses of {network}, which PgBouncer ignores"
         );
-        return Err(Fault::new(text));
+        (network != *address).then(|| Fault::new(text).hint("write the address without bits outside its mask"))
     }
-    Ok(Address::Network { address, mask })
 }
 
 fn parse_ip(text: &str) -> Result<IpAddr, Fault> {
     text.parse().map_err(|_| {
-        Fault::new(format!(
-            "expected an IP address, all, samehost or samenet, got \"{text}\""
-        ))
-        .hint("host names are not supported: they would need a look-up for each login")
+        let is_keyword = ["all", "samehost", "samenet"]
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(text));
+        let is_number = text.starts_with(|c: char| c.is_ascii_digit());
+        let hint = match (is_keyword, is_number) {
+            (true, _) => "write all, samehost and samenet in small letters and without quotes",
+            (_, true) => "write all four numbers of an IPv4 address, without zeros in front, as in 127.0.0.1",
+            _ => "host names are not supported: they would need a look-up for each login",
+        };
+        let text = format!("expected an IP address, all, samehost or samenet, got \"{text}\"");
+        Fault::new(text).hint(hint)
     })
 }
 
@@ -188,7 +197,6 @@ mod tests {
     #[test]
     fn wrong_addresses_are_refused() {
         for column in [
-            "10.0.0.1/8",
             "10.0.0.0/33",
             "10.0.0.0/-1",
             "10.0.0.0/+8",

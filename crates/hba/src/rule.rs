@@ -125,17 +125,20 @@ impl Rule {
         }
     }
 
-    /// Reads a line. Warnings go to `problems`.
-    pub(crate) fn parse(place: &Place, fields: Vec<Field>, problems: &mut Vec<Problem>) -> Result<Rule, Fault> {
+    /// Reads a line. Warnings go to `problems`. `None`: the line matches no connection.
+    pub(crate) fn parse(place: &Place, fields: Vec<Field>, problems: &mut Vec<Problem>) -> Result<Option<Rule>, Fault> {
         let mut fields = Columns(fields.into_iter());
         let kind = fields.one("a connection type")?;
+        let is_for_gssapi = kind.text == "hostgssenc";
         let tls = match kind.text.as_str() {
             "local" => None,
-            "host" => Some(None),
+            // Encryption by GSSAPI is refused to every client.
+            "host" | "hostnogssenc" | "hostgssenc" => Some(None),
             "hostssl" => Some(Some(true)),
             "hostnossl" => Some(Some(false)),
             other => {
-                let text = format!("expected local, host, hostssl or hostnossl, got \"{other}\"");
+                let text =
+                    format!("expected local, host, hostssl, hostnossl, hostgssenc or hostnogssenc, got \"{other}\"");
                 return Err(Fault::new(text));
             }
         };
@@ -155,24 +158,30 @@ impl Rule {
                 if used {
                     fields.next("a mask")?;
                 }
+                problems.extend(address.bits_outside_mask().map(|fault| fault.at(place, Level::Warning)));
                 Kind::Host { tls, address }
             }
         };
         let method = fields.one("an authentication method")?;
+        if is_for_gssapi {
+            let fault = Fault::new("this line matches no connection: encryption by GSSAPI is not supported");
+            problems.push(fault.at(place, Level::Warning));
+            return Ok(None);
+        }
         let options: Vec<String> = fields.0.flatten().map(|word| word.text).collect();
         let is_tls_only = matches!(kind, Kind::Host { tls: Some(true), .. });
         let (method, client_cert) = method::parse(&method.text, &options, is_tls_only)?;
         if matches!(method, Method::Peer { .. }) && kind != Kind::Local {
             return Err(Fault::new("peer authentication is only supported on local sockets"));
         }
-        Ok(Rule {
+        Ok(Some(Rule {
             place: place.clone(),
             method,
             client_cert,
             kind,
             databases,
             users,
-        })
+        }))
     }
 }
 

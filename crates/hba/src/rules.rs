@@ -63,11 +63,12 @@ impl Rules {
         let mut rules = Vec::new();
         for (place, line) in reader.lines {
             match Rule::parse(&place, line.fields, &mut problems) {
-                Ok(rule) => rules.push(rule),
+                Ok(rule) => rules.extend(rule),
                 Err(fault) => problems.push(fault.at(&place, Level::Error)),
             }
         }
-        if rules.is_empty() && problems.is_empty() {
+        let are_warnings = |problems: &[Problem]| problems.iter().all(|problem| problem.level == Level::Warning);
+        if rules.is_empty() && are_warnings(&problems) {
             let fault = Fault::new("the file contains no entries").hint("nobody could log in");
             let place = Place {
                 file: name.into(),
@@ -75,7 +76,7 @@ impl Rules {
             };
             problems.push(fault.at(&place, Level::Error));
         }
-        let is_good = problems.iter().all(|problem| problem.level == Level::Warning);
+        let is_good = are_warnings(&problems);
         let asks_for_machine = rules.iter().any(Rule::asks_for_machine);
         let mut rules = Rules {
             rules,

@@ -1,6 +1,6 @@
 //! Whole files, and which of their lines decide.
 
-use pgweir_hba::{ClientCert, Connection, Found, IdentMaps, Interface, Machine, Method, Origin, Rules};
+use pgweir_hba::{ClientCert, Connection, Found, IdentMaps, Interface, Level, Machine, Method, Origin, Rules};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::io;
@@ -107,6 +107,45 @@ fn physical_replication_matches_its_keyword_alone() {
     assert_eq!(found, Some(Method::Reject));
 }
 
+/// As in PostgreSQL. In PgBouncer such a line matches nobody, not even to reject.
+#[test]
+fn bits_outside_a_mask_do_not_count() {
+    for network in ["10.1.2.3/8", "10.1.2.3 255.0.0.0"] {
+        let text = format!("host all alice {network} reject\nhost all all {network} trust\n");
+        let (rules, problems) = Rules::read("hba", &files(&[("hba", &text)]));
+        let rules = rules.unwrap();
+        assert_eq!(method(&rules, tcp("10.9.9.9"), "shop", "alice"), Some(Method::Reject));
+        assert_eq!(method(&rules, tcp("10.9.9.9"), "shop", "bob"), Some(Method::Trust));
+        assert_eq!(method(&rules, tcp("11.1.2.3"), "shop", "bob"), None);
+        let expected = "address does not match mask: 10.1.2.3 / 255.0.0.0 stands for all addresses of 10.0.0.0";
+        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(
+            shown.len() == 2 && shown.iter().all(|p| p.contains(expected)),
+            "{shown:?}"
+        );
+        assert!(problems.iter().all(|problem| problem.level == Level::Warning));
+    }
+}
+
+#[test]
+fn no_connection_is_encrypted_by_gssapi() {
+    let text = "hostgssenc all all all trust\nhostgssenc all all 10.0.0.0 255.0.0.0 gss include_realm=0\nhostnogssenc all bob all md5\n";
+    let (rules, problems) = Rules::read("hba", &files(&[("hba", text)]));
+    let rules = rules.unwrap();
+    assert_eq!(method(&rules, tcp("10.9.9.9"), "shop", "alice"), None);
+    for origin in [tcp("10.9.9.9"), tls("10.9.9.9")] {
+        assert_eq!(method(&rules, origin, "shop", "bob"), Some(Method::Md5));
+    }
+    assert_eq!(method(&rules, Origin::UnixSocket, "shop", "bob"), None);
+    let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert!(
+        shown.len() == 2 && shown[0].starts_with("hba:1: this line matches no connection"),
+        "{shown:?}"
+    );
+    let (none, problems) = Rules::read("hba", &files(&[("hba", "hostgssenc all all all trust\n")]));
+    assert!(none.is_none() && problems.iter().any(|p| p.message.contains("contains no entries")));
+}
+
 #[test]
 fn samehost_and_samenet_ask_the_machine() {
     let rules = rules("host all all samehost trust\nhost all all samenet md5\n");
@@ -181,11 +220,19 @@ fn a_bad_line_refuses_the_file_and_names_its_place() {
     for (line, expected) in [
         (
             "hots all all all trust",
-            "expected local, host, hostssl or hostnossl, got \"hots\"",
+            "expected local, host, hostssl, hostnossl, hostgssenc or hostnogssenc, got \"hots\"",
         ),
+        ("hostgssenc all all all", "expected an authentication method"),
+        ("hostgssenc all all nowhere gss", "expected an IP address"),
         (
-            "hostgssenc all all all trust",
-            "expected local, host, hostssl or hostnossl",
+            "hostnogssenc all all all gss",
+            "unsupported authentication method \"gss\"",
+        ),
+        ("hostnogssenc all all all cert", "only supported on hostssl"),
+        ("host all all 127.1/32 trust", "expected an IP address"),
+        (
+            "host all all SAMEHOST trust",
+            "write all, samehost and samenet in small letters",
         ),
         ("local all", "expected a user name, got the end of the line"),
         ("local all all", "expected an authentication method"),
@@ -257,52 +304,6 @@ fn options_of_methods() {
     assert!(matches!(&all[4].method, Method::Ldap(options) if options.servers == [("dir".to_string(), 389)]));
 }
 
-fn maps(text: &str) -> IdentMaps {
-    let (maps, problems) = IdentMaps::read("ident", &files(&[("ident", text)]));
-    maps.unwrap_or_else(|| panic!("{problems:?}"))
-}
-
-#[test]
-fn maps_say_who_may_be_whom() {
-    let maps = maps(
-        "m root postgres\nm joe /^app_\nm \"all\" \"all\"\nm boss all\n\
-         r /^(.*)@example\\.com$ \\1\nr /^(.*)@ops$ ops_\\1_role\nr /^guest$ guest\n",
-    );
-    let allows = |map, outside, user| maps.allows(map, outside, user);
-    assert!(allows(None, "a", "a") && !allows(None, "a", "b"));
-    assert!(allows(Some("m"), "root", "postgres") && !allows(Some("m"), "root", "root"));
-    assert!(allows(Some("m"), "joe", "app_1") && !allows(Some("m"), "joe", "x"));
-    assert!(allows(Some("m"), "boss", "anybody"));
-    assert!(
-        allows(Some("m"), "all", "all") && !allows(Some("m"), "all", "x"),
-        "quotes make it a name"
-    );
-    assert!(allows(Some("r"), "bob@example.com", "bob") && !allows(Some("r"), "bob@example.org", "bob"));
-    assert!(allows(Some("r"), "x@ops", "ops_x_role") && !allows(Some("r"), "x@ops", "ops_y_role"));
-    assert!(allows(Some("r"), "guest", "guest"));
-    assert!(!allows(Some("none"), "root", "root"));
-    assert!(maps.has("m") && !maps.has("none"));
-}
-
-/// Guards against a system user whose name, as a captured text, would match other database users.
-#[test]
-fn what_is_captured_is_taken_literally() {
-    let maps = maps("r /^(.*)@x$ \\1\n");
-    for name in ["all", "/.*", "+staff", "\\1"] {
-        assert!(!maps.allows(Some("r"), &format!("{name}@x"), "postgres"), "{name}");
-        assert!(maps.allows(Some("r"), &format!("{name}@x"), name), "{name}");
-    }
-}
-
-/// Guards against a certificate of "administrator" that opens user "admin".
-#[test]
-fn what_is_captured_is_the_longest_match() {
-    let maps = maps("m /^(admin|administrator) \\1\n");
-    assert!(maps.allows(Some("m"), "administrator", "administrator"));
-    assert!(!maps.allows(Some("m"), "administrator", "admin"));
-    assert!(maps.allows(Some("m"), "admin", "admin"));
-}
-
 /// Guards against a user whose name has a newline, and whom a line that rejects does not match.
 #[test]
 fn a_dot_is_any_character() {
@@ -315,22 +316,6 @@ fn a_dot_is_any_character() {
         method(&rules, tcp("127.0.0.1"), "a", "alice"),
         method(&rules, tcp("127.0.0.1"), "a", "evily")
     );
-}
-
-#[test]
-fn bad_lines_of_an_ident_file() {
-    for line in [
-        "m a",
-        "m a b c",
-        "m a,b c",
-        "m /( x",
-        "m /^x$ \\1",
-        "m /^(x)?y$ \\1",
-        "m /\\bx y",
-    ] {
-        let (maps, problems) = IdentMaps::read("ident", &files(&[("ident", line)]));
-        assert!(maps.is_none() && problems[0].place.line == 1, "{line}");
-    }
 }
 
 proptest! {
