@@ -200,7 +200,7 @@ catalogue! {
     /// The configuration file that RELOAD reads.
     conffile: Option<String> {
         default: None, unit: "", group: Process, scopes: [Global], change: Reload, support: Full,
-        help: "By default the name given on the command line. If it is set to another file, the next RELOAD reads that one.",
+        help: "By default the name given on the command line. If the file or SET names another one, the next RELOAD reads that, and so do later ones unless it names another itself.",
     }
     /// Server connections per pool, that is per database and user.
     default_pool_size: PoolSize {

@@ -9,7 +9,7 @@ use crate::database::DatabaseSettings;
 use crate::host::{Host, UnixSocketDir};
 use crate::login_rules::LoginRules;
 use crate::peer::PeerSettings;
-use crate::problem::Problem;
+use crate::problem::{Place, Problem};
 use crate::secret::Secret;
 use crate::user::UserSettings;
 use crate::value::PoolSize;
@@ -28,6 +28,8 @@ pub const CONSOLE_DATABASE: &str = "pgbouncer";
 /// off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
+    /// The name of the file that was read. The setting `conffile` is the one to read next.
+    pub read_from: String,
     /// Section `[pgbouncer]`.
     pub global: GlobalSettings,
     /// Section `[databases]` by name, without `*`.
@@ -61,6 +63,11 @@ impl Config {
             .get(name)
             .cloned()
             .or_else(|| self.autodb.as_ref().map(|template| template.named(name)))
+    }
+
+    /// The place of problems of the file as a whole.
+    pub fn place(&self) -> Place {
+        Place::file(&self.read_from)
     }
 
     /// Whether section `[pgbouncer]` of the file names the setting, or SET has changed it since.

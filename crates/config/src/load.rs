@@ -49,6 +49,7 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
     for entry in ini.entries {
         loader.entry(&entry);
     }
+    loader.config.read_from = path.to_string();
     loader.config.global.conffile.get_or_insert_with(|| path.to_string());
     loader.auth_file(files);
     login_files::read(&mut loader.config, files, &loader.places, &mut loader.problems);

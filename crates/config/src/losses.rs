@@ -118,7 +118,7 @@ impl Config {
     /// What was there `before`, and this configuration lacks. A line that is gone is a loss; one without a value is asked
     /// for, except `auth_file`.
     pub fn losses(&self, before: &Holdings, holder: Holder<'_>) -> Vec<Problem> {
-        let file = Place::file(self.global.conffile.as_deref().unwrap_or_default());
+        let file = self.place();
         let Holder { name, then, way_out } = holder;
         let now = self.holdings();
         let mut problems = Vec::new();

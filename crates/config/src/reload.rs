@@ -120,7 +120,7 @@ impl Config {
         if !lost.is_empty() {
             return Err(lost);
         }
-        let place = Place::file(new.global.conffile.as_deref().unwrap_or_default());
+        let place = new.place();
         let mut warnings = Vec::new();
         for setting in CATALOGUE {
             let named = new.is_named(setting.name);
@@ -149,7 +149,7 @@ impl Config {
 
     fn lost_in(&self, new: &Config) -> Vec<Problem> {
         if new.is_blank() && !self.is_blank() {
-            let place = Place::file(new.global.conffile.as_deref().unwrap_or_default());
+            let place = new.place();
             let message = "the file has no setting and no database, but the running configuration has some";
             return vec![Problem::error(&place, message).hint("the old configuration stays")];
         }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// A configuration, and its warnings.
 pub(crate) type ConfigAndWarnings = (Config, Vec<Problem>);
 
-/// The configuration file of the process.
-#[derive(Debug, Clone)]
+/// A configuration file.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ConfigurationFile {
     path: String,
 }

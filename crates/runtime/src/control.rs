@@ -12,6 +12,8 @@ use std::thread;
 pub(crate) enum ControlRequest {
     /// Read the configuration again.
     Reload {
+        /// The file to read: the setting `conffile`.
+        file: ConfigurationFile,
         /// The command of the console that asked, or `None` for a signal.
         by: Option<OrderId>,
     },
@@ -29,12 +31,12 @@ impl ControlSender {
 }
 
 /// Starts the control thread.
-pub(crate) fn start(file: ConfigurationFile, inbox: InboxSender) -> io::Result<ControlSender> {
+pub(crate) fn start(inbox: InboxSender) -> io::Result<ControlSender> {
     let (sender, requests) = channel();
     thread::Builder::new().name("control".into()).spawn(move || {
         for request in requests {
             match request {
-                ControlRequest::Reload { by } => {
+                ControlRequest::Reload { file, by } => {
                     let (outcome, tls) = file.reload();
                     inbox.send(Message::Reloaded { by, outcome, tls });
                 }

@@ -1,7 +1,7 @@
 //! What a configuration needs of the machine on which pgweir will start.
 
 use crate::privileges::find_user;
-use pgweir_config::{Config, ListenAddress, Place, Problem, UnixSocketDir};
+use pgweir_config::{Config, ListenAddress, Problem, UnixSocketDir};
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn missing_directory(file: &str) -> Option<&Path> {
 /// Warns of settings with which pgweir would not start on this machine.
 pub fn check_machine(config: &Config) -> Vec<Problem> {
     let global = &config.global;
-    let place = Place::file(global.conffile.as_deref().unwrap_or_default());
+    let place = config.place();
     let warning = |message: String, hint: &str| Problem::warning(&place, message).hint(hint);
     let mut found = Vec::new();
     for address in global.listen_addr.addresses() {

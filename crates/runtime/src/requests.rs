@@ -41,7 +41,8 @@ impl EventLoop {
                 self.log.reopen();
                 self.service_manager.reloading();
                 self.reloads_under_way += 1;
-                self.control.send(ControlRequest::Reload { by });
+                let file = self.settings.file.clone();
+                self.control.send(ControlRequest::Reload { file, by });
             }
             Request::Configure(config) => {
                 self.use_settings(Settings::of(&config));

@@ -1,5 +1,6 @@
 //! The settings for sockets, files and the log, taken from the configuration.
 
+use crate::configuration::ConfigurationFile;
 use pgweir_config::{Config, Holdings, IoUringChoice, ListenAddress, UnixSocketDir, off};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) io_uring: IoUringChoice,
     /// What a process that takes over may not lose.
     pub(crate) holdings: Holdings,
+    /// What the next RELOAD reads.
+    pub(crate) file: ConfigurationFile,
     /// The system user to run as; empty to keep the present one.
     pub(crate) user: String,
 }
@@ -120,6 +123,7 @@ impl Settings {
             login_wait: off(global.client_login_timeout),
             io_uring: global.io_uring,
             holdings: config.holdings(),
+            file: ConfigurationFile::new(global.conffile.as_deref().unwrap_or(&config.read_from)),
             pidfile: global.pidfile.clone(),
             user: global.user.clone().unwrap_or_default(),
         }
@@ -133,6 +137,7 @@ impl Settings {
             log,
             login_wait,
             holdings,
+            file,
             ..
         } = new;
         *self = Settings {
@@ -141,6 +146,7 @@ impl Settings {
             log,
             login_wait,
             holdings,
+            file,
             ..self.clone()
         };
     }

@@ -77,7 +77,7 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     for warning in warnings {
         log.write(LogLevel::Warning, &warning.line());
     }
-    let outcome = start(options, given, file, config, settings, &mut log);
+    let outcome = start(options, given, config, settings, &mut log);
     if let Err(e) = &outcome {
         // The caller prints the error on stderr.
         log.leave_stderr();
@@ -90,7 +90,6 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
 fn start(
     options: RunOptions,
     given: io::Result<Vec<OwnedFd>>,
-    file: ConfigurationFile,
     config: Config,
     settings: Settings,
     log: &mut Log,
@@ -103,7 +102,7 @@ fn start(
     let (sender, inbox) = inbox(poll.registry())?;
     let reports = sender.clone();
     report_panics(move |text| reports.send(Message::TlsPanic(text)));
-    let control = control::start(file, sender.clone())?;
+    let control = control::start(sender.clone())?;
     let resolver = Resolver::new(settings.dns.clone(), sender.clone())?;
     let verifier = Verifier::new(sender.clone());
     let mut connections = Connections::new(poll.registry().try_clone()?);

@@ -11,7 +11,7 @@ use crate::service_manager::Environment;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use crate::transport::Transport;
-use pgweir_config::{Config, Holder, Place, Problem, Severity};
+use pgweir_config::{Config, Holder, Problem, Severity};
 use pgweir_core::{ConnectionId, LogLevel, Pooler, Surroundings, Time};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -173,9 +173,8 @@ impl Beginning {
 /// The files that cannot be read, as errors; a configuration file in which nothing is counts among them.
 fn unusable(config: &Config) -> Vec<Problem> {
     if config.is_blank() {
-        let place = Place::file(config.global.conffile.as_deref().unwrap_or_default());
         let message = "the file has no setting and no database, but there is a process to take over from";
-        return vec![Problem::error(&place, message).hint(GOES_ON)];
+        return vec![Problem::error(&config.place(), message).hint(GOES_ON)];
     }
     let unread = config.unread_files.iter().cloned();
     let as_error = |problem| Problem {

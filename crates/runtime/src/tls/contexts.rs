@@ -6,7 +6,7 @@ use super::names;
 use super::server_verifier::ServerVerifier;
 use super::trust::Trust;
 use pgweir_config::{
-    Config, EcdhCurves, GlobalSettings, Place, Problem, SslMode, SslNegotiation, Tls13Ciphers, TlsCiphers, TlsProtocols,
+    Config, EcdhCurves, GlobalSettings, Problem, SslMode, SslNegotiation, Tls13Ciphers, TlsCiphers, TlsProtocols,
 };
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
@@ -107,8 +107,7 @@ impl TlsContexts {
     /// Like [`TlsContexts::load`], but a failure becomes an entry for the list of problems.
     pub(crate) fn load_or_problem(config: &Config) -> Result<TlsContexts, Problem> {
         TlsContexts::load(config).map_err(|failure| {
-            let place = Place::file(config.global.conffile.as_deref().unwrap_or_default());
-            Problem::error(&place, format!("TLS setup failed: {failure}")).hint(
+            Problem::error(&config.place(), format!("TLS setup failed: {failure}")).hint(
                 "see the settings client_tls_* and server_tls_*; the user of pgweir must be able to read the files",
             )
         })
