@@ -30,6 +30,7 @@ pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &m
     checks.users_and_secrets();
     checks.lookups();
     checks.authorities();
+    checks.tls_lists();
     checks.access();
     checks.sizes_of_databases();
     checks.sizes();

@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 27] = [
+const NOTES: [(&[&str], Verdict, &str); 29] = [
     (
         &["auth_file"],
         Better,
@@ -83,9 +83,19 @@ const NOTES: [(&[&str], Verdict, &str); 27] = [
         "suites without forward secrecy or authenticated encryption do not exist",
     ),
     (
+        &["client_tls_ecdhcurve"],
+        Different,
+        "X25519, P-256 and P-384: the TLS library has no others, such as secp521r1. More than one may be named; one that does not exist is left out with a warning, and is an error if there is no other",
+    ),
+    (
+        &["client_tls13_ciphers", "server_tls13_ciphers"],
+        Different,
+        "TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256 and TLS_CHACHA20_POLY1305_SHA256: the TLS library has no others, such as TLS_AES_128_CCM_SHA256. One that does not exist is left out with a warning, and is an error if there is no other",
+    ),
+    (
         &["client_tls_protocols", "server_tls_protocols"],
         Different,
-        "TLS 1.2 and 1.3 only",
+        "TLS 1.2 and 1.3 only; an empty value stands for both, as in PgBouncer",
     ),
     (
         &[

@@ -3,6 +3,7 @@
 use crate::catalogue::GlobalSettings;
 use crate::checks::Checks;
 use crate::choices::{SslMode, SslNegotiation};
+use crate::problem::Problem;
 
 /// Values of sslmode that need files which no setting names.
 pub(crate) fn unmet(global: &GlobalSettings, demands: &mut Vec<(&'static str, String, &'static str)>) {
@@ -34,6 +35,24 @@ pub(crate) fn unmet(global: &GlobalSettings, demands: &mut Vec<(&'static str, St
 }
 
 impl Checks<'_> {
+    /// What lists name in vain.
+    pub(crate) fn tls_lists(&mut self) {
+        let global = self.global;
+        for (name, left_out) in [
+            ("client_tls_ecdhcurve", global.client_tls_ecdhcurve.left_out()),
+            ("client_tls13_ciphers", global.client_tls13_ciphers.left_out()),
+            ("server_tls13_ciphers", global.server_tls13_ciphers.left_out()),
+        ] {
+            if !left_out.is_empty() {
+                let message = format!(
+                    "{name}: left out, because pgweir does not have it: {}",
+                    left_out.join(", ")
+                );
+                self.problems.push(Problem::warning(self.setting_place(name), message));
+            }
+        }
+    }
+
     /// Whose certificates are accepted.
     pub(crate) fn authorities(&mut self) {
         if self.global.server_tls_sslmode == SslMode::VerifyCa && self.global.server_tls_ca_file.is_empty() {

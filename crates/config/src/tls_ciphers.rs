@@ -126,17 +126,35 @@ impl Suite {
     }
 }
 
+/// The words of a list that `known` finds, and those that it does not.
+fn sort_out(text: &str, known: impl Fn(&str) -> Option<&'static str>) -> (Vec<&'static str>, Vec<String>) {
+    let (mut found, mut left_out) = (Vec::new(), Vec::new());
+    for word in text.split([':', ',', ' ']).filter(|word| !word.is_empty()) {
+        match known(word) {
+            Some(name) => found.push(name),
+            None => left_out.push(word.to_string()),
+        }
+    }
+    (found, left_out)
+}
+
 /// The cipher suites of TLS 1.3 that may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls13Ciphers {
     text: String,
     suites: Vec<&'static str>,
+    left_out: Vec<String>,
 }
 
 impl Tls13Ciphers {
     /// OpenSSL's names of the suites, in the order of preference; at least one.
     pub fn suites(&self) -> &[&'static str] {
         &self.suites
+    }
+
+    /// The words that name none.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 }
 
@@ -145,21 +163,21 @@ impl SettingValue for Tls13Ciphers {
 
     fn parse(text: &str) -> Result<Tls13Ciphers, Mismatch> {
         let known = |name: &str| SUITES_13.into_iter().find(|suite| suite.eq_ignore_ascii_case(name));
-        let names = text.split([':', ',', ' ']).filter(|name| !name.is_empty());
-        let suites: Option<Vec<&'static str>> = match text {
-            "" => Some(SUITES_13.to_vec()),
-            _ => names.map(known).collect(),
+        let (suites, left_out) = match text {
+            "" => (SUITES_13.to_vec(), Vec::new()),
+            _ => sort_out(text, known),
         };
-        match suites {
-            Some(suites) if !suites.is_empty() => Ok(Tls13Ciphers {
-                text: text.to_string(),
-                suites,
-            }),
-            _ => Err(Mismatch::expected(format!(
+        if suites.is_empty() {
+            return Err(Mismatch::expected(format!(
                 "cipher suites of TLS 1.3, separated by colons: {}",
                 SUITES_13.join(", ")
-            ))),
+            )));
         }
+        Ok(Tls13Ciphers {
+            text: text.to_string(),
+            suites,
+            left_out,
+        })
     }
 
     /// An empty text counts as unset.
@@ -173,6 +191,7 @@ impl SettingValue for Tls13Ciphers {
 pub struct EcdhCurves {
     text: String,
     curves: Vec<&'static str>,
+    left_out: Vec<String>,
 }
 
 impl EcdhCurves {
@@ -180,30 +199,32 @@ impl EcdhCurves {
     pub fn curves(&self) -> &[&'static str] {
         &self.curves
     }
+
+    /// The words that name none.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
 }
 
 impl SettingValue for EcdhCurves {
     const KIND: Kind = Kind::Text;
 
+    /// `none` leaves the choice to the other side, as in PgBouncer.
     fn parse(text: &str) -> Result<EcdhCurves, Mismatch> {
-        let known = |name: &str| {
-            let curve = CURVES
-                .iter()
-                .find(|names| names.iter().any(|n| n.eq_ignore_ascii_case(name)));
-            curve.map(|names| names[0])
+        let is_one = |names: &&&[&str], name: &str| names.iter().any(|n| n.eq_ignore_ascii_case(name));
+        let known = |name: &str| CURVES.iter().find(|names| is_one(names, name)).map(|names| names[0]);
+        let (curves, left_out) = match text {
+            "" | "auto" | "none" => (Vec::new(), Vec::new()),
+            _ => sort_out(text, known),
         };
-        let names = text.split([':', ',', ' ']).filter(|name| !name.is_empty());
-        let curves: Option<Vec<&'static str>> = match text {
-            "" | "auto" => Some(Vec::new()),
-            _ => names.map(known).collect(),
-        };
-        match curves {
-            Some(curves) => Ok(EcdhCurves {
-                text: text.to_string(),
-                curves,
-            }),
-            None => Err(Mismatch::expected("auto, or X25519, prime256v1 or secp384r1")),
+        if curves.is_empty() && !left_out.is_empty() {
+            return Err(Mismatch::expected("auto, or X25519, prime256v1 or secp384r1"));
         }
+        Ok(EcdhCurves {
+            text: text.to_string(),
+            curves,
+            left_out,
+        })
     }
 
     fn show(&self) -> Option<String> {
@@ -247,7 +268,7 @@ mod tests {
         for text in ["", "DHE-RSA-AES256-SHA", "kRSA", "3DES:RC4", "ALL:!ALL", "nonsense"] {
             assert!(TlsCiphers::parse(text).is_err(), "{text}");
         }
-        assert!(Tls13Ciphers::parse("TLS_AES_128_CCM_SHA256").is_err());
+        assert!(Tls13Ciphers::parse("TLS_AES_128_CCM_SHA256").is_err() && Tls13Ciphers::parse(":").is_err());
         assert_eq!(Tls13Ciphers::parse("").unwrap().suites, SUITES_13);
         assert_eq!(
             Tls13Ciphers::parse("TLS_CHACHA20_POLY1305_SHA256:tls_aes_128_gcm_sha256")
@@ -263,7 +284,23 @@ mod tests {
             EcdhCurves::parse("P-256:x25519").unwrap().curves,
             ["prime256v1", "X25519"]
         );
-        assert!(EcdhCurves::parse("auto").unwrap().curves.is_empty());
-        assert!(EcdhCurves::parse("secp521r1").is_err() && EcdhCurves::parse("none").is_err());
+        for all in ["", "auto", "none"] {
+            assert!(EcdhCurves::parse(all).unwrap().curves.is_empty(), "{all}");
+        }
+        assert!(EcdhCurves::parse("secp521r1").is_err() && EcdhCurves::parse("X448:P-521").is_err());
+    }
+
+    /// As OpenSSL, for suites of TLS 1.3: it leaves out what it does not know.
+    #[test]
+    fn a_list_may_also_name_what_there_is_not() {
+        let ciphers = Tls13Ciphers::parse("TLS_AES_128_CCM_SHA256:TLS_AES_128_GCM_SHA256:TLS_X").unwrap();
+        assert_eq!(ciphers.suites(), ["TLS_AES_128_GCM_SHA256"]);
+        assert_eq!(ciphers.left_out(), ["TLS_AES_128_CCM_SHA256", "TLS_X"]);
+        let curves = EcdhCurves::parse("secp521r1:X25519").unwrap();
+        assert_eq!(
+            (curves.curves(), curves.left_out()),
+            (&["X25519"][..], &["secp521r1".to_string()][..])
+        );
+        assert!(EcdhCurves::parse("P-256:x25519").unwrap().left_out().is_empty());
     }
 }

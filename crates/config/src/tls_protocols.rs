@@ -62,6 +62,10 @@ impl SettingValue for TlsProtocols {
                 versions.extend_from_slice(named);
             }
         }
+        if text.split([',', ':']).all(|word| word.trim().is_empty()) {
+            // As in PgBouncer.
+            versions.extend([V1_2, V1_3]);
+        }
         if !versions.iter().any(|version| *version >= V1_2) {
             return Err(Mismatch::expected(
                 "tlsv1.2 or tlsv1.3 among them: older versions are not spoken",
@@ -105,6 +109,9 @@ mod tests {
         assert_eq!(versions("secure,!tlsv1.2"), [TlsVersion::V1_3]);
         assert_eq!(versions("tlsv1").len(), 4);
         assert!(TlsProtocols::parse("sslv3").is_err());
-        assert!(TlsProtocols::parse("tlsv1.0,tlsv1.1").is_err() && TlsProtocols::parse("").is_err());
+        assert!(TlsProtocols::parse("tlsv1.0,tlsv1.1").is_err() && TlsProtocols::parse("secure,!all").is_err());
+        for none in ["", " ", ","] {
+            assert_eq!(versions(none), versions("secure"), "as in PgBouncer");
+        }
     }
 }

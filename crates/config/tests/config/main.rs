@@ -12,3 +12,4 @@ mod losses;
 mod reload;
 mod roles;
 mod support;
+mod tls;
