@@ -245,8 +245,9 @@ def test_daemon(pg15, make_pooler):
         eventually(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
-def test_daemon_needs_a_log_file(pg15, make_pooler):
-    pooler = make_pooler(pg15, start=False, arguments=("-d",), settings={"logfile": None})
+def test_daemon_needs_a_pid_file(pg15, make_pooler):
+    """pgweir takes a log file as well."""
+    pooler = make_pooler(pg15, start=False, arguments=("-d",), settings={"logfile": None, "pidfile": None})
     pooler.spawn()
     assert pooler.wait_exit(5) != 0
 

@@ -88,7 +88,7 @@ def test_a_log_file_that_cannot_be_opened_is_a_warning(pg15, make_pooler):
     pooler = make_pooler(pg15, settings={"default_pool_size": 2})
     assert with_setting("logfile", "/no/such/folder/log")(pooler)
     assert pooler.console("reload") == []
-    pooler.wait_log("WARNING could not open log file /no/such/folder/log")
+    pooler.wait_log("WARNING Cannot open logfile: '/no/such/folder/log'")
     values = {row["key"]: row["value"] for row in pooler.console("show config")}
     assert values["default_pool_size"] == "3"
     pooler.wait_log("closing because: client close request")

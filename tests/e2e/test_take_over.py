@@ -632,7 +632,7 @@ def without_a_place_for_its_pid(pooler) -> None:
         (without_a_list_of_users, "error: auth_file is not set, so that there is no user, but the old process has 4"),
         (without_administrators, 'error: setting "admin_users" is gone, which the old process has'),
         (without_databases, "error: the file has no database, but the old process has "),
-        (without_a_place_for_its_pid, "could not write pidfile /no/such/pid"),
+        (without_a_place_for_its_pid, "could not open pidfile '/no/such/pid'"),
     ],
 )
 def test_what_the_new_process_lacks_is_found_before_it_takes_over(pooler, harm, said):

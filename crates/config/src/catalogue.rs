@@ -305,7 +305,7 @@ catalogue! {
     /// The log file.
     logfile: String {
         default: Some(""), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
-        help: "RELOAD opens it again, for log rotation. The log also goes to stderr unless `-q` or `-d` is given. The pooler does not wait for the reader of a pipe: lines without room are lost, and a later line says how many. A daemon needs `logfile` or `syslog`.",
+        help: "RELOAD opens it again, for log rotation. The log also goes to stderr unless `-q` or `-d` is given. The pooler does not wait for the reader of a pipe: lines without room are lost, and a later line says how many. A daemon needs `logfile`, `syslog` or `pidfile`.",
     }
     /// A notice sent to each client after it has logged in.
     login_notify_message: String {
@@ -370,7 +370,7 @@ catalogue! {
     /// The file that holds the process id while the pooler runs.
     pidfile: String {
         default: Some(""), unit: "", group: Process, scopes: [Global], change: Restart, support: Full,
-        help: "A daemon needs it.",
+        help: "A daemon needs it, unless it has `logfile` or `syslog`.",
     }
     /// How long a client that is pinned to its server may be idle.
     pin_idle_timeout: Duration {

@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 29] = [
+const NOTES: [(&[&str], Verdict, &str); 30] = [
     (
         &["auth_file"],
         Better,
@@ -137,6 +137,11 @@ const NOTES: [(&[&str], Verdict, &str); 29] = [
         &["ignore_startup_parameters"],
         Better,
         "seldom needed: every setting of PostgreSQL's is accepted at startup, and follows its client",
+    ),
+    (
+        &["listen_addr"],
+        Different,
+        "pgweir does not start if the machine lacks one of several addresses; PgBouncer warns and goes on with the others",
     ),
     (
         &["max_client_conn"],

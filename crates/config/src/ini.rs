@@ -76,7 +76,7 @@ impl Reader<'_> {
             Ok(bytes) => bytes,
             Err(e) => {
                 self.problem(
-                    Problem::error(blamed, format!("could not read file \"{name}\": {e}")).maybe_hint(
+                    Problem::error(blamed, format!("could not load file \"{name}\": {e}")).maybe_hint(
                         included_at
                             .map(|_| "names are relative to the working directory, not to the including file".into()),
                     ),

@@ -98,7 +98,7 @@ fn a_missing_file_is_blamed_on_the_line_that_includes_it() {
     assert!(
         ini.problems[0]
             .to_string()
-            .starts_with("a.ini:2:2: error: could not read file \"gone.ini\"")
+            .starts_with("a.ini:2:2: error: could not load file \"gone.ini\"")
     );
     assert!(ini.problems[0].hint.as_ref().unwrap().contains("working directory"));
     let missing = read("b.ini", &files);

@@ -1,5 +1,6 @@
 //! The command line: PgBouncer's flags, and pgweir's own commands.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pgweir_lab::tell;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,12 @@ use std::process::ExitCode;
     name = "pgweir",
     version,
     args_conflicts_with_subcommands = true,
+    args_override_self = true,
+    infer_long_args = true,
     disable_help_subcommand = true
 )]
 pub(crate) struct Arguments {
-    /// Run in the background; needs logfile or syslog in the configuration
+    /// Run in the background; needs pidfile, logfile or syslog in the configuration
     #[arg(short, long)]
     pub(crate) daemon: bool,
 
@@ -105,15 +108,56 @@ pub(crate) struct TryArguments {
     pub(crate) verbose: bool,
 }
 
-/// Prints why the command line cannot be used, and the command that was probably meant.
+/// Prints why the command line cannot be used, and the command that was probably meant. That of the pooler itself ends with
+/// PgBouncer's words and exit status.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    // People read the last line first.
-    let _ = error.print();
     let first = std::env::args().nth(1).unwrap_or_default();
-    if let Some(hint) = mistyped(&first).filter(|_| error.use_stderr()) {
-        tell(&format!("\n    hint: {hint}\n"));
+    let command = Arguments::command();
+    let is_of_pooler = !command.get_subcommands().any(|c| c.get_name() == first);
+    if !error.use_stderr() || !is_of_pooler {
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1));
     }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
+    let last = std::env::args().next_back().unwrap_or_default();
+    refuse_pooler(&fault(error, &last), &first)
+}
+
+/// Why the pooler's command line cannot be used. `last` is its last argument.
+fn fault(error: &clap::Error, last: &str) -> String {
+    let invalid = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => argument.as_str(),
+        _ => "",
+    };
+    match error.kind() {
+        ErrorKind::InvalidValue if last.starts_with("--") => format!("option '{last}' requires an argument"),
+        ErrorKind::InvalidValue => "option requires an argument -- 'u'".to_owned(),
+        ErrorKind::UnknownArgument if invalid.starts_with("--") => format!("unrecognized option '{invalid}'"),
+        ErrorKind::UnknownArgument if invalid.starts_with('-') => {
+            format!("invalid option -- '{}'", invalid.chars().nth(1).unwrap_or('-'))
+        }
+        _ => NO_FILE.to_owned(),
+    }
+}
+
+/// Also PgBouncer's words for more than one file.
+const NO_FILE: &str = "no configuration file specified";
+
+/// Says that there is no file.
+pub(crate) fn refuse_without_file() -> ExitCode {
+    refuse_pooler(NO_FILE, "")
+}
+
+fn refuse_pooler(fault: &str, first: &str) -> ExitCode {
+    // People read the last line first.
+    let hint = match fault {
+        NO_FILE if first.is_empty() => Some("without any set-up: pgweir try".to_owned()),
+        _ => mistyped(first),
+    };
+    let hint = hint.map(|hint| format!("    hint: {hint}\n")).unwrap_or_default();
+    tell(&format!(
+        "pgweir: {fault}\nTry \"pgweir --help\" for more information.\n{hint}"
+    ));
+    ExitCode::FAILURE
 }
 
 /// A hint if an argument is no file, but similar to the name of a command.
@@ -156,6 +200,9 @@ mod tests {
             );
         }
         assert!(parse("pgweir -dq a.ini").is_ok_and(|a| a.daemon && a.quiet));
+        // As GNU's getopt_long.
+        let twice = parse("pgweir -d -d -q -q -v -v a.ini -u one --us two").unwrap();
+        assert!(twice.daemon && twice.quiet && twice.verbose == 2 && twice.user.as_deref() == Some("two"));
     }
 
     #[test]

@@ -35,8 +35,7 @@ fn main() -> ExitCode {
 /// Runs the pooler.
 fn pool(arguments: Arguments) -> ExitCode {
     let Some(config_file) = arguments.file else {
-        tell("pgweir: a configuration file is needed\n    hint: pgweir --help; or, without any set-up, pgweir try\n");
-        return ExitCode::FAILURE;
+        return arguments::refuse_without_file();
     };
     let options = RunOptions {
         config_file: config_file.clone(),

@@ -81,7 +81,7 @@ fn program_page() -> io::Result<Vec<u8>> {
     rest.control("SH", ["EXIT STATUS"]);
     rest.text([roman(
         "0 after an orderly end, whatever signal caused it; 1 if the start failed or a checked configuration has \
-         errors; 2 if the command line is wrong; 3 if pgweir advise has a finding that is as severe as --fail-on says; 128 \
+         errors, or if the pooler's command line is wrong; 2 if the arguments of a command are wrong; 3 if pgweir advise has a finding that is as severe as --fail-on says; 128 \
          plus the number of the signal if a signal has ended pgweir top.",
     )]);
     rest.control("SH", ["SEE ALSO"]);

@@ -25,6 +25,53 @@ fn a_missing_configuration_is_named() {
     );
 }
 
+/// PgBouncer's words and exit status, which scripts look for.
+#[test]
+fn a_command_line_that_is_wrong_ends_as_in_pgbouncer() {
+    let place = Place::new("");
+    let ini = place.file("pgweir.ini");
+    let ini = ini.to_str().unwrap();
+    for (arguments, text) in [
+        (&[][..], "pgweir: no configuration file specified\n"),
+        (&[ini, "extra"], "pgweir: no configuration file specified\n"),
+        (&["-x", ini], "pgweir: invalid option -- 'x'\n"),
+        (&["-qx", ini], "pgweir: invalid option -- 'x'\n"),
+        (&["--nosuch", ini], "pgweir: unrecognized option '--nosuch'\n"),
+        (&["--nosuch=1", ini], "pgweir: unrecognized option '--nosuch"),
+        (&["-u"], "pgweir: option requires an argument -- 'u'\n"),
+        (&["--user"], "pgweir: option '--user' requires an argument\n"),
+        (
+            &["-u", "no-such-user-anywhere", ini],
+            "pgweir: could not find user 'no-such-user-anywhere' to switch to\n",
+        ),
+        (
+            &["nosuch.ini"],
+            "pgweir: nosuch.ini: error: could not load file \"nosuch.ini\": No such file",
+        ),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_pgweir"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.starts_with(text), "{arguments:?}: {errors}");
+        let is_syntax = !text.contains("could not");
+        assert_eq!(
+            errors.contains("\nTry \"pgweir --help\" for more information.\n"),
+            is_syntax,
+            "{errors}"
+        );
+    }
+    for arguments in [&["check"][..], &["advise", "--nosuch"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_pgweir"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: a command of its own");
+    }
+}
+
 #[test]
 fn every_problem_of_a_bad_configuration_is_printed_with_its_line() {
     let place = Place::new("pool_mode = sometimes\nmax_client_con = 5\n");
@@ -68,10 +115,17 @@ fn a_port_in_use_is_reported_with_its_address() {
     let (status, _, errors) = place.outcome(&["-q"]);
     assert_eq!(status, Some(1));
     assert!(
-        errors.contains(&format!("127.0.0.1:{}: it is in use", place.port)),
+        errors.contains(&format!(
+            "failed to listen on any address in listen_addr list: cannot listen on 127.0.0.1:{}: bind(): Address already in use",
+            place.port
+        )),
         "{errors}"
     );
-    assert!(place.log().contains(" FATAL could not listen on "), "{}", place.log());
+    assert!(
+        place.log().contains(" FATAL failed to listen on any address "),
+        "{}",
+        place.log()
+    );
     assert!(!lives(&place.file("pgweir.pid")) && !lives(&place.socket()));
 }
 
@@ -100,7 +154,13 @@ fn files_come_with_the_process_and_go_with_it() {
 
     let (status, _, errors) = place.outcome(&["-q"]);
     assert_eq!(status, Some(1));
-    assert!(errors.contains("pidfile exists, another instance running?"), "{errors}");
+    assert!(
+        errors.contains(&format!(
+            "pidfile '{}' exists, another instance running?",
+            place.file("pgweir.pid").display()
+        )),
+        "{errors}"
+    );
     assert!(lives(&place.file("pgweir.pid")));
 
     pooler.signal(Signal::TERM);
@@ -125,7 +185,7 @@ fn a_socket_file_is_taken_from_the_dead_only() {
     let (status, _, errors) = place.outcome(&["-q"]);
     assert_eq!(status, Some(1));
     assert!(
-        errors.contains(".s.PGSQL.") && errors.contains("it is in use"),
+        errors.contains(".s.PGSQL.") && errors.contains("unix socket is in use, cannot continue: "),
         "{errors}"
     );
     assert!(lives(&place.socket()));
@@ -172,17 +232,29 @@ fn in_the_background_it_is_ready_when_the_command_returns() {
 
 #[test]
 fn a_background_start_that_fails_fails_the_command() {
-    let mut place = Place::new("logfile =");
+    let mut place = Place::new("logfile =\npidfile =");
     let (status, _, errors) = place.outcome(&["-d"]);
     assert_eq!(status, Some(1));
-    assert!(errors.contains("daemon needs logfile configured"), "{errors}");
+    assert!(errors.contains("daemon needs pidfile configured"), "{errors}");
     // A port that is in use from the beginning; another process could take a free one.
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     place.port = taken.local_addr().unwrap().port();
     place.configure("");
     let (status, _, errors) = place.outcome(&["-d"]);
     assert_eq!(status, Some(1));
-    assert!(errors.contains("it is in use"), "{errors}");
+    assert!(errors.contains("Address already in use"), "{errors}");
+}
+
+/// As in PgBouncer.
+#[test]
+fn a_pid_file_suffices_in_the_background() {
+    let place = Place::new("logfile =");
+    let (status, _, errors) = place.outcome(&["-d"]);
+    assert_eq!(status, Some(0), "{errors}");
+    let pid = fs::read_to_string(place.file("pgweir.pid")).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::QUIT).unwrap();
+    eventually("it has ended", || !lives(&place.file("pgweir.pid")));
 }
 
 #[test]

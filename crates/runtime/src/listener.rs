@@ -102,6 +102,33 @@ pub(crate) fn listen(
     inherited: &mut Vec<Listener>,
     log: &mut Log,
 ) -> Result<Vec<Listener>, StartError> {
+    let mut listeners =
+        listen_by_tcp(settings, tcp, inherited, log).map_err(|error| match settings.addresses.len() {
+            1 if !matches!(error, StartError::ListenName { .. }) => StartError::OnlyAddress(Box::new(error)),
+            _ => error,
+        })?;
+    if let Some(dir) = &settings.unix_socket_dir {
+        let place = ListenPlace::Unix {
+            path: unix_socket_path(dir, settings.port),
+            port: settings.port,
+        };
+        listeners.push(match take(inherited, &place) {
+            Some(listener) => listener,
+            None => listen_unix(dir, settings)?,
+        });
+    }
+    if listeners.is_empty() {
+        return Err(StartError::NowhereToListen);
+    }
+    Ok(listeners)
+}
+
+fn listen_by_tcp(
+    settings: &ListenSettings,
+    tcp: &TcpSettings,
+    inherited: &mut Vec<Listener>,
+    log: &mut Log,
+) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
     for address in &settings.addresses {
         let (addresses, some_suffice) = match address {
@@ -138,19 +165,6 @@ pub(crate) fn listen(
         {
             return Err(cannot_listen(ListenPlace::Tcp(place), e.into()));
         }
-    }
-    if let Some(dir) = &settings.unix_socket_dir {
-        let place = ListenPlace::Unix {
-            path: unix_socket_path(dir, settings.port),
-            port: settings.port,
-        };
-        listeners.push(match take(inherited, &place) {
-            Some(listener) => listener,
-            None => listen_unix(dir, settings)?,
-        });
-    }
-    if listeners.is_empty() {
-        return Err(StartError::NowhereToListen);
     }
     Ok(listeners)
 }
@@ -283,7 +297,11 @@ fn give_to_group(path: &str, group: &str) -> Result<(), StartError> {
 }
 
 fn cannot_listen(place: ListenPlace, source: io::Error) -> StartError {
+    let is_unix = matches!(place, ListenPlace::Unix { .. });
     match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ADDRINUSE) if is_unix => StartError::UnixSocketInUse {
+            place: place.to_string(),
+        },
         Some(Errno::ADDRINUSE) => StartError::InUse {
             place: place.to_string(),
         },

@@ -150,7 +150,7 @@ impl Log {
         match open_file(&self.settings.logfile) {
             Ok(file) => self.file = Some(file),
             Err(e) => {
-                let text = format!("could not open log file {}: {e}", self.settings.logfile);
+                let text = format!("Cannot open logfile: '{}': {e}", self.settings.logfile);
                 self.write(LogLevel::Warning, &text);
             }
         }
@@ -314,10 +314,6 @@ mod tests {
         })
         .unwrap();
         log.configure(&bad);
-        assert!(
-            std::fs::read_to_string(path)
-                .unwrap()
-                .contains("could not open log file")
-        );
+        assert!(std::fs::read_to_string(path).unwrap().contains("Cannot open logfile: "));
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     fn new(path: &str) -> Result<Self, StartError> {
-        let error = |source| pidfile_error(path, source);
+        let error = |source| pidfile_error("open", path, source);
         let place = std::path::absolute(path).map_err(error)?;
         let beside = std::path::absolute(format!("{path}.new")).map_err(error)?;
         if place.is_dir() {
@@ -66,7 +66,7 @@ impl Prepared {
 
     fn take_place(self) -> Result<PidFile, StartError> {
         let path = self.path.clone();
-        fs::rename(&self.beside, &path).map_err(|source| pidfile_error(&path.to_string_lossy(), source))?;
+        fs::rename(&self.beside, &path).map_err(|source| pidfile_error("write", &path.to_string_lossy(), source))?;
         Ok(PidFile { path })
     }
 }
@@ -79,8 +79,9 @@ impl Drop for Prepared {
     }
 }
 
-fn pidfile_error(path: &str, source: io::Error) -> StartError {
+fn pidfile_error(what: &'static str, path: &str, source: io::Error) -> StartError {
     StartError::PidFile {
+        what,
         path: path.to_owned(),
         source,
     }
@@ -95,7 +96,7 @@ pub(crate) struct PidFile {
 impl PidFile {
     /// Writes the id of this process to `path`, unless the file names a process that is alive.
     pub(crate) fn create(path: &str) -> Result<Self, StartError> {
-        let error = |source| pidfile_error(path, source);
+        let error = |source| pidfile_error("open", path, source);
         match fs::read_to_string(path) {
             Ok(text) => match text.trim().parse::<i32>() {
                 Ok(pid) if pid != own_pid() && lives(pid) => {
@@ -115,7 +116,7 @@ impl PidFile {
             .create_new(true)
             .open(path)
             .map_err(error)?;
-        writeln!(file, "{}", own_pid()).map_err(error)?;
+        writeln!(file, "{}", own_pid()).map_err(|source| pidfile_error("write", path, source))?;
         // The working directory may have changed when the file is removed.
         let path = std::path::absolute(path).map_err(error)?;
         Ok(PidFile { path })

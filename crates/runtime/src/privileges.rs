@@ -48,6 +48,9 @@ mod tests {
     #[test]
     fn an_unknown_user_is_named() {
         let e = drop_privileges("no-such-user-anywhere").unwrap_err();
-        assert_eq!(e.to_string(), "no such system user: no-such-user-anywhere");
+        assert_eq!(
+            e.to_string(),
+            "could not find user 'no-such-user-anywhere' to switch to"
+        );
     }
 }

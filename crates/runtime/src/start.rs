@@ -70,8 +70,9 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     let (config, warnings) = file.load().map_err(StartError::Configuration)?;
     let settings = Settings::of(&config);
     drop_privileges(options.user.as_deref().unwrap_or(&settings.user))?;
-    if options.daemon && settings.log.logfile.is_empty() && !settings.log.syslog {
-        return Err(StartError::DaemonWithoutLog);
+    let has_log = !settings.log.logfile.is_empty() || settings.log.syslog;
+    if options.daemon && settings.pidfile.is_empty() && !has_log {
+        return Err(StartError::DaemonWithoutPidFile);
     }
     log.open(&settings.log)?;
     for warning in warnings {

@@ -15,13 +15,13 @@ pub enum StartError {
     #[error("pgweir should not run as root\n    hint: name an unprivileged user with -u USER or the setting user")]
     Root,
     /// `-u` or the setting `user` names no user of the system.
-    #[error("no such system user: {user}")]
+    #[error("could not find user '{user}' to switch to")]
     UnknownUser {
         /// The name.
         user: String,
     },
     /// The process may not change to that user.
-    #[error("could not change to user {user}: {source}\n    hint: only root can change the user")]
+    #[error("failed to assume identity of user '{user}': {source}\n    hint: only root can change the user")]
     ChangeUser {
         /// The name.
         user: String,
@@ -29,7 +29,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// `unix_socket_group` names no group.
-    #[error("no such system group: {group}\n    hint: see the setting unix_socket_group")]
+    #[error("could not find group '{group}'\n    hint: see the setting unix_socket_group")]
     UnknownGroup {
         /// The name.
         group: String,
@@ -44,9 +44,9 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
-    /// `-d` without a place for log lines.
-    #[error("daemon needs logfile configured\n    hint: set logfile, or syslog = 1")]
-    DaemonWithoutLog,
+    /// `-d` without a way to find the process again, or what it says.
+    #[error("daemon needs pidfile configured\n    hint: set pidfile, or logfile, or syslog = 1")]
+    DaemonWithoutPidFile,
     /// A certificate, a key or a file of authorities cannot be used.
     #[error(
         "TLS setup failed: {0}\n    hint: see the settings client_tls_* and server_tls_*; the user of pgweir must be able to \
@@ -65,7 +65,7 @@ pub enum StartError {
     #[error("could not start to look up names: {0}")]
     NameServer(#[source] io::Error),
     /// The log file could not be opened.
-    #[error("could not open log file {path}: {source}\n    hint: see the setting logfile")]
+    #[error("Cannot open logfile: '{path}': {source}\n    hint: see the setting logfile")]
     LogFile {
         /// The setting.
         path: String,
@@ -74,7 +74,7 @@ pub enum StartError {
     },
     /// The pid file names a process that is alive.
     #[error(
-        "pidfile exists, another instance running? (process {pid}, {path})\n    hint: stop it first, or give this one a \
+        "pidfile '{path}' exists, another instance running? (process {pid})\n    hint: stop it first, or give this one a \
          pidfile of its own"
     )]
     AlreadyRuns {
@@ -83,9 +83,11 @@ pub enum StartError {
         /// The process.
         pid: i32,
     },
-    /// The pid file could not be written.
-    #[error("could not write pidfile {path}: {source}")]
+    /// The pid file could not be opened, or written.
+    #[error("could not {what} pidfile '{path}': {source}")]
     PidFile {
+        /// `open` or `write`.
+        what: &'static str,
         /// The setting.
         path: String,
         /// The system's error.
@@ -101,23 +103,33 @@ pub enum StartError {
     },
     /// Another process listens there.
     #[error(
-        "could not listen on {place}: it is in use\n    hint: is another pooler running? see who it is with \"ss -lntxp\", \
-         or choose another listen_port"
+        "cannot listen on {place}: bind(): Address already in use\n    hint: is another pooler running? see who it is with \
+         \"ss -lntxp\", or choose another listen_port"
     )]
     InUse {
-        /// Address and port, or the path of the socket.
+        /// Address and port.
+        place: String,
+    },
+    /// A process is at the other end of the Unix-domain socket.
+    #[error(
+        "unix socket is in use, cannot continue: {place}\n    hint: is another pooler running? see who it is with \
+         \"ss -lntxp\", or choose another listen_port"
+    )]
+    UnixSocketInUse {
+        /// The path of the socket.
         place: String,
     },
     /// Listening failed for another reason.
-    #[error(
-        "could not listen on {place}: {source}\n    hint: see the settings listen_addr, listen_port, unix_socket_dir"
-    )]
+    #[error("cannot listen on {place}: {source}\n    hint: see the settings listen_addr, listen_port, unix_socket_dir")]
     Listen {
         /// Address and port, or the path of the socket.
         place: String,
         /// The system's error.
         source: io::Error,
     },
+    /// `listen_addr` has one address, and listening there failed.
+    #[error("failed to listen on any address in listen_addr list: {0}")]
+    OnlyAddress(#[source] Box<StartError>),
     /// No address and no Unix-domain socket.
     #[error("nowhere to listen on\n    hint: set listen_addr or unix_socket_dir")]
     NowhereToListen,
@@ -191,7 +203,7 @@ mod tests {
             pid: 7,
         }
         .log_line();
-        assert!(line.starts_with("pidfile exists") && line.contains("/run/p.pid) (HINT: stop it first"));
+        assert!(line.starts_with("pidfile '/run/p.pid' exists") && line.contains("(process 7) (HINT: stop it first"));
         assert!(line.ends_with(')') && !line.contains('\n'), "{line}");
         assert_eq!(StartError::Interrupted.log_line(), StartError::Interrupted.to_string());
     }

@@ -204,7 +204,7 @@ fn problems_in_included_files_name_those_files() {
         texts[0].starts_with("pgbouncer.ini:4: error: unknown setting \"verbos\""),
         "{texts:#?}"
     );
-    assert!(texts[1].starts_with("pgbouncer.ini:5:1: error: could not read file \"none.ini\": no such file"));
+    assert!(texts[1].starts_with("pgbouncer.ini:5:1: error: could not load file \"none.ini\": no such file"));
     assert!(
         texts[2].starts_with(
             "more.ini:1:5: error: unknown key \"prot\" of database \"a\"\n    hint: did you mean \"port\"?"
@@ -221,7 +221,7 @@ fn a_missing_file_is_one_plain_error() {
         "what is missing in it is no further problem: {problems:#?}"
     );
     assert!(
-        lines(&problems)[0].starts_with("pgbouncer.ini: error: could not read file \"pgbouncer.ini\": no such file")
+        lines(&problems)[0].starts_with("pgbouncer.ini: error: could not load file \"pgbouncer.ini\": no such file")
     );
 }
 
