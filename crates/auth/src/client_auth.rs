@@ -34,7 +34,7 @@ pub struct ClientAuthRules {
     pub mock_key: MockKey,
     /// The kind of mock secrets.
     pub mock_secret: MockSecret,
-    /// The iteration count if no verifier gives one: setting `scram_iterations`.
+    /// The iteration count for plain-text secrets, and for strangers if no user has a verifier: setting `scram_iterations`.
     pub scram_iterations: u32,
     /// Some users may have a plain-text secret. Then every SCRAM exchange that fails takes as long as if the keys of
     /// such a secret were derived for it.
@@ -259,7 +259,9 @@ impl ClientAuth {
     }
 
     fn mock_verifier(&self) -> ScramVerifier {
-        self.rules.mock_key.verifier(&self.user, self.rules.scram_iterations)
+        let key = &self.rules.mock_key;
+        let iterations = key.iterations(&self.user, self.method, self.rules.scram_iterations);
+        key.verifier(&self.user, iterations)
     }
 
     fn accept(&mut self, closing: Option<AuthRequest>, learned: Learned) -> ClientStep {

@@ -167,3 +167,70 @@ fn a_login_with_keys_that_are_known_derives_nothing() {
     let mut login = || derivations(Some(plain("sesame")), &mut cache, true, "sesame").len();
     assert_eq!([login(), login(), login()], [1, 0, 0]);
 }
+
+/// The iteration count that a client is told.
+fn told(user: &str, method: ClientAuthMethod, secret: Option<Secret>, mock_key: MockKey) -> u32 {
+    let rules = ClientAuthRules {
+        mock_key,
+        ..rules(MockSecret::Scram)
+    };
+    let mut auth = ClientAuth::new(method, user.as_bytes(), NONCES, rules);
+    auth.handle_secret(secret);
+    let first = b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc";
+    match auth.handle_message(first, &mut ScramKeyCache::new(0)) {
+        ClientStep::Ask(AuthRequest::SaslContinue(text)) => {
+            let text = String::from_utf8(text).unwrap();
+            text.rsplit_once("i=").unwrap().1.parse().unwrap()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Guards against telling by the iteration count who exists: verifiers may come from another PostgreSQL, or from one
+/// whose scram_iterations was changed.
+#[test]
+fn strangers_have_the_iteration_counts_of_users() {
+    let text = |count: u32, number: u32| {
+        format!(
+            "SCRAM-SHA-256${count}:AAAAAAAAAAAAAAAAAAAA{number:04}${}=:{}=",
+            "A".repeat(43),
+            "A".repeat(43)
+        )
+    };
+    let names: Vec<String> = (0..300).map(|number| format!("nobody{number}")).collect();
+    let share = |of: u32, method, key: MockKey| {
+        let counts = names.iter().map(|name| told(name, method, None, key));
+        counts.filter(|count| *count == of).count()
+    };
+    let (scram, md5_method) = (ClientAuthMethod::ScramSha256, ClientAuthMethod::Md5);
+    let key = |secrets: &[String]| MockKey::from_verifiers(secrets.iter().map(String::as_bytes)).unwrap();
+    let same: Vec<_> = (0..3).map(|number| text(1000, number)).collect();
+    assert_eq!(share(1000, scram, key(&same)), 300, "as all users");
+    // Three of four users, and one.
+    let mixed: Vec<_> = same.iter().cloned().chain([text(2000, 4)]).collect();
+    let many = share(1000, scram, key(&mixed));
+    assert!(
+        (180..270).contains(&many) && share(2000, scram, key(&mixed)) == 300 - many,
+        "{many}"
+    );
+    // A plain-text secret counts like the verifier that is made of it, where it is not asked for by MD5.
+    let with_plain: Vec<_> = same.iter().cloned().chain(["sesame".to_string()]).collect();
+    assert!((30..120).contains(&share(ITERATIONS, scram, key(&with_plain))));
+    assert_eq!(share(1000, md5_method, key(&with_plain)), 300);
+    for secret in [None, Some(md5("x"))] {
+        assert_eq!(
+            told("alice", scram, secret, key(&mixed)),
+            told("alice", scram, None, key(&mixed))
+        );
+    }
+    assert_eq!(
+        told("alice", scram, Some(plain("sesame")), key(&same)),
+        ITERATIONS,
+        "its keys must be derived"
+    );
+    assert_eq!(
+        share(ITERATIONS, scram, MockKey::new([1; KEY_BYTES])),
+        300,
+        "no user has a verifier"
+    );
+}

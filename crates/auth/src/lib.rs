@@ -38,6 +38,7 @@ mod directory_shapes;
 mod error;
 mod md5;
 mod mock;
+mod mock_counts;
 mod password_message;
 mod saslprep;
 mod scram;

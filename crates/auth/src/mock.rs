@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use crate::client_auth_method::ClientAuthMethod;
 use crate::md5::Md5Secret;
+use crate::mock_counts::IterationCounts;
 use crate::scram::{KEY_BYTES, SALT_BYTES, ScramVerifier, hmac};
 use crate::secret::Secret;
 
@@ -13,39 +15,61 @@ const VERIFIERS_MAX: usize = 8;
 /// The source of mock secrets: secret bytes, which should be the same in all processes of an address and after a restart,
 /// because the salts of real users are. It corresponds to PostgreSQL's mock authentication nonce.
 #[derive(Clone, Copy, pgweir_freeze::Freeze)]
-pub struct MockKey([u8; KEY_BYTES]);
+pub struct MockKey {
+    bytes: [u8; KEY_BYTES],
+    counts: IterationCounts,
+}
 
 impl MockKey {
     /// From random bytes.
     pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
-        Self(bytes)
+        Self {
+            bytes,
+            counts: IterationCounts::default(),
+        }
     }
 
     /// From the first [`VERIFIERS_MAX`] SCRAM verifiers among stored secrets, which are the same in every process with
     /// the same users. Someone who knows a password can compute its verifier, so the key comes from several. `None` if
     /// there is no verifier. Other secrets do not count: with them, someone who knows a salt could guess a password,
     /// while the keys of a verifier cannot be guessed.
+    ///
+    /// The iteration counts of all verifiers are noted.
     pub fn from_verifiers<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Option<Self> {
-        let is_verifier = |secret: &&[u8]| matches!(Secret::parse(secret), Ok(Secret::Scram(_)));
-        let verifiers = secrets.into_iter().filter(is_verifier).take(VERIFIERS_MAX);
-        verifiers.fold(None, |key, verifier| {
-            let before = key.map_or(hmac(b"pgweir mock key", &[]), |MockKey(bytes)| bytes);
-            Some(Self(hmac(&before, &[verifier])))
-        })
+        let mut counts = IterationCounts::default();
+        let (mut key, mut verifiers) = (hmac(b"pgweir mock key", &[]), 0);
+        for text in secrets {
+            let Ok(secret) = Secret::parse(text) else { continue };
+            counts.add(&secret);
+            if matches!(secret, Secret::Scram(_)) && verifiers < VERIFIERS_MAX {
+                key = hmac(&key, &[text]);
+                verifiers += 1;
+            }
+        }
+        (verifiers > 0).then_some(Self { bytes: key, counts })
     }
 
     /// The salt for a user without a stored salt. It is always the same for the same name, as a stored one would be.
     /// Users with a plain-text secret and users who do not exist both get such a salt.
     pub(crate) fn salt(&self, user: &[u8]) -> [u8; SALT_BYTES] {
         let mut salt = [0; SALT_BYTES];
-        salt.copy_from_slice(&hmac(&self.0, &[b"salt ", user])[..SALT_BYTES]);
+        salt.copy_from_slice(&hmac(&self.bytes, &[b"salt ", user])[..SALT_BYTES]);
         salt
     }
 
     /// A number for this name. It is always the same, and does not depend on any fact about the user.
     pub fn lot(&self, user: &[u8]) -> u64 {
-        let hash = hmac(&self.0, &[b"lot ", user]);
+        let hash = hmac(&self.bytes, &[b"lot ", user]);
         u64::from_be_bytes(hash[..8].try_into().expect("eight bytes"))
+    }
+
+    /// The iteration count of a user who does not exist: one of those that the verifiers have. `setting`: that of users with
+    /// a plain-text secret, who count if they are asked for SCRAM.
+    pub(crate) fn iterations(&self, user: &[u8], method: ClientAuthMethod, setting: u32) -> u32 {
+        let hash = hmac(&self.bytes, &[b"iterations ", user]);
+        let lot = u64::from_be_bytes(hash[..8].try_into().expect("eight bytes"));
+        let of_plain = (method != ClientAuthMethod::Md5).then_some(setting);
+        self.counts.draw(lot, of_plain, setting)
     }
 
     /// A verifier that no password matches.
@@ -53,14 +77,14 @@ impl MockKey {
         ScramVerifier {
             iterations,
             salt: self.salt(user).to_vec(),
-            stored_key: hmac(&self.0, &[b"stored key ", user]),
-            server_key: hmac(&self.0, &[b"server key ", user]),
+            stored_key: hmac(&self.bytes, &[b"stored key ", user]),
+            server_key: hmac(&self.bytes, &[b"server key ", user]),
         }
     }
 
     /// A hash that no password matches.
     pub(crate) fn md5(&self, user: &[u8]) -> Md5Secret {
-        Md5Secret::mock(&hmac(&self.0, &[b"md5 ", user]))
+        Md5Secret::mock(&hmac(&self.bytes, &[b"md5 ", user]))
     }
 }
 

@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 30] = [
+const NOTES: [(&[&str], Verdict, &str); 32] = [
     (
         &["auth_file"],
         Better,
@@ -124,6 +124,11 @@ const NOTES: [(&[&str], Verdict, &str); 30] = [
         "",
     ),
     (
+        &["dns_max_ttl"],
+        Better,
+        "the lifetime of a DNS record counts if it is shorter; PgBouncer ignores it",
+    ),
+    (
         &["idle_transaction_timeout", "transaction_timeout"],
         Better,
         "counts from the client's BEGIN, also while the BEGIN waits for a server",
@@ -152,6 +157,11 @@ const NOTES: [(&[&str], Verdict, &str); 30] = [
         &["max_prepared_statements"],
         Better,
         "SQL's PREPARE and the unnamed statement follow a client as well",
+    ),
+    (
+        &["scram_iterations"],
+        Better,
+        "a user who does not exist has an iteration count that users of `auth_file` have, so that the count does not tell who exists",
     ),
     (
         &["server_check_query"],
