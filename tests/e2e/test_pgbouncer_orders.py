@@ -56,6 +56,9 @@ ORDERS = [
     "SHUTDOWN WAIT_FOR_SERVERS",
     "SHUTDOWN WAIT_FOR_CLIENTS",
     "SHUTDOWN WAIT_FOR_CLIENTS, SHUTDOWN WAIT_FOR_SERVERS",
+    "SHUTDOWN WAIT_FOR_SERVERS, SHUTDOWN WAIT_FOR_CLIENTS",
+    "SHUTDOWN WAIT_FOR_SERVERS, SHUTDOWN WAIT_FOR_SERVERS",
+    "INT, SHUTDOWN WAIT_FOR_CLIENTS",
     "SHUTDOWN WAIT_FOR_CLIENTS, SHUTDOWN WAIT_FOR_CLIENTS",
     "SHUTDOWN WAIT_FOR_CLIENTS, SHUTDOWN",
     "SHUTDOWN WAIT_FOR_CLIENTS, PAUSE",
@@ -194,6 +197,11 @@ DIFFERENT: dict[str, dict[str, object]] = {
         "answers": ["SHUTDOWN", "pooler is shutting down"],
         **NO_PAUSE_WHILE_SHUTTING_DOWN,
     },
+    # PgBouncer stays paused, and lets clients wait for ever.
+    **dict.fromkeys(
+        ("SHUTDOWN WAIT_FOR_SERVERS, SHUTDOWN WAIT_FOR_CLIENTS", "INT, SHUTDOWN WAIT_FOR_CLIENTS"),
+        {"waiting": "ends", "idle": "is served", **CONSOLE_IS_NO_CLIENT},
+    ),
     # PgBouncer closes the console without an answer.
     "SHUTDOWN": {"answers": ["SHUTDOWN"]},
     "SHUTDOWN WAIT_FOR_CLIENTS, SHUTDOWN": {"answers": ["SHUTDOWN", "SHUTDOWN"]},
