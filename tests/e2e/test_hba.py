@@ -192,7 +192,7 @@ BAD_FILES = {
     "nonsense": ("auth_hba_file", "host all all all trust\nhost all all nowhere trust\n", r"hba\.conf:2: expected an IP address"),
     "list-of-users": ("auth_hba_file", "host all @nowhere all trust\nhost all all all trust\n", r"hba\.conf:1: .*nowhere"),
     "list-of-databases": ("auth_hba_file", "host all all all trust\nhost @nowhere all all trust\n", r"hba\.conf:2: .*nowhere"),
-    "missing": ("auth_hba_file", None, "could not read the file"),
+    "missing": ("auth_hba_file", None, "could not open hba config file "),
     "empty": ("auth_hba_file", "", r"hba\.conf: the file contains no entries"),
     "comments": ("auth_hba_file", "# host all all all trust\n", r"hba\.conf: the file contains no entries"),
     "no-maps": ("auth_ident_file", "", 'map "m" is not in auth_ident_file'),

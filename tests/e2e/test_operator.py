@@ -68,7 +68,7 @@ def test_a_start_without_the_file_goes_on_with_a_warning(pg15, make_pooler):
     pooler = make_pooler(pg15, start=False)
     os.remove(pooler.userlist_path)
     pooler.start()
-    pooler.wait_log("WARNING .*could not read auth_file")
+    pooler.wait_log("WARNING .*could not open auth_file")
     with pytest.raises(wire.ServerError):
         pooler.connect()
 

@@ -627,7 +627,7 @@ def without_a_place_for_its_pid(pooler) -> None:
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (without_its_users, "error: could not read auth_file"),
+        (without_its_users, "error: could not open auth_file"),
         (with_an_emptied_list_of_users, "error: auth_file names no user, but the old process has 4"),
         (without_a_list_of_users, "error: auth_file is not set, so that there is no user, but the old process has 4"),
         (without_administrators, 'error: setting "admin_users" is gone, which the old process has'),

@@ -55,7 +55,8 @@ impl Config {
             return Err(Problem::error(&place, message).hint("change it in the configuration file and restart"));
         }
         let mut changed = self.clone();
-        (setting.set)(&mut changed.global, value).map_err(|mismatch| bad_value(&place, key, value, mismatch))?;
+        (setting.set)(&mut changed.global, value)
+            .map_err(|mismatch| bad_value(&place, key, value, mismatch).on_console())?;
         if READ_BY_RELOAD.contains(&setting.name) && setting.value(self) != setting.value(&changed) {
             let message = format!("setting \"{key}\" names a file, which only RELOAD reads");
             return Err(Problem::error(&place, message).hint("change it in the configuration file and give RELOAD"));

@@ -145,7 +145,10 @@ impl Reader<'_> {
                         at += end + 1;
                     }
                     None => {
-                        return self.problem(Problem::error(&place.at_column(at + 1), "section name without \"]\""));
+                        return self.problem(Problem::error(
+                            &place.at_column(at + 1),
+                            "syntax error in configuration: section name without \"]\"",
+                        ));
                     }
                 },
                 Some(b'%') => return self.include(rest, &place.at_column(at + 1)),
@@ -160,7 +163,7 @@ impl Reader<'_> {
             Some("") => "",
             _ => {
                 return self.problem(
-                    Problem::error(place, "syntax error: unknown directive")
+                    Problem::error(place, "syntax error in configuration: unknown directive")
                         .hint("the only directive is %include FILE"),
                 );
             }
@@ -193,7 +196,7 @@ impl Reader<'_> {
         if name.is_empty() {
             return self.problem(Problem::error(
                 &place.at_column(at + 1),
-                "syntax error: no name before \"=\"",
+                "syntax error in configuration: no name before \"=\"",
             ));
         }
         let value = skip_blanks(after_equals);
@@ -219,10 +222,10 @@ impl Reader<'_> {
 
 fn missing_equals(line: &str, found: &str, place: &Place) -> Problem {
     let problem = match found.chars().next() {
-        None => Problem::error(place, "syntax error: expected \"=\" after the name"),
+        None => Problem::error(place, "syntax error in configuration: expected \"=\" after the name"),
         Some(c) => Problem::error(
             place,
-            format!("syntax error: expected \"=\" after the name, got \"{c}\""),
+            format!("syntax error in configuration: expected \"=\" after the name, got \"{c}\""),
         ),
     };
     if line.contains('=') {
@@ -237,7 +240,7 @@ fn missing_equals(line: &str, found: &str, place: &Place) -> Problem {
 /// The name at the start of `rest`, and the number of bytes that it takes.
 fn read_name(rest: &str) -> Result<(String, usize), &'static str> {
     if let Some(body) = rest.strip_prefix('"') {
-        let (name, used) = unquote(body, '"').ok_or("syntax error: quoted name does not end")?;
+        let (name, used) = unquote(body, '"').ok_or("syntax error in configuration: quoted name does not end")?;
         Ok((name, used + 1))
     } else {
         let bytes = rest

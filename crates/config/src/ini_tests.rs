@@ -105,7 +105,7 @@ fn a_missing_file_is_blamed_on_the_line_that_includes_it() {
     assert!(
         missing.problems[0]
             .to_string()
-            .starts_with("b.ini: error: could not read file")
+            .starts_with("b.ini: error: could not load file")
     );
 }
 

@@ -160,7 +160,15 @@ fn unknown_key<T>(place: &Place, key: &str, before: Option<&str>, what: &str, ke
             Problem::error(place, format!("unknown key behind the value of \"{before}\" of {what}"))
                 .hint(conn_string::NEEDS_QUOTES)
         }
-        _ => Problem::error(place, format!("unknown key \"{key}\" of {what}")).maybe_hint(similar),
+        _ => {
+            let kind = if what.starts_with("user ") {
+                "user"
+            } else {
+                "connection"
+            };
+            let text = format!("unrecognized {kind} parameter: {key}, of {what}");
+            Problem::error(place, text).maybe_hint(similar)
+        }
     }
 }
 
@@ -211,10 +219,14 @@ pub(crate) fn read_line<T>(
         }
     }
     if let Some(fault) = fault {
+        let settings = match what.starts_with("user ") {
+            true => "user settings",
+            false => "connection string",
+        };
         problems.push(
             Problem::error(
                 &at.at_column(column + fault.at),
-                format!("syntax error in {what}: {}", fault.message),
+                format!("syntax error in {settings} of {what}: {}", fault.message),
             )
             .maybe_hint(fault.hint.map(str::to_string)),
         );
@@ -238,7 +250,7 @@ pub(crate) fn bad_value(place: &Place, name: &str, value: &str, mismatch: Mismat
     Problem::error(
         place,
         format!(
-            "invalid value for \"{name}\": expected {}, got \"{shown}\"",
+            "invalid value \"{shown}\" for parameter {name} in configuration: expected {}",
             mismatch.expected
         ),
     )

@@ -9,7 +9,7 @@ use crate::database::{self, DatabaseSettings};
 use crate::file_source::FileSource;
 use crate::ini::{self, Entry};
 use crate::line_key::{Findings, bad_value, read_line, suggest};
-use crate::peer::{self, PEER_ID_ACCEPTED_MAX, PeerLine, PeerSettings};
+use crate::peer::{self, PEER_ID_ACCEPTED_MAX, PEER_ID_MAX, PeerLine, PeerSettings};
 use crate::places::Places;
 use crate::problem::{Place, Problem, Severity};
 use crate::setting::Setting;
@@ -83,7 +83,7 @@ impl Loader {
             let hint = suggest(name, SECTIONS)
                 .unwrap_or_else(|| "the sections are [pgbouncer], [databases], [users] and [peers]".into());
             self.problems
-                .push(Problem::error(place, format!("unknown section [{name}]")).hint(hint));
+                .push(Problem::error(place, format!("invalid section \"{name}\" in configuration")).hint(hint));
         }
     }
 
@@ -102,7 +102,7 @@ impl Loader {
         let Some(setting) = Setting::find(&entry.name) else {
             let hint =
                 misplaced(&entry.name, &entry.value).or_else(|| suggest(&entry.name, CATALOGUE.iter().map(|s| s.name)));
-            let message = format!("unknown setting \"{}\"", entry.name);
+            let message = format!("unknown parameter: pgbouncer/{}", entry.name);
             return self
                 .problems
                 .push(Problem::error(&entry.place, message).maybe_hint(hint));
@@ -175,7 +175,7 @@ impl Loader {
             .filter(|id| digits && (1..=PEER_ID_ACCEPTED_MAX).contains(id));
         let Some(id) = id else {
             let message = format!(
-                "invalid peer id \"{}\": expected an integer from 1 to 16383",
+                "ids of peers must be a number larger than 0 and at most {PEER_ID_MAX}, got \"{}\"",
                 entry.name
             );
             return self.problems.push(Problem::error(&entry.place, message));
@@ -236,7 +236,7 @@ impl Loader {
                     .get("auth_file")
                     .cloned()
                     .unwrap_or_else(|| Place::file(name));
-                let problem = Problem::warning(&place, format!("could not read auth_file \"{name}\": {e}"))
+                let problem = Problem::warning(&place, format!("could not open auth_file {name}: {e}"))
                     .hint("no user of it can log in; relative names are relative to the working directory");
                 self.config.unread_files.push(problem.clone());
                 self.problems.push(problem);

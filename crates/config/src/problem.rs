@@ -64,6 +64,27 @@ impl fmt::Display for Place {
     }
 }
 
+/// Where PgBouncer's lines of the log name file and line.
+const IN_CONFIGURATION: &str = " in configuration";
+
+/// How PgBouncer's lines of the log begin. Programs that read logs look for these words.
+const PGBOUNCERS: [&str; 14] = [
+    "TLS configuration could not be reloaded",
+    "TLS setup failed: ",
+    "To allow TLS connections from clients, ",
+    "config file loading failed",
+    "could not load file ",
+    "could not open auth_file ",
+    "could not open hba config file ",
+    "could not open ident config file ",
+    "ids of peers must be ",
+    "invalid section ",
+    "invalid value ",
+    "syntax error in ",
+    "unknown parameter: ",
+    "unrecognized ",
+];
+
 /// One problem of a configuration. The message is in PostgreSQL's style: lower case, no full stop; the hint is
 /// separate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,14 +126,36 @@ impl Problem {
         self
     }
 
-    /// The problem in one line, for the log. Its severity is the level of the line.
+    /// The problem in one line, for the log. Its severity is the level of the line. Where PgBouncer has a line about it,
+    /// this one begins with the same words.
     pub fn line(&self) -> String {
         let Problem {
             place, message, hint, ..
         } = self;
+        let in_file = match place.line {
+            Some(line) => format!("({}:{line})", place.file),
+            None => format!("({})", place.file),
+        };
+        let text = match (self.is_pgbouncers(), message.split_once(IN_CONFIGURATION)) {
+            (false, _) => format!("{place}: {message}"),
+            (true, Some((what, more))) => format!("{what}{IN_CONFIGURATION} {in_file}{more}"),
+            (true, None) => format!("{message} {in_file}"),
+        };
         match hint {
-            Some(hint) => format!("{place}: {message} (HINT: {hint})"),
-            None => format!("{place}: {message}"),
+            Some(hint) => format!("{text} (HINT: {hint})"),
+            None => text,
+        }
+    }
+
+    fn is_pgbouncers(&self) -> bool {
+        PGBOUNCERS.iter().any(|words| self.message.starts_with(words))
+    }
+
+    /// The problem of a command, which is in no configuration file.
+    pub(crate) fn on_console(self) -> Problem {
+        Problem {
+            message: self.message.replacen(IN_CONFIGURATION, "", 1),
+            ..self
         }
     }
 
@@ -125,7 +168,11 @@ impl Problem {
 /// `pgbouncer.ini:12:5: error: message`, and on its own line `    hint: ...`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.place, self.severity.word(), self.message)?;
+        let message = match self.is_pgbouncers() {
+            true => self.message.replacen(IN_CONFIGURATION, "", 1),
+            false => self.message.clone(),
+        };
+        write!(f, "{}: {}: {message}", self.place, self.severity.word())?;
         if let Some(hint) = &self.hint {
             write!(f, "\n    hint: {hint}")?;
         }
@@ -191,6 +238,30 @@ mod tests {
             Problem::warning(&Place::file("b"), "odd").to_string(),
             "b: warning: odd"
         );
+    }
+
+    /// Programs that read PgBouncer's log look for its words.
+    #[test]
+    fn a_line_of_the_log_begins_like_pgbouncers() {
+        let place = Place {
+            file: "a.ini".into(),
+            line: Some(8),
+            column: Some(13),
+        };
+        let line = |message: &str| Problem::error(&place, message).line();
+        assert_eq!(
+            line("invalid value \"abc\" for parameter pool_mode in configuration: expected x"),
+            "invalid value \"abc\" for parameter pool_mode in configuration (a.ini:8): expected x"
+        );
+        assert_eq!(
+            line("unknown parameter: pgbouncer/x"),
+            "unknown parameter: pgbouncer/x (a.ini:8)"
+        );
+        assert_eq!(line("odd in configuration"), "a.ini:8:13: odd in configuration");
+        let whole = Problem::error(&Place::file("a.ini"), "config file loading failed").hint("look");
+        assert_eq!(whole.line(), "config file loading failed (a.ini) (HINT: look)");
+        let shown = Problem::error(&place, "invalid section \"x\" in configuration").to_string();
+        assert_eq!(shown, "a.ini:8:13: error: invalid section \"x\"");
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn read(name: &str, files: &'a dyn Files) -> Reader<'a> {
+    /// `kind`: `hba` or `ident`.
+    pub(crate) fn read(kind: &str, name: &str, files: &'a dyn Files) -> Reader<'a> {
         let mut reader = Reader {
             files,
             read: 0,
@@ -46,7 +47,10 @@ impl<'a> Reader<'a> {
                     file: name.into(),
                     line: 0,
                 };
-                reader.fail(&place, Fault::new(format!("could not read the file: {e}")));
+                reader.fail(
+                    &place,
+                    Fault::new(format!("could not open {kind} config file {name}: {e}")),
+                );
             }
         }
         reader

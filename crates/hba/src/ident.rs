@@ -52,7 +52,7 @@ pub struct IdentMaps {
 impl IdentMaps {
     /// Reads the file `name` and the files that it includes. Returns no maps if a problem is an error.
     pub fn read(name: &str, files: &dyn Files) -> (Option<IdentMaps>, Vec<Problem>) {
-        let mut reader = Reader::read(name, files);
+        let mut reader = Reader::read("ident", name, files);
         let mut problems = std::mem::take(&mut reader.problems);
         let mut entries = Vec::new();
         for (place, line) in reader.lines {

@@ -58,7 +58,7 @@ impl Rules {
     /// Reads the file `name` and the files that it includes. Returns no rules if a problem is an error. A file without
     /// a rule is an error, as in PostgreSQL: it would refuse every client.
     pub fn read(name: &str, files: &dyn Files) -> (Option<Rules>, Vec<Problem>) {
-        let mut reader = Reader::read(name, files);
+        let mut reader = Reader::read("hba", name, files);
         let mut problems = std::mem::take(&mut reader.problems);
         let mut rules = Vec::new();
         for (place, line) in reader.lines {

@@ -37,14 +37,22 @@ impl ConfigurationFile {
     }
 
     /// Reads the file again, for the core, and the certificates and keys that it names. Unless all of them can be used,
-    /// none is.
+    /// none is. Then the last problem is what PgBouncer says of it.
     pub(crate) fn reload(&self) -> (ReloadOutcome, Option<TlsContexts>) {
         match self.load() {
             Ok((config, warnings)) => match TlsContexts::load_or_problem(&config) {
                 Ok(tls) => (ReloadOutcome::New(Arc::new(config), warnings), Some(tls)),
-                Err(problem) => (ReloadOutcome::Bad(vec![problem]), None),
+                Err(problem) => {
+                    let text = "TLS configuration could not be reloaded, keeping old configuration";
+                    let told = Problem::error(&problem.place, text);
+                    (ReloadOutcome::Bad(vec![problem, told]), None)
+                }
             },
-            Err(problems) => (ReloadOutcome::Bad(problems), None),
+            Err(mut problems) => {
+                let place = Place::file(&self.path);
+                problems.push(Problem::warning(&place, "config file loading failed"));
+                (ReloadOutcome::Bad(problems), None)
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::socket::SocketAddress;
 use crate::tls::{End, LEFT, TlsContexts, TlsSession};
 use crate::transport::Transport;
 use crate::turns::Origin;
+use pgweir_config::Problem;
 use pgweir_core::{ClientId, ConnectionId, ServerId, TlsChange, TlsFacts, TriedTls};
 use rustix::net::sockopt::socket_peercred;
 use std::net::{IpAddr, Ipv4Addr};
@@ -138,7 +139,11 @@ impl EventLoop {
         let tried = TlsContexts::load_or_problem(change.config());
         let (tls, outcome) = match tried {
             Ok(tls) => (Some(tls), Ok(())),
-            Err(problem) => (None, Err(problem)),
+            Err(problem) => {
+                let what = "TLS settings could not be applied, still using old configuration";
+                let message = format!("{what}: {}", problem.message);
+                (None, Err(Problem { message, ..problem }))
+            }
         };
         if self.pooler.handle_tls_tried(self.now, change, outcome) == TriedTls::Used
             && let Some(tls) = tls

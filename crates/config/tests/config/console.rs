@@ -71,7 +71,7 @@ fn set_refuses_and_leaves_everything_as_it_was() {
         (
             "pool_mode",
             "fast",
-            "expected session, transaction or statement, got \"fast\"",
+            "console: error: invalid value \"fast\" for parameter pool_mode: expected session, transaction or statement",
         ),
         ("log_stats", "on", "use 1 for yes"),
         ("client_tls_sslmode", "verify-ca", "client_tls_cert_file must be set"),

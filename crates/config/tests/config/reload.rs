@@ -134,7 +134,7 @@ fn a_reload_keeps_the_users_when_their_file_is_gone_or_empty() {
     };
     let running = config(&sound(""));
     for (users, message) in [
-        (None, "could not read auth_file \"users.txt\""),
+        (None, "could not open auth_file users.txt: "),
         (Some(""), "auth_file names no user, but the running configuration has 1"),
         (Some("; nobody\n\"app\n"), "auth_file names no user"),
     ] {

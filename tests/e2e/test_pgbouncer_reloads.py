@@ -1,0 +1,63 @@
+"""What the log says of a RELOAD whose files are bad, before a real PgBouncer 1.26 and before pgweir: ours has every line of
+theirs, with more behind it, because programs that read logs look for these words."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+
+import pytest
+
+from harness.pooler import kind
+from harness.side_by_side import missing
+
+pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
+
+# Seconds for a RELOAD to end.
+SETTLE_SECONDS = 0.3
+
+# Lines at the end of the file, and what PgBouncer says that ours does not: it blames more than one part of the program.
+BAD = {
+    "pool_mode = abc": None,
+    "max_client_conn = abc": None,
+    "nosuch = abc": "invalid value ",
+    "[nosuch]": "fill_defaults fail",
+    "nonsense": None,
+    "%include /no/such": "error processing include file",
+    "[databases]\nx = nosuch=1": "invalid value ",
+    "[users]\nx = nosuch=1": "invalid value ",
+    "auth_file = /no/users": None,
+    "auth_type = hba\nauth_hba_file = /no/hba": None,
+    "auth_type = hba\nauth_hba_file = %folder%/hba\nauth_ident_file = /no/ident": None,
+    "client_tls_sslmode = require": "TLS configuration could not be reloaded",
+    "client_tls_sslmode = require\nclient_tls_key_file = /no/k\nclient_tls_cert_file = /no/c": None,
+}
+
+# A line without its time and level.
+LINE = re.compile(r"^\S+ \S+ UTC \[\d+\] (?:ERROR|WARNING) (.*)", re.M)
+
+
+def said(pooler, lines: str) -> list[str]:
+    """What the log says of a SIGHUP with these lines at the end of the file, with one name for its folder."""
+    pooler.write_file(pooler.dir + "/hba", "local all all trust\n")
+    with open(pooler.ini_path, encoding="utf-8") as file:
+        pooler.write_file(pooler.ini_path, file.read() + lines.replace("%folder%", pooler.dir) + "\n")
+    offset = len(pooler.log())
+    pooler.signal(signal.SIGHUP)
+    time.sleep(SETTLE_SECONDS)
+    return [line.replace(pooler.dir, "%folder%") for line in LINE.findall(pooler.log()[offset:])]
+
+
+# The words of OpenSSL behind those of PgBouncer.
+LIBRARY = re.compile(r"error:\d+:system library::")
+
+
+@pytest.mark.parametrize("lines", BAD)
+def test_a_bad_file_is_told_in_the_same_words(pg15, make_pooler, lines):
+    theirs, ours = (said(make_pooler(pg15, which=which), lines) for which in ("pgbouncer", "pgweir"))
+    theirs = [LIBRARY.sub("", line).removesuffix(", stopping loading") for line in theirs]
+    own = BAD[lines]
+    print(theirs, ours, sep="\n")
+    assert theirs
+    assert missing([line for line in theirs if not (own and line.startswith(own))], ours) == []
