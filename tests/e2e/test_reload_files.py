@@ -29,6 +29,13 @@ def configuration_is_empty(pooler) -> str:
     return "the file has no setting and no database"
 
 
+def configuration_is_cut_off(pooler) -> str:
+    """Nobody could log in, administrators included."""
+    text = open(pooler.ini_path, encoding="utf-8").read()
+    pooler.write_file(pooler.ini_path, text[: text.index("auth_file")])
+    return "auth_file is not set, so that there is no user, but the running configuration has 4"
+
+
 def configuration_is_unreadable(pooler) -> str:
     os.chmod(pooler.ini_path, 0)
     os.chown(pooler.ini_path, 0, 0)
@@ -52,6 +59,7 @@ def with_setting(name: str, value: str, **more: str):
         included_is_missing,
         configuration_is_missing,
         configuration_is_empty,
+        configuration_is_cut_off,
         configuration_is_unreadable,
         with_setting("server_tls_ca_file", "/no/such/ca", server_tls_sslmode="verify-ca"),
         with_setting("server_tls_cert_file", "/no/such/cert", server_tls_key_file="/no/such/key", server_tls_sslmode="prefer"),
