@@ -91,6 +91,7 @@ fn conversation(choices: &[u8], pieces: &[&[u8]]) -> (Vec<u8>, bool) {
         seed: [7; 32],
         wall: WallClock::default(),
         own_uid: 1000,
+        host_name: "here".into(),
         open_files_max: 1024,
     };
     let mut pooler = Pooler::new(configuration::read(&mut Story::new(choices)), surroundings, Time(0));

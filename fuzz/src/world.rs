@@ -71,6 +71,7 @@ impl World {
             seed: [7; 32],
             wall: WallClock::default(),
             own_uid: OWN_UID,
+            host_name: "here".into(),
             open_files_max: 1024,
         };
         let mut world = World {
@@ -97,7 +98,7 @@ impl World {
     /// A client connects; `unix`: as the pooler's user over a Unix-domain socket. Returns its place among `clients`.
     pub fn accept(&mut self, unix: bool) -> usize {
         let accepted = if unix {
-            let address = Address::Unix { port: 6432 };
+            let address = Address::Unix { port: 6432, pid: None };
             Accepted {
                 peer: address,
                 local: address,

@@ -184,7 +184,7 @@ def test_peer(pg15, make_pooler):
     pooler = with_rules(make_pooler, pg15, rules, "m root alice\nm postgres bob\n", userlist=userlist)
     assert login(pooler, user="alice", host=pooler.dir) == [0]
     assert refused(pooler, user="bob", host=pooler.dir).fields["M"] == "unix socket login rejected"
-    pooler.wait_log('postgres/bob@unix:.* login failed: system user "root" may not log in as "bob"')
+    pooler.wait_log('postgres/bob@unix.* login failed: system user "root" may not log in as "bob"')
     assert refused(pooler, user="alice").code == INVALID_AUTHORIZATION
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from harness.pooler import CHECKOUT, kind
 from test_pgbouncer_console import COMMANDS, OTHERWISE, SHOWS
+from test_pgbouncer_ends import ENDS
 from test_pgbouncer_logins import WAYS
 from test_pgbouncer_texts import SITUATIONS
 
@@ -90,7 +91,8 @@ def test_pgbouncer_knows_the_keys_that_are_not_our_own(make_pooler):
 
 def test_every_situation_is_in_the_table():
     said = {row[0]: row[1] for row in section("Errors that clients get")}
-    tested = {name.replace("_", " "): "same" if meant is None else "better" for name, (_, _, meant, _) in SITUATIONS.items()}
+    situations = (SITUATIONS | ENDS).items()
+    tested = {name.replace("_", " "): "same" if meant is None else "better" for name, (_, _, meant, _) in situations}
     assert said == tested
 
 

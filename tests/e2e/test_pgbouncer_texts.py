@@ -25,12 +25,12 @@ pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are name
 SITUATIONS = {}
 
 
-def situation(ours: str | None = None, log: bool = True, **named):
+def situation(ours: str | None = None, log: bool = True, into: dict | None = None, **named):
     """A situation; `named` as Pooler's. `ours`: our words where they are others, on purpose. `log`: the reasons of closing
-    are compared."""
+    are compared. `into`: where it is noted."""
 
     def note(run):
-        SITUATIONS[run.__name__] = (run, named, ours, log)
+        (SITUATIONS if into is None else into)[run.__name__] = (run, named, ours, log)
         return run
 
     return note
@@ -430,6 +430,8 @@ KEPT = {
     "closing because: client disconnect while server was not ready",
     "closing because: error response from auth_query",
     "closing because: transaction blocks not allowed in statement pooling mode",
+    # It sends cancel requests over connections that it counts among its servers.
+    "closing because: successfully sent cancel request",
 }
 
 
@@ -447,7 +449,12 @@ def of_servers(pooler) -> list[str]:
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_what_a_client_hears(pg15, make_pooler, name):
-    run, named, meant, compares_log = SITUATIONS[name]
+    compare(pg15, make_pooler, name, SITUATIONS[name])
+
+
+def compare(pg15, make_pooler, name: str, situation: tuple) -> None:
+    """Runs a situation before both poolers."""
+    run, named, meant, compares_log = situation
     named = dict(named)
     files = named.pop("files", {})
     heard, logged, servers = [], [], []

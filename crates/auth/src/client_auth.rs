@@ -105,6 +105,8 @@ const TOLD_PASSWORD: &str = "password authentication failed";
 
 /// The text for a client that has sent an empty password in clear text; it is the same for every user.
 const TOLD_EMPTY: &str = "empty password returned by client";
+/// The text for a client that has chosen a mechanism of SASL that was not offered.
+const TOLD_MECHANISM: &str = "client selected an invalid SASL authentication mechanism";
 const TOLD_SASL: &str = "SASL authentication failed";
 
 impl ClientAuth {
@@ -184,10 +186,12 @@ impl ClientAuth {
             },
             State::AwaitMd5 { expected, doom } => match judge_md5(payload, &expected, doom) {
                 Ok(()) => self.accept(None, Learned::Nothing),
+                Err(ClientAuthError::EmptyPassword) => self.refuse(ClientAuthError::EmptyPassword, TOLD_EMPTY),
                 Err(reason) => self.refuse(reason, TOLD_PASSWORD),
             },
             State::AwaitSaslInitial { side } => match self.choose_mechanism(payload, side) {
                 Ok(request) => ClientStep::Ask(request),
+                Err(reason @ ClientAuthError::MechanismNotOffered { .. }) => self.refuse(reason, TOLD_MECHANISM),
                 Err(reason) => self.refuse(reason, TOLD_SASL),
             },
             State::AwaitScramFirst { side } => match self.begin_scram(payload, side) {

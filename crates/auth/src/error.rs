@@ -193,7 +193,7 @@ impl ClientAuthError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerAuthError {
     /// The server wants a method that no credential could answer.
-    #[error("server asks for {name} authentication (code {code}), which is not supported")]
+    #[error("unknown/unsupported auth method: {code} (the server asks for {name} authentication)")]
     UnsupportedMethod {
         /// Name in the manual, section "Message Formats".
         name: &'static str,

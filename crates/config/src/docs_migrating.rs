@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 32] = [
+const NOTES: [(&[&str], Verdict, &str); 33] = [
     (
         &["auth_file"],
         Better,
@@ -122,6 +122,11 @@ const NOTES: [(&[&str], Verdict, &str); 32] = [
         ],
         Own,
         "",
+    ),
+    (
+        &["disable_pqexec"],
+        Better,
+        "the console takes a Query; PgBouncer refuses it there, too, so that nobody can use the console",
     ),
     (
         &["dns_max_ttl"],

@@ -70,7 +70,7 @@ impl Alone {
             ("server_version", Some("18.4"), true),
         ];
         let shape = shared.shapes.change(&empty, reported);
-        let unix = Address::Unix { port: 1 };
+        let unix = Address::Unix { port: 1, pid: None };
         let accepted = Accepted {
             peer: unix,
             local: unix,

@@ -303,8 +303,8 @@ impl Pooler {
     }
 
     /// A [`Request::PassOn`] has succeeded or failed.
-    pub fn handle_passed_on(&mut self, now: Time, peer: u32, by: ClientId) {
-        self.passed_on(now, peer, by);
+    pub fn handle_passed_on(&mut self, now: Time, peer: u32, by: ClientId, end: CancelEnd) {
+        self.passed_on(now, peer, by, end);
         self.settle(now);
     }
 

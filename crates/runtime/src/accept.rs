@@ -310,14 +310,12 @@ impl EventLoop {
                 }
             }
             ListenPlace::Unix { port, .. } => {
-                let address = Address::Unix { port: *port };
-                let uid = sockopt::socket_peercred(&socket)
-                    .ok()
-                    .map(|credentials| credentials.uid.as_raw());
+                let credentials = sockopt::socket_peercred(&socket).ok();
+                let pid = credentials.and_then(|of| u32::try_from(of.pid.as_raw_nonzero().get()).ok());
                 Accepted {
-                    peer: address,
-                    local: address,
-                    peer_uid: uid,
+                    peer: Address::Unix { port: *port, pid },
+                    local: Address::Unix { port: *port, pid: None },
+                    peer_uid: credentials.map(|of| of.uid.as_raw()),
                 }
             }
         };

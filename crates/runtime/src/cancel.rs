@@ -129,7 +129,7 @@ impl EventLoop {
     /// whether it succeeded or not.
     pub(crate) fn cancel(&mut self, server: ServerId, key: &CancelKey) {
         let Some(connection) = self.connections.get(ConnectionId::Server(server)) else {
-            return self.tell_cancel_finished(Addressee::Server(server), CancelEnd::Over);
+            return self.tell_cancel_finished(Addressee::Server(server), CancelEnd::NotSent);
         };
         let secured = |host: &str, settings: Option<TlsContexts>| Speech::Tls {
             host: host.to_owned(),
@@ -203,7 +203,7 @@ impl EventLoop {
             Ok(()) => {}
             Err(e) => {
                 self.log_failed_cancel(slot, &e.to_string());
-                self.finish_cancel(slot);
+                self.drop_cancel(slot, CancelEnd::Over);
             }
         }
     }
@@ -233,11 +233,11 @@ impl EventLoop {
             Progress::NotOpen if !cancel.others.is_empty() => self.try_cancel(slot),
             Progress::NotOpen => {
                 self.log_failed_cancel(slot, "the connection could not be opened");
-                self.finish_cancel(slot);
+                self.drop_cancel(slot, CancelEnd::Over);
             }
             Progress::Failed(why) => {
                 self.log_failed_cancel(slot, &why);
-                self.finish_cancel(slot);
+                self.drop_cancel(slot, CancelEnd::Over);
             }
             Progress::Babbles => self.give_up_cancel(slot, "the other side answers without end"),
             Progress::Done => self.finish_cancel(slot),
@@ -275,8 +275,13 @@ impl EventLoop {
 
     fn give_up_cancel(&mut self, slot: Slot, why: &str) {
         self.log_failed_cancel(slot, why);
+        self.drop_cancel(slot, CancelEnd::NotKnown);
+    }
+
+    /// A request has failed. `if_sent`: its end, if the other side has got it.
+    fn drop_cancel(&mut self, slot: Slot, if_sent: CancelEnd) {
         let was_sent = self.cancels.get(slot).is_some_and(|cancel| cancel.was_sent());
-        self.end_cancel(slot, if was_sent { CancelEnd::NotKnown } else { CancelEnd::Over });
+        self.end_cancel(slot, if was_sent { if_sent } else { CancelEnd::NotSent });
     }
 
     fn log_failed_cancel(&mut self, slot: Slot, why: &str) {
@@ -290,7 +295,7 @@ impl EventLoop {
         }
     }
 
-    /// The other side has closed the connection, or has never got the request.
+    /// The other side has closed the connection.
     pub(crate) fn finish_cancel(&mut self, slot: Slot) {
         self.end_cancel(slot, CancelEnd::Over);
     }
@@ -307,7 +312,7 @@ impl EventLoop {
     fn tell_cancel_finished(&mut self, addressee: Addressee, end: CancelEnd) {
         match addressee {
             Addressee::Server(server) => self.pooler.handle_cancel_finished(self.now, server, end),
-            Addressee::Peer { peer, by } => self.pooler.handle_passed_on(self.now, peer, by),
+            Addressee::Peer { peer, by } => self.pooler.handle_passed_on(self.now, peer, by, end),
         }
         self.settle();
     }

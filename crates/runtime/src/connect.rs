@@ -235,7 +235,10 @@ impl EventLoop {
         };
         let remote = match &address {
             SocketAddress::Tcp(address) => Address::Tcp(*address),
-            SocketAddress::Unix(_) => Address::Unix { port: unix_port },
+            SocketAddress::Unix(_) => Address::Unix {
+                port: unix_port,
+                pid: None,
+            },
         };
         let connected = Connected {
             remote,

@@ -50,7 +50,10 @@ impl SocketAddress {
 pub(crate) fn address_or_unix(any: Option<SocketAddrAny>, unix_port: u16) -> Address {
     match any.map(SocketAddr::try_from) {
         Some(Ok(address)) => Address::Tcp(plain_ipv4(address)),
-        _ => Address::Unix { port: unix_port },
+        _ => Address::Unix {
+            port: unix_port,
+            pid: None,
+        },
     }
 }
 

@@ -280,6 +280,7 @@ fn surroundings(open_files_max: u64) -> Result<Surroundings, StartError> {
         seed: seed()?,
         wall: wall_clock(),
         own_uid: rustix::process::getuid().as_raw(),
+        host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         open_files_max,
     })
 }

@@ -124,6 +124,11 @@ impl<'a> StartupPacket<'a> {
         Ok(Some(got as usize))
     }
 
+    /// Whether a packet of which so much has come is a CancelRequest.
+    pub fn is_cancel(packet: &[u8]) -> bool {
+        packet.get(4..8) == Some(&CANCEL_CODE.to_be_bytes())
+    }
+
     /// Reads one complete packet, including its length field.
     pub fn read(packet: &'a [u8]) -> Result<Self, StartupError> {
         let mut r = Reader::new(packet);

@@ -12,6 +12,8 @@ pub enum Address {
     Unix {
         /// The port number in `.s.PGSQL.PORT`.
         port: u16,
+        /// The process at this end, known of clients.
+        pid: Option<u32>,
     },
 }
 
@@ -24,11 +26,27 @@ impl Address {
         }
     }
 
+    /// The `remote_pid` column; 0 if it is not known.
+    pub fn pid(&self) -> u32 {
+        match self {
+            Address::Unix { pid, .. } => pid.unwrap_or_default(),
+            Address::Tcp(_) => 0,
+        }
+    }
+
+    /// What `application_name_add_host` appends; `host` is the name of this machine.
+    pub(crate) fn with_host(&self, host: &str) -> String {
+        match self {
+            Address::Unix { port, pid: Some(pid) } => format!("unix({pid}@{host}):{port}"),
+            _ => self.to_string(),
+        }
+    }
+
     /// The `port` column.
     pub fn port(&self) -> u16 {
         match self {
             Address::Tcp(a) => a.port(),
-            Address::Unix { port } => *port,
+            Address::Unix { port, .. } => *port,
         }
     }
 }
@@ -37,7 +55,8 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Tcp(a) => a.fmt(f),
-            Address::Unix { port } => write!(f, "unix:{port}"),
+            Address::Unix { port, pid: Some(pid) } => write!(f, "unix({pid}):{port}"),
+            Address::Unix { port, pid: None } => write!(f, "unix:{port}"),
         }
     }
 }

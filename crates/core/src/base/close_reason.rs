@@ -1,11 +1,24 @@
 //! Why a server is to be closed as soon as it is free.
 
+/// The limit that has no room for a pool's server, so that a server of another pool makes way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) enum FullLimit {
+    /// `max_db_connections`
+    Database,
+    /// `max_user_connections`
+    User,
+    /// `pool_size`, in which replication connections count.
+    Pool,
+    /// The servers at work on one host.
+    Host,
+}
+
 /// Why a server is closed instead of being given back to its pool. The texts appear in the log, and with
 /// `server_fast_close` clients get them. Where PgBouncer closes a server for the same reason, the text is PgBouncer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum CloseReason {
     /// Its place is needed by another pool under a common limit.
-    Evicted,
+    Evicted(FullLimit),
     /// RECONNECT.
     Reconnect,
     /// RELOAD or SET has changed the address, name, user or password of its database.
@@ -59,12 +72,36 @@ impl CloseReason {
         )
     }
 
+    /// The text for a server that has not been logged in to, or has just been.
+    pub(crate) const fn text_at_login(self) -> &'static str {
+        match self {
+            CloseReason::Reconnect | CloseReason::DatabaseChanged => "connect string changed",
+            _ => self.text(),
+        }
+    }
+
+    /// Whether it makes way for another pool.
+    pub(crate) const fn is_eviction(self) -> bool {
+        matches!(self, CloseReason::Evicted(_))
+    }
+
+    /// The text for a server that its client has just given back. PgBouncer has another one for servers that it closes
+    /// while they are idle. `is_early`: `server_fast_close` has ended its client's session, so that it was idle.
+    pub(crate) const fn text_at_release(self, is_early: bool) -> &'static str {
+        match self {
+            CloseReason::Reconnect | CloseReason::DatabaseChanged if !is_early => "close_needed",
+            _ => self.text(),
+        }
+    }
+
     /// The text for the log.
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            CloseReason::Evicted => "evicted",
-            CloseReason::Reconnect => "close_needed",
-            CloseReason::DatabaseChanged => "database configuration changed",
+            CloseReason::Evicted(FullLimit::Database) => "evicted for max_db_connections",
+            CloseReason::Evicted(FullLimit::User) => "evicted for max_user_connections",
+            CloseReason::Evicted(FullLimit::Pool) => "evicted for pool_size",
+            CloseReason::Evicted(FullLimit::Host) => "evicted for another pool of its host",
+            CloseReason::Reconnect | CloseReason::DatabaseChanged => "database configuration changed",
             CloseReason::PoolingChanged => "pooling configuration changed",
             CloseReason::NatureChanged => "the servers of its pool are something else now",
             CloseReason::NatureUnknown => "it is not known whether the server is PostgreSQL",

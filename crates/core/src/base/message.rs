@@ -12,6 +12,12 @@ pub(crate) const STATEMENT_BYTES_MAX: usize = 1024 * 1024;
 /// The longest message whose text is read, bytes. A longer one is passed on as it arrives.
 pub(crate) const INSPECT_BYTES_MAX: usize = 64 * 1024;
 
+/// The error about a header that no message has: PgBouncer's words.
+pub(crate) fn bad_header(header: &[u8]) -> String {
+    let digits: String = header.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("bad packet header: '{digits}'")
+}
+
 /// The outcome of one step over the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {

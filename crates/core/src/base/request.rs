@@ -75,8 +75,10 @@ pub enum LogLevel {
 /// How a [`Request::Cancel`] has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelEnd {
-    /// The server has carried it out, or has never got it.
+    /// The server has carried it out.
     Over,
+    /// The server has never got it.
+    NotSent,
     /// It was sent, and the server has not closed the connection in time: it may still be carried out.
     NotKnown,
 }
@@ -110,8 +112,8 @@ pub enum Request {
         by: ClientId,
     },
     /// Open another connection to another process, send a CancelRequest with `key`, and wait until that process closes
-    /// the connection (10 seconds at most). Answered by `handle_passed_on(peer, by)`, also if the request could not be
-    /// sent.
+    /// the connection (10 seconds at most). Answered by `handle_passed_on(peer, by, end)`, also if the request could
+    /// not be sent.
     PassOn {
         /// The `peer_id` of the other process.
         peer: u32,

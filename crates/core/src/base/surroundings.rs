@@ -12,6 +12,8 @@ pub struct Surroundings {
     /// The user id of this process: a peer with the same id on a Unix-domain socket is an administrator as user
     /// `pgbouncer`.
     pub own_uid: u32,
+    /// The name of this machine.
+    pub host_name: String,
     /// File descriptors the process may open; only SHOW and warnings use it.
     pub open_files_max: u64,
 }

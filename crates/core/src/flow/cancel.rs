@@ -19,6 +19,7 @@ use crate::login::cancel_keys::KeyForm;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
+use crate::upstream::cancels::Asked;
 use crate::upstream::phase::{AfterCancel, ServerPhase};
 use hmac::{Hmac, KeyInit, Mac};
 use pgweir_wire::CancelKey;
@@ -143,9 +144,9 @@ impl Pooler {
     }
 
     /// Closes connections whose cancel requests have been carried out.
-    pub(crate) fn close_cancelling(&mut self, now: Time, asked: Vec<ClientId>) {
+    pub(crate) fn close_cancelling(&mut self, now: Time, (asked, reason): Asked) {
         for by in asked {
-            self.close_client(now, by, CANCEL_DONE);
+            self.close_client(now, by, reason);
         }
     }
 
@@ -212,7 +213,7 @@ impl Pooler {
             // The cancel may hit whatever this server does next, so no other client gets the server.
             server.close_reason.get_or_insert(CloseReason::CancelMayCome);
         }
-        if !server.cancels.one_is_over() {
+        if !server.cancels.one_is_over(end) {
             return;
         }
         self.end_cancelling(now, server_id);

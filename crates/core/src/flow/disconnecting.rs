@@ -2,7 +2,7 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::consequence::Consequence;
-use crate::base::errors::Fate;
+use crate::base::errors::{Fate, Trouble};
 use crate::base::failure::Failure;
 use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
@@ -49,6 +49,17 @@ impl Pooler {
         if failure.trouble.row().client == Fate::Closed {
             self.close_client(now, id, reason);
         }
+    }
+
+    /// `disable_pqexec`: a client has sent a Query.
+    pub(crate) fn refuse_pqexec(&mut self, now: Time, id: ClientId) {
+        if let Some(client) = self.clients.get(id.0) {
+            let text = format!("{} client used \"Query\" packet type", client.label(id, &self.pools));
+            self.log(LogLevel::Error, text);
+        }
+        let hint = "The setting disable_pqexec allows the extended query protocol only.";
+        let failure = Failure::new(Trouble::ProtocolViolation, "PQexec disallowed").with_hint(hint);
+        self.fail_client(now, id, failure);
     }
 
     /// Whether a client has been sent only a part of a message of its server.
@@ -133,10 +144,9 @@ impl Pooler {
     /// `vanished`: the pooler did not close the connection.
     fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str, vanished: bool) {
         let Some(client) = self.clients.get(id.0) else { return };
-        // The ends of connections that sent no startup packet, and of those of cancel requests, are not logged.
+        // It is not logged when a connection is closed that sent no startup packet, or a CancelRequest.
         let is_news = match client.phase {
-            ClientPhase::Startup(_) => !vanished,
-            ClientPhase::Cancelling { .. } => false,
+            ClientPhase::Startup(_) | ClientPhase::Cancelling { .. } => !vanished,
             _ => true,
         };
         if self.shared.settings.log_disconnections && is_news {

@@ -15,8 +15,14 @@ use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::pools::held_cancels::LOOK_AGAIN;
 
-/// Why the connection of a CancelRequest is closed.
+// Why the connection of a CancelRequest is closed: PgBouncer's texts, but for the first. PgBouncer cancels no wait.
+
+/// What it was for has ended, and the server was sent no request for it.
 pub(super) const CANCEL_DONE: &str = "cancel request done";
+const OF_IDLE: &str = "cancel request for idle client";
+const OF_CONSOLE: &str = "cancel request for console client";
+/// Its client has left.
+pub(super) const OF_NOBODY: &str = "not sending cancel request for client that is now idle";
 
 /// What a cancel request would find now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +75,11 @@ impl Pooler {
     /// A cancel request has found nothing to cancel: the client's connection is read before it is given up.
     pub(super) fn hold_cancel(&mut self, now: Time, by: ClientId, id: ClientId) {
         let is_session = self.clients.get(id.0).is_some_and(|client| client.is_session());
-        if !is_session || self.has_heard_its_last(id) || !self.held_cancels.hold(by, id) {
-            return self.close_client(now, by, CANCEL_DONE);
+        if !is_session {
+            return self.close_client(now, by, OF_CONSOLE);
+        }
+        if self.has_heard_its_last(id) || !self.held_cancels.hold(by, id) {
+            return self.close_client(now, by, OF_IDLE);
         }
         if !self.admin.is_suspended() {
             self.read_before_cancel(by, id);
@@ -136,7 +145,7 @@ impl Pooler {
 
     fn give_up_held_cancel(&mut self, now: Time, by: ClientId) {
         self.held_cancels.forget(by);
-        self.close_client(now, by, CANCEL_DONE);
+        self.close_client(now, by, OF_IDLE);
     }
 
     /// A client has gone, or a connection that asked for a cancel.

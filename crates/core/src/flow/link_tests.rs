@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::alone::{Alone, CLIENT, NOW, SERVER};
-use crate::base::close_reason::CloseReason;
+use crate::base::close_reason::{CloseReason, FullLimit};
 use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::client::ClientPhase;
 
@@ -80,7 +80,7 @@ fn a_server_with_which_something_must_be_done_does_not_lie_idle() {
         ("a catalog must be read", |a| a.shared.catalogs.sum_up(false, true)),
         ("it must be cleaned", |a| a.server.session.needs(Cleanup::Settings)),
         ("it must be closed", |a| {
-            a.server.close_reason = Some(CloseReason::Evicted)
+            a.server.close_reason = Some(CloseReason::Evicted(FullLimit::Database))
         }),
         ("a cancel is on its way", |a| a.server.cancels.one_is_sent()),
         ("traces are left", |a| a.server.session.will_keep_traces()),

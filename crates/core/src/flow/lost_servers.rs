@@ -1,6 +1,5 @@
 //! The loss of a server connection: its consequences for the pool, the client and others.
 
-use crate::base::close_reason::CloseReason;
 use crate::base::consequence::Consequence;
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
@@ -66,7 +65,7 @@ impl Pooler {
     fn server_gone(&mut self, now: Time, id: ServerId, reason: &str, failure: Option<LoginFailure>, by: EndedBy) {
         let Some(server) = self.servers.get(id.0) else { return };
         let reason = match server.phase {
-            ServerPhase::Closing => CloseReason::Evicted.text(),
+            ServerPhase::Closing => server.close_reason.map_or(reason, |of| of.text()),
             _ => reason,
         };
         if self.shared.settings.log_disconnections {

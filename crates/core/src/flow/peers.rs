@@ -1,11 +1,10 @@
 //! Cancel requests for clients of another process behind the same port: they are passed on to it.
 
 use crate::base::ids::ClientId;
-use crate::base::request::Request;
+use crate::base::request::{CancelEnd, Request};
 use crate::base::settings::endpoint;
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::flow::held_cancels::CANCEL_DONE;
 use crate::login::cancel_keys::Route;
 use crate::pooler::Pooler;
 use crate::pools::peers::PeerPools;
@@ -15,6 +14,8 @@ use pgweir_wire::CancelKey;
 // PgBouncer's reasons for closing the connection of a CancelRequest.
 const NOBODYS_KEY: &str = "failed cancel request";
 const NO_SUCH_PEER: &str = "could not find peer to forward request to";
+const PASSED_ON: &str = "successfully sent cancel request";
+const NOT_PASSED_ON: &str = "failed to send cancel request";
 const PASSED_ON_TOO_OFTEN: &str = "failed to forward cancel request because its TTL was exhausted";
 
 impl Pooler {
@@ -33,9 +34,13 @@ impl Pooler {
     }
 
     /// A request was passed on, or that has failed.
-    pub(crate) fn passed_on(&mut self, now: Time, peer: u32, by: ClientId) {
+    pub(crate) fn passed_on(&mut self, now: Time, peer: u32, by: ClientId, end: CancelEnd) {
         self.peers.finished(peer);
-        self.close_client(now, by, CANCEL_DONE);
+        let reason = match end {
+            CancelEnd::NotSent => NOT_PASSED_ON,
+            CancelEnd::Over | CancelEnd::NotKnown => PASSED_ON,
+        };
+        self.close_client(now, by, reason);
         self.drop_removed_peers(now);
         pass_on(&mut self.peers, &mut self.shared, peer);
     }

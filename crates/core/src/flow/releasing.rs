@@ -146,11 +146,13 @@ impl Pooler {
             server.since = now;
             return;
         }
-        if server.close_reason == Some(CloseReason::Evicted) {
-            return self.close_and_wait(now, server_id);
+        if let Some(CloseReason::Evicted(full)) = server.close_reason {
+            return self.close_and_wait(now, server_id, full);
         }
         if let Some(reason) = server.close_reason {
-            return self.close_server(now, server_id, reason.text());
+            let pooling = self.pool(pool_id).settings();
+            let text = reason.text_at_release(self.shared.settings.server_fast_close && !pooling.shares_servers());
+            return self.close_server(now, server_id, text);
         }
         if server.has_served && server.is_expired(now) {
             return self.close_server(now, server_id, "server lifetime over");

@@ -142,7 +142,10 @@ impl Reply<'_> {
     #[cold]
     fn header_is_wrong(&mut self, error: &HeaderError, at: usize, end: usize) -> (Passed, Piece) {
         self.run.end = at;
-        (self.misbehaves(error.to_string()), Piece { at, end, left: 0 })
+        (
+            self.misbehaves(format!("bad pkt header: {error}")),
+            Piece { at, end, left: 0 },
+        )
     }
 
     /// Gives the client the replies that come from the pooler. The client may have waited until all replies before them

@@ -14,7 +14,7 @@ impl Reply<'_> {
     /// Handles one message that [`Server::passes_plainly`] has not handled and that is no complete ReadyForQuery.
     pub(super) fn message(&mut self, header: Header, bytes: &[u8], whole: bool) -> Passed {
         let Some(tag) = BackendTag::from_byte(header.tag) else {
-            return self.misbehaves(format!("unknown message type {}", header.tag));
+            return self.misbehaves(format!("unknown pkt: {:?}", char::from(header.tag)));
         };
         if !whole && self.must_be_whole(tag) {
             if header.message_bytes as usize <= SEEN_WHOLE_BYTES_MAX {

@@ -18,6 +18,7 @@ use crate::base::time::Time;
 use crate::client::Client;
 use crate::flow::piece::Piece;
 use crate::pooler::Pooler;
+use crate::server;
 use crate::upstream::flights::Flights;
 use crate::upstream::phase::ServerPhase;
 use std::ops::Range;
@@ -326,16 +327,31 @@ impl Pooler {
 
     /// The server has sent bytes that no PostgreSQL sends: nothing on this connection can be trusted any more.
     pub(crate) fn server_misbehaves(&mut self, now: Time, id: ServerId, what: &str) {
+        let label = server::label(&self.servers, &self.pools, id);
         self.log(
             LogLevel::Error,
-            format!("{id}: protocol violation by the server: {what}"),
+            format!("{label} {what}: protocol violation by the server"),
         );
         self.shared.requests.push_back(Request::Close(id.into()));
-        self.server_ended(now, id, "bad packet from server");
+        self.server_ended(now, id, violation(what));
     }
 
     /// The client of a server.
     pub(crate) fn server_link(&self, id: ServerId) -> Option<ClientId> {
         self.servers.get(id.0).and_then(|s| s.link)
     }
+}
+
+/// Why a server is closed that has sent this: PgBouncer's words, where it has its own for the case.
+fn violation(what: &str) -> &'static str {
+    let own = [
+        "unknown pkt from server",
+        "unknown pkt",
+        "bad pkt header",
+        "broken ParameterStatus packet",
+    ];
+    let words = what.split_once(": ").map_or(what, |(words, _)| words);
+    own.into_iter()
+        .find(|own| *own == words)
+        .unwrap_or("bad packet from server")
 }

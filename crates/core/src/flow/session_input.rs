@@ -3,7 +3,7 @@
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step, bad_header};
 use crate::base::reasons::{Acquired, Dropping, Passing, Waiting};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
@@ -12,7 +12,7 @@ use crate::flow::link::Linked;
 use crate::flow::requests::Stopped;
 use crate::pooler::Pooler;
 use crate::state::deferred_begin::DeferredBegin;
-use pgweir_wire::{FrontendTag, Header};
+use pgweir_wire::{FrontendTag, HEADER_BYTES, Header};
 
 impl Pooler {
     pub(crate) fn session_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
@@ -127,7 +127,7 @@ impl Pooler {
                     (message, String::new(), "")
                 }
             },
-            Err(error) => (error.to_string(), String::new(), ""),
+            Err(error) => (bad_header(&input[at..at + HEADER_BYTES]), error.to_string(), ""),
         };
         let (message, detail, hint) = trouble;
         let failure = Failure::new(Trouble::ProtocolViolation, &message)
@@ -215,9 +215,7 @@ impl Pooler {
                 return Step::Closed;
             }
             FrontendTag::Query if self.shared.settings.disable_pqexec => {
-                let hint = "The setting disable_pqexec allows the extended query protocol only.";
-                let failure = Failure::new(Trouble::ProtocolViolation, "PQexec disallowed").with_hint(hint);
-                self.fail_client(now, id, failure);
+                self.refuse_pqexec(now, id);
                 return Step::Closed;
             }
             _ => {}

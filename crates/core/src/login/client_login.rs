@@ -337,16 +337,19 @@ impl Login {
 /// Length of the client's next message, which must be of the kind for passwords; `None` if it has not arrived
 /// completely.
 fn password_message(input: &[u8]) -> Result<Option<usize>, LoginStep> {
-    let protocol = |message: String| LoginStep::Reject(Rejection::protocol(message));
-    let Some(header) = Header::read(input).map_err(|error| protocol(error.to_string()))? else {
+    let Some(first) = input.first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
+    };
+    let header = match Header::read(first) {
+        Ok(Some(header)) => header,
+        Ok(None) => return Ok(None),
+        Err(error) => return Err(LoginStep::Reject(Rejection::bad_header(first, error.to_string()))),
     };
     if header.tag == b'X' {
         return Err(LoginStep::Leave);
     }
     if header.tag != b'p' || header.message_bytes > LOGIN_MESSAGE_BYTES_MAX {
-        let message = format!("expected password response, got message type {}", header.tag);
-        return Err(protocol(message));
+        return Err(LoginStep::Reject(Rejection::no_answer(*first)));
     }
     let bytes = header.message_bytes as usize;
     Ok((bytes <= input.len()).then_some(bytes))

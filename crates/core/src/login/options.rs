@@ -70,9 +70,7 @@ fn words(text: &str) -> Vec<String> {
 fn assigned(assignment: &str) -> Result<(String, String), Rejection> {
     match assignment.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.replace('-', "_"), value.to_string())),
-        _ => Err(Rejection::bad_parameter(format!(
-            "invalid option: expected name=value, got \"{assignment}\""
-        ))),
+        _ => Err(unsupported(assignment)),
     }
 }
 

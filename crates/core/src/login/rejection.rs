@@ -2,8 +2,10 @@
 
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
+use crate::base::message::bad_header;
 use crate::pools::databases::START_POOLS_MAX;
 use pgweir_auth::Refused;
+use pgweir_wire::{HEADER_BYTES, StartupPacket};
 use std::borrow::Cow;
 
 /// The text for one client. `trouble` determines the consequences.
@@ -44,11 +46,38 @@ impl Rejection {
         Self::new(Trouble::ProtocolViolation, message, "")
     }
 
+    /// Bytes that begin no packet.
+    pub(crate) fn bad_header(header: &[u8], why: impl Into<Cow<'static, str>>) -> Self {
+        Self::protocol(bad_header(header)).with_detail(why)
+    }
+
+    /// A first packet that cannot be read. `input` begins with it.
+    pub(crate) fn bad_layout(input: &[u8], why: impl Into<Cow<'static, str>>) -> Self {
+        let message = match StartupPacket::is_cancel(input) {
+            true => "bad cancel request",
+            false => "invalid startup packet layout: expected terminator as last byte",
+        };
+        Self::protocol(message).with_detail(why)
+    }
+
+    /// Anything but the answer to a request for authentication; `header` are its first bytes.
+    pub(crate) fn no_answer(header: [u8; HEADER_BYTES]) -> Self {
+        let message = match header {
+            // A length, and the beginning of a version; codes such as that of an SSLRequest begin with 4.
+            [0, 0, _, _, 0] => "client re-sent startup pkt",
+            _ => "bad packet",
+        };
+        Self::protocol(message).with_detail(format!("expected password response, got message type {}", header[0]))
+    }
+
     /// Bytes behind a request for encryption: somebody between client and pooler may have inserted them (CVE-2021-23214
     /// and similar).
-    pub(crate) fn bytes_before_encryption() -> Self {
+    pub(crate) fn bytes_before_encryption(is_tls: bool) -> Self {
         let hint = "This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.";
-        let message = "received unencrypted data after an encryption request";
+        let message = match is_tls {
+            true => "received unencrypted data after SSL request",
+            false => "received unencrypted data after GSSAPI encryption request",
+        };
         Self::new(Trouble::BytesBeforeEncryption, message, hint)
     }
 

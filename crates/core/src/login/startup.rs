@@ -41,8 +41,6 @@ pub(crate) enum FirstPacket<'a> {
     },
     /// The connection gets an error and is closed.
     Rejected(Rejection),
-    /// Not PostgreSQL's protocol at all: the connection is closed without a word, as PostgreSQL does.
-    Foreign,
 }
 
 /// The requests for encryption that a connection has sent. PostgreSQL answers one of each kind.
@@ -67,8 +65,11 @@ impl<'a> FirstPacket<'a> {
             StartupError::Version { .. } => {
                 FirstPacket::Rejected(Rejection::new(Trouble::UnsupportedVersion, error.to_string(), ""))
             }
-            StartupError::Length { .. } => FirstPacket::Foreign,
-            StartupError::Layout(_) => FirstPacket::Rejected(Rejection::protocol(error.to_string())),
+            StartupError::Length { .. } => {
+                let length = input.first_chunk::<4>().map_or(input, |length| length);
+                FirstPacket::Rejected(Rejection::bad_header(length, error.to_string()))
+            }
+            StartupError::Layout(_) => FirstPacket::Rejected(Rejection::bad_layout(input, error.to_string())),
         })
     }
 
@@ -81,8 +82,9 @@ impl<'a> FirstPacket<'a> {
             _ => return Ok(FirstPacket::NeedBytes),
         };
         Ok(match StartupPacket::read(&input[..bytes])? {
-            StartupPacket::SslRequest | StartupPacket::GssEncRequest if input.len() > bytes => {
-                FirstPacket::Rejected(Rejection::bytes_before_encryption())
+            packet @ (StartupPacket::SslRequest | StartupPacket::GssEncRequest) if input.len() > bytes => {
+                let is_tls = matches!(packet, StartupPacket::SslRequest);
+                FirstPacket::Rejected(Rejection::bytes_before_encryption(is_tls))
             }
             StartupPacket::SslRequest => FirstPacket::Ssl(bytes),
             StartupPacket::GssEncRequest => FirstPacket::GssEncryption(bytes),
@@ -120,8 +122,13 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
-    /// Reads the parameters of a client at `peer`.
-    pub(crate) fn read(parameters: &[(&[u8], &[u8])], rules: &Settings, peer: Address) -> Result<Self, Rejection> {
+    /// Reads the parameters of a client at `peer`; `host` is the name of this machine.
+    pub(crate) fn read(
+        parameters: &[(&[u8], &[u8])],
+        rules: &Settings,
+        peer: Address,
+        host: &str,
+    ) -> Result<Self, Rejection> {
         let is_ignored = |name: &str| {
             let mut ignored = rules.ignore_startup_parameters.iter();
             ignored.any(|i| i.eq_ignore_ascii_case(name))
@@ -155,7 +162,7 @@ impl Wishes {
             .retain(|(name, _)| !name.as_bytes().eq_ignore_ascii_case(pgweir_sql::SEED));
         wishes.complete()?;
         if rules.application_name_add_host {
-            wishes.add_host(peer);
+            wishes.add_host(&peer.with_host(host));
         }
         Ok(wishes)
     }
@@ -183,7 +190,7 @@ impl Wishes {
     }
 
     /// `application_name_add_host`: appends the client's address to its application name, which is the last one.
-    fn add_host(&mut self, peer: Address) {
+    fn add_host(&mut self, peer: &str) {
         let mut settings = self.settings.iter_mut().rev();
         match settings.find(|(n, _)| n.eq_ignore_ascii_case("application_name")) {
             Some((_, name)) => *name = format!("{name} - {peer}"),

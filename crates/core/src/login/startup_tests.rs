@@ -44,8 +44,13 @@ fn nothing_may_follow_a_request_for_encryption() {
 }
 
 #[test]
-fn what_is_no_startup_packet_hears_nothing_and_another_version_why() {
-    assert!(matches!(FirstPacket::read(b"GET / HTTP/1.0"), FirstPacket::Foreign));
+fn what_is_no_startup_packet_and_another_version_hear_why() {
+    for bytes in [&b"GET / HTTP/1.0"[..], b"GET "] {
+        let FirstPacket::Rejected(why) = FirstPacket::read(bytes) else {
+            panic!("another protocol is taken");
+        };
+        assert_eq!(why.message, "bad packet header: '47455420'", "however it arrives");
+    }
     let FirstPacket::Rejected(why) = FirstPacket::read(&packet(2 << 16, b"\0")) else {
         panic!("protocol 2.0 is taken");
     };
@@ -69,7 +74,7 @@ fn wishes(parameters: &[(&str, &str)]) -> Result<Wishes, Rejection> {
         "[databases]\ndb = host=h\n[pgbouncer]\nauth_type = any\nlisten_addr = *\napplication_name_add_host = 1\n";
     let files = |_: &str| -> std::io::Result<Vec<u8>> { Ok(ini.into()) };
     let settings = Settings::new(&pgweir_config::load("test.ini", &files).unwrap().config);
-    Wishes::read(&parameters, &settings, Address::Unix { port: 1 })
+    Wishes::read(&parameters, &settings, Address::Unix { port: 1, pid: Some(7) }, "here")
 }
 
 /// PostgreSQL: FATAL 42704 unrecognized configuration parameter "user".
@@ -105,7 +110,7 @@ fn the_packet_counts_more_than_options_and_the_host_is_added_to_the_name_that_co
     let settings = read.unwrap().settings;
     let values: Vec<&str> = settings.iter().map(|(_, value)| &**value).collect();
     assert_eq!(values[..2], ["hidden", "first"]);
-    assert!(values[2].starts_with("last - "), "{values:?}");
+    assert_eq!(values[2], "last - unix(7@here):1");
 }
 
 #[test]

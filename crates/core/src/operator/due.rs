@@ -100,13 +100,18 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
 
 /// Why an idle server must be closed now.
 fn idle_server_ends(now: Time, server: &Server, pool: &Pool, settings: &Settings) -> Option<&'static str> {
-    let size = pool.settings().size;
+    let (size, reserve) = (pool.settings().size, pool.settings().reserve_size);
     if let Some(reason) = server.close_reason {
         Some(reason.text())
     } else if server.is_expired(now) {
         Some("server lifetime over")
     } else if size > 0 && pool.servers() > size && pool.waiting().is_empty() {
-        Some("reserve server is not needed any more")
+        // PgBouncer lets servers from the reserve be idle as long as others.
+        let is_of_reserve = pool.servers() <= size.saturating_add(reserve);
+        Some(match is_of_reserve {
+            true => "reserve server is not needed any more",
+            false => "too many servers in the pool",
+        })
     } else {
         let is_idle_for_long = is_over(settings.server_idle_timeout, now, server.since);
         (is_idle_for_long && pool.servers() > pool.settings().min_size).then_some("server idle timeout")

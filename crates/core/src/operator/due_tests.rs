@@ -46,7 +46,7 @@ impl Rig {
             path: "/tmp/.s.PGSQL.1".into(),
             port: 1,
         };
-        let unix = Address::Unix { port: 1 };
+        let unix = Address::Unix { port: 1, pid: None };
         let accepted = Accepted {
             peer: unix,
             local: unix,
@@ -96,7 +96,10 @@ fn an_idle_server_ends_for_the_first_reason_that_holds() {
     assert_eq!(rig.server(after(601)), ServerDue::Nothing, "the pool keeps it");
     assert_eq!(rig.server(after(3601)), ServerDue::Close("server lifetime over"));
     rig.server.close_reason = Some(CloseReason::Reconnect);
-    assert_eq!(rig.server(after(3601)), ServerDue::Close("close_needed"));
+    assert_eq!(
+        rig.server(after(3601)),
+        ServerDue::Close("database configuration changed")
+    );
 }
 
 #[test]

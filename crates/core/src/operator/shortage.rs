@@ -62,7 +62,7 @@ pub(super) fn gives_way(
         .filter(|(id, pool)| *id != starved && shares(pool) && pool.servers() > 0)
         .max_by_key(|(_, pool)| (pool.key().kind != PoolKind::Listener, pool.servers()))?;
     let of_largest = || servers.iter().filter(|(_, s)| s.pool == largest);
-    if of_largest().any(|(_, s)| s.close_reason == Some(CloseReason::Evicted)) {
+    if of_largest().any(|(_, s)| s.close_reason.is_some_and(CloseReason::is_eviction)) {
         return None;
     }
     let someone_waits = !pool::of(pools, largest).waiting().is_empty();

@@ -76,11 +76,23 @@ impl Pooler {
         debug_assert!(pool.servers() == 0 && pool.clients() == 0 && pool.waiting().is_empty());
         self.pool_index.remove(pool.key());
         let last = !pool::live(&self.pools).any(|(_, other)| other.key().database == pool.key().database);
+        // If a RELOAD has removed the database, the log says so already. Names that clients have invented are not worth
+        // a line each.
+        let is_unused = pool.is_auto() && !pool.is_unproven();
+        if last && is_unused && self.shared.config.database(&pool.key().database).is_some() {
+            self.log_dropped_database(&pool.key().database);
+        }
         let catalog = pool.catalog_key();
         if !pool::live(&self.pools).any(|(_, other)| other.catalog_key() == catalog) {
             self.shared.catalogs.forget(&catalog);
         }
         self.admin.periods_mut().keep(&pool.key().database, pool.stats(), last);
+    }
+
+    /// A database is not configured any more, or was made from `*` and is unused.
+    pub(crate) fn log_dropped_database(&mut self, database: &str) {
+        let why = "as it does not exist anymore or inactive auto-database";
+        self.log(LogLevel::Warning, format!("dropping database '{database}' {why}"));
     }
 }
 

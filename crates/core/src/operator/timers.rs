@@ -3,7 +3,7 @@
 //! No timer is armed or disarmed on the forwarding path. A round every [`ROUND`] looks at all servers, which are few,
 //! and at the heads of the queues. Clients are looked at every [`CLIENTS_ROUND`].
 
-use crate::base::close_reason::CloseReason;
+use crate::base::close_reason::{CloseReason, FullLimit};
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
@@ -185,11 +185,11 @@ impl Pooler {
         let pool = self.pool(pool_id);
         if waited > STARVED_AFTER && pool.servers() == 0 && pool.may_retry(now) {
             let gives_way = self.gives_way_to(now, pool_id);
-            if let Some(server_id) = gives_way {
+            if let Some((server_id, full)) = gives_way {
                 let server = self.server_mut(server_id);
-                server.close_reason = Some(CloseReason::Evicted);
+                server.close_reason = Some(CloseReason::Evicted(full));
                 if server.is_idle() {
-                    self.close_and_wait(now, server_id);
+                    self.close_and_wait(now, server_id, full);
                 }
             }
         }
@@ -197,14 +197,16 @@ impl Pooler {
 
     /// The server of another pool that makes room for a pool without a server, if a limit that pools share is in the
     /// way. Pools that do not count for this limit keep their servers.
-    fn gives_way_to(&self, now: Time, starved: PoolId) -> Option<ServerId> {
+    fn gives_way_to(&self, now: Time, starved: PoolId) -> Option<(ServerId, FullLimit)> {
         let (pools, servers) = (&self.pools, &self.servers);
         if let Some(sizing) = self.full_host(starved) {
-            return shortage::gives_way(now, pools, servers, starved, |pool| pool.shares(sizing));
+            let id = shortage::gives_way(now, pools, servers, starved, |pool| pool.shares(sizing))?;
+            return Some((id, FullLimit::Host));
         }
         let limit = self.shared_limit_reached(now, starved)?;
         let key = self.pool(starved).key();
-        shortage::gives_way(now, pools, servers, starved, |pool| limit.is_shared(pool.key(), key))
+        let id = shortage::gives_way(now, pools, servers, starved, |pool| limit.is_shared(pool.key(), key))?;
+        Some((id, limit.as_reason()))
     }
 
     fn time_deferred_begins(&mut self, now: Time) {

@@ -1,5 +1,6 @@
 //! Opening server connections: when a pool may open one, what is sent first, and what a failure means for the next.
 
+use crate::base::close_reason::FullLimit;
 use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind};
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
@@ -36,6 +37,15 @@ pub(crate) enum SharedLimit {
 }
 
 impl SharedLimit {
+    /// The same, as a reason to close a server.
+    pub(crate) fn as_reason(self) -> FullLimit {
+        match self {
+            SharedLimit::Database => FullLimit::Database,
+            SharedLimit::User => FullLimit::User,
+            SharedLimit::Pool => FullLimit::Pool,
+        }
+    }
+
     /// Whether the limit holds for the two pools together.
     pub(crate) fn is_shared(self, one: &PoolKey, other: &PoolKey) -> bool {
         match self {

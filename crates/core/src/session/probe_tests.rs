@@ -3,6 +3,7 @@
 use super::*;
 use crate::alone::{Alone, CLIENT, SERVER};
 use crate::base::pin_reason::PinReason;
+use crate::base::request::CancelEnd;
 use crate::session::probe_answer::PROBES_FAILED_MAX;
 use crate::state::pins::PROBED;
 use crate::upstream::entry::To;
@@ -127,7 +128,7 @@ fn a_cancel_on_its_way_would_hit_the_probe() {
     assert!(alone.exchange().probe(), "the client keeps the server");
     assert!(alone.written(SERVER).is_empty() && alone.server.session.probe().is_none());
     assert!(alone.client.session.suspicion().is_some());
-    alone.server.cancels.one_is_over();
+    alone.server.cancels.one_is_over(CancelEnd::Over);
     assert!(alone.exchange().probe() && alone.server.session.probe().is_some());
 }
 
@@ -146,7 +147,7 @@ fn a_probe_that_was_put_off_is_sent_when_the_cancel_is_over() {
     alone.client.session.uses_server();
     alone.server.cancels.one_is_sent();
     assert!(alone.exchange().probe() && alone.server.session.probe().is_none());
-    alone.server.cancels.one_is_over();
+    alone.server.cancels.one_is_over(CancelEnd::Over);
     assert!(alone.exchange().probe() && alone.server.session.probe().is_some());
 }
 

@@ -124,7 +124,7 @@ impl Reply<'_> {
     /// ParameterStatus: the server reports one of its settings. Returns whether the client gets the message.
     pub(crate) fn parameter_status(&mut self, body: &[u8]) -> Passed {
         let Ok((name, bytes)) = backend::parameter_status(body) else {
-            return self.misbehaves("a ParameterStatus that cannot be read".into());
+            return self.misbehaves("broken ParameterStatus packet".into());
         };
         let Ok(name) = std::str::from_utf8(name) else {
             return Passed::Forward;

@@ -1,7 +1,32 @@
 //! Cancel requests for a server's work.
 
 use crate::base::ids::ClientId;
+use crate::base::request::CancelEnd;
 use pgweir_wire::CancelKey;
+
+/// What has become of the cancel requests of those who have asked.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+enum Sending {
+    /// No request was sent: what it was for has ended before.
+    #[default]
+    NotNeeded,
+    Sent,
+    Failed,
+}
+
+impl Sending {
+    /// Why the connections that have asked are closed: PgBouncer's texts.
+    fn text(self) -> &'static str {
+        match self {
+            Sending::NotNeeded => "not sending cancel request for client that is now idle",
+            Sending::Sent => "successfully sent cancel request",
+            Sending::Failed => "failed to send cancel request",
+        }
+    }
+}
+
+/// The connections that have asked for a cancel, and why they are closed.
+pub(crate) type Asked = (Vec<ClientId>, &'static str);
 
 /// The server's cancel key, and the cancels that are under way.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
@@ -13,6 +38,7 @@ pub(crate) struct Cancels {
     wanted: Option<u64>,
     /// The connections that sent these CancelRequests. They are closed after the signal was sent.
     by: Vec<ClientId>,
+    sending: Sending,
 }
 
 impl Cancels {
@@ -58,10 +84,14 @@ impl Cancels {
     /// A cancel request is sent.
     pub(crate) fn one_is_sent(&mut self) {
         self.in_flight += 1;
+        self.sending = Sending::Sent;
     }
 
-    /// A cancel request has been carried out. Returns whether none is on its way any more.
-    pub(crate) fn one_is_over(&mut self) -> bool {
+    /// A cancel request has ended. Returns whether none is on its way any more.
+    pub(crate) fn one_is_over(&mut self, end: CancelEnd) -> bool {
+        if end == CancelEnd::NotSent {
+            self.sending = Sending::Failed;
+        }
         self.in_flight = self.in_flight.saturating_sub(1);
         self.in_flight == 0
     }
@@ -87,7 +117,7 @@ impl Cancels {
     }
 
     /// Takes the connections that have asked.
-    pub(crate) fn take_asking(&mut self) -> Vec<ClientId> {
-        std::mem::take(&mut self.by)
+    pub(crate) fn take_asking(&mut self) -> Asked {
+        (std::mem::take(&mut self.by), std::mem::take(&mut self.sending).text())
     }
 }

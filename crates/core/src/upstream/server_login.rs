@@ -101,7 +101,12 @@ impl ServerLogin {
         let header = match Header::read(input) {
             Ok(Some(header)) => header,
             Ok(None) => return (0, ServerLoginStep::NeedBytes),
-            Err(error) => return (input.len(), ServerLoginStep::Misbehaves(error.to_string())),
+            Err(error) => {
+                return (
+                    input.len(),
+                    ServerLoginStep::Misbehaves(format!("bad pkt header: {error}")),
+                );
+            }
         };
         if header.message_bytes > LOGIN_MESSAGE_BYTES_MAX {
             let what = format!("a message of {} bytes during login", header.message_bytes);
@@ -148,7 +153,7 @@ impl ServerLogin {
                 ServerLoginStep::Nothing
             }
             Some(BackendTag::DataRow) if self.progress == Progress::Asked => self.answered(body),
-            _ => ServerLoginStep::Misbehaves(format!("message {:?} during login", char::from(tag))),
+            _ => ServerLoginStep::Misbehaves(format!("unknown pkt from server: {:?}", char::from(tag))),
         }
     }
 

@@ -124,7 +124,7 @@ fn a_server_that_does_not_say_is_asked_once() {
 fn ready_for_query_before_authentication_ok_is_no_welcome() {
     let mut rig = Rig::new();
     let step = rig.hears(|w| w.ready_for_query(TransactionStatus::Idle));
-    assert_eq!(step, "Misbehaves(\"message 'Z' during login\")");
+    assert_eq!(step, "Misbehaves(\"unknown pkt from server: 'Z'\")");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn rig(more: &str) -> Rig {
 }
 
 fn local(rig: &mut Rig, user: &str, database: &str) -> ClientId {
-    let peer = Address::Unix { port: 6432 };
+    let peer = Address::Unix { port: 6432, pid: None };
     let accepted = Accepted {
         peer,
         local: peer,

@@ -14,6 +14,7 @@ pub fn take_over(rig: &mut Rig, config: pgweir_config::Config, has: impl Fn(Conn
         seed: [9; 32],
         wall: WallClock { unix_us: 0 },
         own_uid: 0,
+        host_name: "here".into(),
         open_files_max: 1000,
     };
     let frozen = rig.pooler.freeze();
@@ -209,7 +210,7 @@ fn who_was_asked_about_a_client_is_asked_again() {
         peer_uid,
     };
     let parameters = [("user", "a"), ("database", "db")];
-    let local = rig.client_begins_at(at(Address::Unix { port: 6432 }, Some(1000)), &parameters);
+    let local = rig.client_begins_at(at(Address::Unix { port: 6432, pid: None }, Some(1000)), &parameters);
     let remote = rig.client_begins_at(at(Address::Tcp(([10, 0, 0, 1], 5).into()), None), &parameters);
     rig.says(remote, |w| w.password(b"secret\0"));
     let asked: Vec<(_, Verification)> = rig.questions.drain(..).collect();
@@ -240,6 +241,7 @@ fn damaged_state_is_refused_and_never_panics() {
             seed: [9; 32],
             wall: WallClock { unix_us: 0 },
             own_uid: 0,
+            host_name: "here".into(),
             open_files_max: 1000,
         };
         Pooler::thaw(bytes, Arc::new(configuration(DATABASE, "")), surroundings).is_ok()

@@ -114,7 +114,7 @@ fn plain_clients_are_refused_where_tls_is_required() {
     }
     // Nobody can be between the ends of a Unix-domain socket.
     let mut rig = clients("require");
-    let client = arrive_from(&mut rig, Address::Unix { port: 6432 });
+    let client = arrive_from(&mut rig, Address::Unix { port: 6432, pid: None });
     rig.comes(client, &ssl_request());
     assert_eq!(rig.raw(client), b"N");
     rig.comes(client, &startup());
@@ -171,7 +171,7 @@ fn a_client_may_begin_with_tls_at_once() {
     assert_eq!(consumed, 0, "the handshake is the driver's");
     assert_eq!(rig.handshakes.pop_front(), Some((client.into(), true)));
     for mut rig in [clients("disable"), clients("require")] {
-        let unix = Address::Unix { port: 6432 };
+        let unix = Address::Unix { port: 6432, pid: None };
         let client = arrive_from(&mut rig, unix);
         rig.comes(client, &hello);
         assert!(rig.closed.contains(&client.into()) && rig.raw(client).is_empty());
@@ -284,8 +284,41 @@ fn a_failed_handshake_is_a_failed_connection() {
     rig.pooler.handle_server_not_secured(rig.now, server, why);
     rig.settle(&[]);
     assert!(rig.closed.contains(&server.into()));
-    assert!(rig.log.iter().any(|(_, line)| line.contains(why)), "{:?}", rig.log);
+    let logged = |words: &str| rig.log.iter().any(|(_, line)| line.contains(words));
+    assert!(
+        logged(&format!("@127.0.0.1:5432 TLS handshake error: {why}")),
+        "{:?}",
+        rig.log
+    );
+    assert!(logged("closing because: TLS handshake failed (age="), "{:?}", rig.log);
     assert!(rig.server_of(client).is_none());
+}
+
+#[test]
+fn the_log_says_why_a_server_is_not_used_and_how_one_is_secured() {
+    for (answer, words) in [
+        (&b"N"[..], "closing because: server refused SSL (age="),
+        (b"E", "closing because: bad sslreq answer (age="),
+        (
+            b"Sx",
+            "closing because: received unencrypted data after SSL response (age=",
+        ),
+    ] {
+        let mut rig = servers("require");
+        let (server, _) = asked(&mut rig);
+        rig.comes(server, answer);
+        assert!(rig.log.iter().any(|(_, line)| line.contains(words)), "{:?}", rig.log);
+    }
+    for (settings, expected) in [("", 1), ("\nlog_connections = 0", 0)] {
+        let mut rig = servers(&format!("require{settings}"));
+        let (server, _) = asked(&mut rig);
+        rig.comes(server, b"S");
+        rig.pooler.handle_server_secured(rig.now, server, facts());
+        rig.settle(&[]);
+        let words = "@127.0.0.1:5432 SSL established: TLSv1.3/TLS_AES_256_GCM_SHA384";
+        let found = rig.log.iter().filter(|(_, line)| line.ends_with(words)).count();
+        assert_eq!(found, expected, "{:?}", rig.log);
+    }
 }
 
 #[test]
@@ -293,7 +326,7 @@ fn a_server_on_a_unix_domain_socket_is_not_asked() {
     let mut rig = Rig::with("db = host=/tmp user=u", "server_tls_sslmode = require");
     rig.client_begins(&[("user", "u"), ("database", "db")]);
     let server = rig.connects.pop_front().expect("a server is wanted");
-    let remote = Address::Unix { port: 5432 };
+    let remote = Address::Unix { port: 5432, pid: None };
     let connected = Connected { remote, local: remote };
     rig.pooler.handle_server_connected(rig.now, server, connected);
     rig.settle(&[]);

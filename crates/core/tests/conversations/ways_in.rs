@@ -25,7 +25,7 @@ fn tcp(rig: &mut Rig, user: &str, address: [u8; 4]) -> ClientId {
 }
 
 fn local(rig: &mut Rig, user: &str) -> ClientId {
-    let peer = Address::Unix { port: 6432 };
+    let peer = Address::Unix { port: 6432, pid: None };
     let accepted = Accepted {
         peer,
         local: peer,
@@ -372,6 +372,7 @@ fn every_process_has_the_same_salts_for_users_who_do_not_exist() {
             seed: [seed; 32],
             wall: pgweir_core::WallClock { unix_us: 0 },
             own_uid: 0,
+            host_name: "here".into(),
             open_files_max: 1000,
         };
         rig.pooler = pgweir_core::Pooler::new(Arc::new(config), surroundings, pgweir_core::Time(0));

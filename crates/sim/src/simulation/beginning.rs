@@ -152,6 +152,7 @@ fn surroundings(random: &mut Random) -> Surroundings {
         seed,
         wall: WallClock { unix_us: 0 },
         own_uid: 1000,
+        host_name: "here".into(),
         open_files_max: 1024,
     }
 }

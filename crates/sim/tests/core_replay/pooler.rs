@@ -48,6 +48,7 @@ impl Replay {
             seed: [7; 32],
             wall: WallClock { unix_us: 0 },
             own_uid: 0,
+            host_name: "here".into(),
             open_files_max: 100,
         };
         Replay {
@@ -114,7 +115,7 @@ impl Replay {
     }
 
     pub fn address() -> Address {
-        Address::Unix { port: 1 }
+        Address::Unix { port: 1, pid: None }
     }
 
     pub fn accept(&mut self) -> ClientId {

@@ -3,6 +3,7 @@
 use crate::base::access::Access;
 use crate::base::ids::ClientId;
 use crate::base::request::LogLevel;
+use crate::base::surroundings::Surroundings;
 use crate::client::Client;
 use crate::console::orders::Orders;
 use crate::login::lookups::Lookups;
@@ -23,8 +24,7 @@ pub(crate) struct Arrival<'a> {
     pub(super) lookups: &'a mut Lookups,
     pub(super) scram_keys: &'a mut ScramKeyCache,
     pub(super) mock_key: &'a MockKey,
-    /// The user id of this process.
-    pub(super) own_uid: u32,
+    pub(super) surroundings: &'a Surroundings,
     /// Clients that have a place under max_client_conn.
     pub(super) client_count: u32,
 }
@@ -64,7 +64,7 @@ impl Pooler {
             lookups: &mut self.lookups,
             scram_keys: &mut self.scram_keys,
             mock_key: &self.mock_key,
-            own_uid: self.surroundings.own_uid,
+            surroundings: &self.surroundings,
             client_count: self.client_count,
         })
     }

@@ -50,7 +50,7 @@ impl Pooler {
                 arrival.begin_handshake(true);
                 return 0;
             }
-            FirstPacket::DirectTls | FirstPacket::Foreign => (input.len(), Next::Close("bad packet header")),
+            FirstPacket::DirectTls => (input.len(), Next::Close("bad packet header")),
             FirstPacket::Cancel(key) => (input.len(), Next::Cancel(key)),
             FirstPacket::Startup {
                 bytes,
@@ -179,7 +179,7 @@ impl Arrival<'_> {
             return Next::Reject(Rejection::needs_tls());
         }
         let peer = self.client.accepted.peer;
-        let wishes = match Wishes::read(parameters, &self.shared.settings, peer) {
+        let wishes = match Wishes::read(parameters, &self.shared.settings, peer, &self.surroundings.host_name) {
             Ok(wishes) => wishes,
             Err(why) => return Next::Reject(why),
         };
@@ -196,7 +196,7 @@ impl Arrival<'_> {
         if let Some(why) = self.refuses_at_once(&wishes) {
             return Next::Reject(why);
         }
-        let is_own_user = admission::is_own_user(&wishes, &self.client.accepted, self.own_uid);
+        let is_own_user = admission::is_own_user(&wishes, &self.client.accepted, self.surroundings.own_uid);
         self.client.phase = ClientPhase::Login(Box::new(Login::new(wishes, version)));
         match is_own_user {
             true => Next::OpenConsole(Access::Admin),

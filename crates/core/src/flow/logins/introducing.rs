@@ -96,7 +96,7 @@ impl Pooler {
             // The next server may fail in the same way, too.
             Some(reason @ (CloseReason::NatureUnknown | CloseReason::StateUnknown)) => reason.text(),
             Some(reason) => {
-                self.close_server(now, id, reason.text());
+                self.close_server(now, id, reason.text_at_login());
                 return true;
             }
             None => return false,

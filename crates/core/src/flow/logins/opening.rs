@@ -1,6 +1,6 @@
 //! Opening servers for waiting clients, and freeing places under limits that pools share.
 
-use crate::base::close_reason::CloseReason;
+use crate::base::close_reason::{CloseReason, FullLimit};
 use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
 use crate::base::request::Request;
@@ -102,7 +102,7 @@ impl Pooler {
         if let Some(sizing) = self.full_host(pool_id) {
             let had_its_slice = |server: &Server| now - server.connect_time >= HOST_SLICE;
             if let Some(id) = self.evicted(pool_id, |pool| pool.shares(sizing), had_its_slice) {
-                self.close_and_wait(now, id);
+                self.close_and_wait(now, id, FullLimit::Host);
             }
             return false;
         }
@@ -114,7 +114,7 @@ impl Pooler {
                 let key = self.pool(pool_id).key();
                 let shares = |pool: &Pool| limit.is_shared(pool.key(), key);
                 if let Some(id) = self.evicted(pool_id, shares, |_| true) {
-                    self.close_and_wait(now, id);
+                    self.close_and_wait(now, id, limit.as_reason());
                 }
             }
         }
@@ -175,12 +175,12 @@ impl Pooler {
 
     /// Ends an idle server and counts it until PostgreSQL has closed the connection, so that limits also hold at
     /// PostgreSQL.
-    pub(crate) fn close_and_wait(&mut self, now: Time, id: ServerId) {
+    pub(crate) fn close_and_wait(&mut self, now: Time, id: ServerId, full: FullLimit) {
         let server = self.server_mut(id);
         let (pool_id, was_up) = (server.pool, server.is_up());
         server.phase = ServerPhase::Closing;
         server.since = now;
-        server.close_reason = Some(CloseReason::Evicted);
+        server.close_reason = Some(CloseReason::Evicted(full));
         let pool = self.pool_mut(pool_id);
         pool.forget_idle(id);
         if let Some(share) = pool.share().filter(|_| was_up) {

@@ -128,26 +128,36 @@ impl Pooler {
             SslAnswer::NeedBytes => {}
             SslAnswer::Granted => side.begin_handshake(false),
             SslAnswer::Declined => self.begin_server_login(now, id),
-            SslAnswer::Unacceptable(why) => self.server_not_secured(now, id, why),
+            SslAnswer::Unacceptable(why) => self.server_is_not_secure(now, id, why, why),
         }
         input.len()
     }
 
     pub(crate) fn server_secured(&mut self, now: Time, id: ServerId, facts: TlsFacts) {
         if let Some(server) = self.servers.get_mut(id.0) {
+            let text = format!("SSL established: {facts}");
             server.tls = Some(Box::new(facts));
+            if self.shared.settings.log_connections {
+                let label = server::label(&self.servers, &self.pools, id);
+                self.log(LogLevel::Log, format!("{label} {text}"));
+            }
             self.begin_server_login(now, id);
         }
     }
 
-    /// A server connection does not meet the configuration's demands for TLS.
+    /// The handshake with a server has failed.
     pub(crate) fn server_not_secured(&mut self, now: Time, id: ServerId, why: &str) {
+        self.server_is_not_secure(now, id, "TLS handshake failed", &format!("TLS handshake error: {why}"));
+    }
+
+    /// A server connection does not meet the configuration's demands for TLS. `reason`: why it is closed.
+    fn server_is_not_secure(&mut self, now: Time, id: ServerId, reason: &str, why: &str) {
         if self.servers.get(id.0).is_none() {
             return;
         }
         let text = format!("{} {why}", server::label(&self.servers, &self.pools, id));
         self.log(LogLevel::Warning, text);
         let failure = LoginFailure::temporary(format!("cannot connect to the server: {why}"));
-        self.login_failed(now, id, "login failed", failure);
+        self.login_failed(now, id, reason, failure);
     }
 }

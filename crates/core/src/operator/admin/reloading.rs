@@ -85,8 +85,7 @@ impl Pooler {
         let key = self.pool(pool_id).key().clone();
         let Some(entry) = self.shared.config.database(&key.database) else {
             let message = "database removed";
-            let text = format!("dropping database '{}' as it does not exist anymore", key.database);
-            self.log(LogLevel::Warning, text);
+            self.log_dropped_database(&key.database);
             self.drop_connections(now, Trouble::Killed, message, Choice::One(pool_id));
             return false;
         };

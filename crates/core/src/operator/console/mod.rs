@@ -19,6 +19,7 @@ use crate::base::access::Access;
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
 use crate::base::ids::ClientId;
+use crate::base::request::LogLevel;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::{Client, ClientPhase};
@@ -77,12 +78,13 @@ impl Pooler {
         );
         let key = self.cancel_key_of(id);
         self.admin.console_stats_mut().client_login_count += 1;
+        let notice = self.shared.settings.login_notify_message.clone();
         self.send(id, |w| {
             let welcome = Welcome {
                 closing: closing.as_deref(),
                 key: &key,
                 cut_name: None,
-                notice: "",
+                notice: &notice,
                 status: TransactionStatus::Idle,
             };
             welcome.write(w, parameters(access).iter().map(|(name, value)| (*name, &**value)));
@@ -192,6 +194,12 @@ impl Pooler {
         if let Some(waits) = self.clients.get(id.0).and_then(Client::console_waits) {
             let refusal = Refusal::given_up(waits.verb(), "a cancel request");
             self.answer_console(id, Err(&refusal));
+        } else if let Some(client) = self.clients.get(id.0) {
+            let label = client.label(id, &self.pools);
+            self.log(
+                LogLevel::Warning,
+                format!("{label} admin cancel request for non-waiting client?"),
+            );
         }
     }
 

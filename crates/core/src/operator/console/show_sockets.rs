@@ -154,7 +154,7 @@ impl View<'_> {
             close_needed: false,
             ptr: pointer(ClientId(slot)),
             link: server.map(pointer).unwrap_or_default(),
-            remote_pid: 0,
+            remote_pid: client.accepted.peer.pid(),
             tls: client.tls.as_ref().map_or(String::new(), |tls| tls.to_string()),
             application_name,
             prepared_statements,

@@ -64,7 +64,7 @@ fn only_administrators_see_passwords_in_settings_and_the_log_has_none() {
 fn the_owner_of_the_process_is_an_administrator_on_the_unix_socket() {
     for uid in [0, 1] {
         let mut rig = Rig::with_users("\"bob\" \"\"\n", "auth_type = scram-sha-256");
-        let peer = Address::Unix { port: 6432 };
+        let peer = Address::Unix { port: 6432, pid: None };
         let accepted = Accepted {
             peer,
             local: peer,

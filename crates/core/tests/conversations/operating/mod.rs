@@ -1,7 +1,7 @@
 //! An operator's orders, from the console and by signals: conversations in virtual time.
 
 mod kill_and_disable;
-mod orders;
+pub mod orders;
 mod pause;
 mod reload;
 mod set_tls;

@@ -69,7 +69,7 @@ fn a_changed_database_gets_new_servers_as_the_old_ones_are_released() {
     );
     assert!(!rig.is_closed(server), "the transaction goes on");
     commit(&mut rig, client);
-    assert!(rig.is_closed(server) && logged(&rig, "closing because: database configuration changed"));
+    assert!(rig.is_closed(server) && logged(&rig, "closing because: close_needed"));
     rig.says(client, |w| w.query(b"select 1"));
     assert_eq!(rig.servers_log_in().len(), 1);
     assert!(rig.server_of(client).is_some());

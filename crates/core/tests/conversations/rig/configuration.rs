@@ -41,6 +41,7 @@ impl Rig {
             seed: [7; 32],
             wall: WallClock { unix_us: 0 },
             own_uid: 0,
+            host_name: "here".into(),
             open_files_max: 1000,
         };
         Rig {

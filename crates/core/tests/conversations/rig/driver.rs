@@ -144,7 +144,7 @@ impl Rig {
 
     /// The driver reports that a cancel request has been passed on to a peer.
     pub fn passed_on_ends(&mut self, peer: u32, by: ClientId) {
-        self.pooler.handle_passed_on(self.now, peer, by);
+        self.pooler.handle_passed_on(self.now, peer, by, CancelEnd::Over);
         self.settle(&[]);
     }
 

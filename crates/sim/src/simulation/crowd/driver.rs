@@ -78,6 +78,7 @@ impl Driver {
             seed: [7; 32],
             wall: WallClock { unix_us: 0 },
             own_uid: 1000,
+            host_name: "here".into(),
             open_files_max: 200_000,
         };
         let mut pooler = Pooler::new(config, surroundings, Time(0));
