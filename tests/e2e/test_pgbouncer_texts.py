@@ -370,6 +370,13 @@ def a_packet_that_is_too_long(p):
         return last_words(c)
 
 
+@situation(settings={"max_packet_size": 1000})
+def a_row_that_is_too_long(p):
+    with p.connect() as c:
+        c.send(wire.query("select repeat('x', 5000)"))
+        return last_words(c)
+
+
 # -- the operator
 
 
@@ -427,6 +434,7 @@ SERVER_LINES = (
 
 # Where PgBouncer closes a server and pgweir keeps it.
 KEPT = {
+    "closing because: bad pkt header",
     "closing because: client disconnect while server was not ready",
     "closing because: error response from auth_query",
     "closing because: transaction blocks not allowed in statement pooling mode",

@@ -335,7 +335,7 @@ catalogue! {
     /// The largest message let through.
     max_packet_size: u64 {
         default: Some("2147483647"), unit: "bytes", group: Network, scopes: [Global], change: Reload, support: Full,
-        help: "A message is one query or one row. Large messages pass through in constant memory, whatever the value.",
+        help: "A message is one query or one row. If a client sends a longer message, or would get one from its server, it gets error 08P01 and is disconnected. Large messages pass through in constant memory, whatever the value.",
     }
     /// Prepared statements kept on each server connection.
     max_prepared_statements: u32 {

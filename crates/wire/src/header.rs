@@ -23,6 +23,26 @@ pub struct Header {
     pub message_bytes: u32,
 }
 
+/// The length of the longest message that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub struct Longest {
+    body_bytes: u32,
+}
+
+impl Longest {
+    /// The longest message of the protocol.
+    pub const ANY: Longest = Longest {
+        body_bytes: MESSAGE_BYTES_MAX - 4,
+    };
+
+    /// Messages of at most so many bytes, with their header. A header alone is never too long.
+    pub fn of_message(bytes: u32) -> Longest {
+        Longest {
+            body_bytes: bytes.saturating_sub(HEADER_BYTES as u32).min(Self::ANY.body_bytes),
+        }
+    }
+}
+
 /// A length field that no peer may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("invalid message length: expected 4 to {MESSAGE_BYTES_MAX}, got {length} in message {tag:?}", tag = char::from(*tag))]
@@ -37,11 +57,17 @@ impl Header {
     /// The header at the beginning of `bytes`; `None` if it is not complete.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<Option<Header>, HeaderError> {
+        Self::read_within(bytes, Longest::ANY)
+    }
+
+    /// The same; a message longer than `longest` is an error.
+    #[inline(always)]
+    pub fn read_within(bytes: &[u8], longest: Longest) -> Result<Option<Header>, HeaderError> {
         let Some(&[tag, a, b, c, d]) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
         let length = u32::from_be_bytes([a, b, c, d]);
-        if !(4..=MESSAGE_BYTES_MAX).contains(&length) {
+        if length.wrapping_sub(4) > longest.body_bytes {
             return Err(HeaderError { tag, length });
         }
         Ok(Some(Header {
@@ -86,5 +112,16 @@ mod tests {
             assert_eq!(Header::read(&message), Err(HeaderError { tag: b'D', length }));
         }
         assert!(Header::read(&[b'S', 0, 0, 0, 4]).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_message_may_be_as_long_as_the_limit() {
+        let header = |length: u32| [&b"D"[..], &length.to_be_bytes()].concat();
+        let reads = |length, longest| Header::read_within(&header(length), longest).is_ok();
+        for (bytes, longest) in [(1000, 999), (5, 4), (0, 4), (u32::MAX, MESSAGE_BYTES_MAX)] {
+            let limit = Longest::of_message(bytes);
+            assert!(reads(longest, limit) && !reads(longest + 1, limit), "{bytes}");
+            assert!(!reads(3, limit) && !reads(0, limit) && !reads(u32::MAX, limit));
+        }
     }
 }

@@ -9,6 +9,8 @@ use pgweir_sql::Outdated;
 pub(crate) enum Deed {
     /// The server has sent bytes that PostgreSQL never sends.
     Misbehaves(String),
+    /// The server's next message is longer than its client may get; its length in bytes.
+    TooLong(u32),
     /// The server must be closed, because the pooler can no longer rely on the server's messages.
     Close(String),
     /// An internal query has failed with this error.

@@ -7,6 +7,7 @@ use pgweir_config::{
     CATALOGUE, Config, DatabaseSettings, FairBy, Host, LoadBalanceHosts, PipelineDepth, SslMode, SslNegotiation,
     TargetSessionAttrs, off,
 };
+use pgweir_wire::Longest;
 use std::time::Duration;
 
 /// When a server goes back to its pool.
@@ -96,6 +97,8 @@ pub(crate) struct Settings {
     pub(crate) max_prepared_statements: usize,
     pub(crate) deferred_begin: Option<Duration>,
     pub(crate) max_packet_bytes: u32,
+    /// The same, for the messages of servers.
+    pub(crate) longest_reply: Longest,
     /// `max_notification_backlog`.
     pub(crate) notification_backlog_bytes: usize,
     pub(crate) server_round_robin: bool,
@@ -189,11 +192,13 @@ impl Settings {
     /// Reads the settings from a configuration.
     pub(crate) fn new(config: &Config) -> Settings {
         let g = &config.global;
+        let max_packet_bytes = u32::try_from(g.max_packet_size).unwrap_or(u32::MAX);
         Settings {
             max_client_conn: g.max_client_conn,
             max_prepared_statements: g.max_prepared_statements as usize,
             deferred_begin: off(g.deferred_begin),
-            max_packet_bytes: u32::try_from(g.max_packet_size).unwrap_or(u32::MAX),
+            max_packet_bytes,
+            longest_reply: Longest::of_message(max_packet_bytes),
             notification_backlog_bytes: usize::try_from(g.max_notification_backlog).unwrap_or(usize::MAX),
             server_round_robin: g.server_round_robin.is_on(),
             server_check_delay: g.server_check_delay,

@@ -1,12 +1,13 @@
 //! The messages of a logged-in server, one by one: which of them go to the client.
 
+use crate::base::deeds::Deed;
 use crate::base::reasons::{Passed, Passing};
 use crate::flow::piece::Piece;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::upstream::entry::To;
-use pgweir_wire::{HEADER_BYTES, Header, HeaderError, Writer};
+use pgweir_wire::{HEADER_BYTES, Header, Writer};
 
 /// The longest message that must be complete before it is handled: ParameterStatus, CommandComplete and the like,
 /// bytes.
@@ -67,10 +68,13 @@ impl Reply<'_> {
                 self.pass_rest(input.len(), at);
                 continue;
             }
-            let header = match Header::read(&input[*at..]) {
+            let header = match Header::read_within(&input[*at..], self.shared.settings.longest_reply) {
                 Ok(Some(header)) => header,
                 Ok(None) => break,
-                Err(error) => return Some(self.header_is_wrong(&error, *at, input.len())),
+                Err(_) => match self.odd_header(input, *at) {
+                    Ok(header) => header,
+                    Err(further) => return Some(further),
+                },
             };
             let total = header.message_bytes as usize;
             let end = input.len().min(*at + total);
@@ -138,14 +142,26 @@ impl Reply<'_> {
         self.give_fakes();
     }
 
-    /// The header of a message that no PostgreSQL sends.
+    /// The header of a message that is longer than `max_packet_size`, or that no PostgreSQL sends. The limit is for what
+    /// a client gets, not for what the pooler asks for itself. If the client may not get the message, it is closed
+    /// before the message is handled.
     #[cold]
-    fn header_is_wrong(&mut self, error: &HeaderError, at: usize, end: usize) -> (Passed, Piece) {
+    fn odd_header(&mut self, input: &[u8], at: usize) -> Result<Header, (Passed, Piece)> {
+        let header = match Header::read(&input[at..]) {
+            Ok(header) => header.expect("all of it has come"),
+            Err(error) => {
+                self.run.end = at;
+                let (end, left) = (input.len(), 0);
+                return Err((self.misbehaves(format!("bad pkt header: {error}")), Piece { at, end, left }));
+            }
+        };
+        if !self.is_of_session() || !forwards(self.server) {
+            return Ok(header);
+        }
         self.run.end = at;
-        (
-            self.misbehaves(format!("bad pkt header: {error}")),
-            Piece { at, end, left: 0 },
-        )
+        self.flush();
+        self.deeds.push(Deed::TooLong(header.message_bytes));
+        Err((Passed::Skip, Piece::whole(at, 0)))
     }
 
     /// Gives the client the replies that come from the pooler. The client may have waited until all replies before them
@@ -170,7 +186,8 @@ impl Reply<'_> {
         if self.client.is_none() || self.server.conversation.passing() != Passing::None {
             return;
         }
-        while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {
+        let longest = self.shared.settings.longest_reply;
+        while let Some(Ok(Some(header))) = input.get(*at..).map(|rest| Header::read_within(rest, longest)) {
             if header.tag == b'Z' {
                 return;
             }

@@ -218,6 +218,11 @@ impl Pooler {
         for deed in deeds {
             match deed {
                 Deed::Misbehaves(what) => self.server_misbehaves(now, id, &what),
+                Deed::TooLong(bytes) => {
+                    if let Some(client) = self.server_link(id) {
+                        self.message_is_too_long(now, client, "bad pkt header", bytes);
+                    }
+                }
                 Deed::Close(why) => {
                     self.shared.requests.push_back(Request::Close(id.into()));
                     self.server_ended(now, id, &why);

@@ -110,31 +110,35 @@ impl Pooler {
         at: usize,
     ) -> Result<Message<'m>, usize> {
         let limit = self.shared.settings.max_packet_bytes;
-        let trouble = match Header::read(&input[at..]) {
+        let (message, detail) = match Header::read(&input[at..]) {
             Ok(None) => return Err(at),
             Ok(Some(header)) if header.message_bytes > limit => {
-                let detail = format!("expected at most {limit}, got {}", header.message_bytes);
-                (
-                    "bad packet header: message is too long".into(),
-                    detail,
-                    "See max_packet_size.",
-                )
+                self.message_is_too_long(now, id, "bad packet header", header.message_bytes);
+                return Err(input.len());
             }
             Ok(Some(header)) => match FrontendTag::from_byte(header.tag) {
                 Some(tag) => return Ok(Message::new(tag, header, input, at)),
                 None => {
                     let message = format!("unknown pkt: invalid frontend message type {}", header.tag);
-                    (message, String::new(), "")
+                    (message, String::new())
                 }
             },
-            Err(error) => (bad_header(&input[at..at + HEADER_BYTES]), error.to_string(), ""),
+            Err(error) => (bad_header(&input[at..at + HEADER_BYTES]), error.to_string()),
         };
-        let (message, detail, hint) = trouble;
-        let failure = Failure::new(Trouble::ProtocolViolation, &message)
-            .with_detail(&detail)
-            .with_hint(hint);
+        let failure = Failure::new(Trouble::ProtocolViolation, &message).with_detail(&detail);
         self.fail_client(now, id, failure);
         Err(input.len())
+    }
+
+    /// A message of the client, or for it, is longer than `max_packet_size`. `words`: PgBouncer's.
+    pub(crate) fn message_is_too_long(&mut self, now: Time, id: ClientId, words: &str, bytes: u32) {
+        let limit = self.shared.settings.max_packet_bytes;
+        let detail = format!("expected at most {limit}, got {bytes}");
+        let message = format!("{words}: message is too long");
+        let failure = Failure::new(Trouble::ProtocolViolation, &message)
+            .with_detail(&detail)
+            .with_hint("See max_packet_size.");
+        self.fail_client(now, id, failure);
     }
 
     /// A client got a server and has no complete message to send: the deferral of its BEGIN is over.

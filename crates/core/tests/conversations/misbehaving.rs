@@ -117,3 +117,63 @@ fn a_last_word_without_fields_ends_both_connections() {
         }
     }
 }
+
+const TOO_LONG: &str = "Error 08P01 bad pkt header: message is too long";
+
+fn row(rig: &mut Rig, server: ServerId, bytes: usize) {
+    rig.says(server, |w| w.message(b'D', |body| body.extend(vec![b'x'; bytes - 5])));
+}
+
+/// Guards against a limit for the messages of clients alone: PgBouncer's is for both directions.
+#[test]
+fn a_message_of_a_server_is_as_long_as_the_limit_allows() {
+    for (tag, begin) in [
+        (b'D', "x"),
+        (b'E', "SERROR\0C22000\0M"),
+        (b'N', "SNOTICE\0C00000\0M"),
+        (b'A', "pid.name\0"),
+        (b'S', "name\0"),
+    ] {
+        let mut message = [&[tag, 0, 0, 3, 232], begin.as_bytes()].concat();
+        message.resize(if tag == b'E' || tag == b'N' { 999 } else { 1000 }, b'x');
+        message.resize(1001, 0);
+        for arrived in [5, message.len()] {
+            let mut rig = Rig::one_server("max_packet_size = 1000");
+            let (client, other) = (rig.client(), rig.client());
+            rig.query(client, "select 1");
+            let server = rig.server_of(client).expect("linked");
+            row(&mut rig, server, 1000);
+            assert_eq!(rig.told(client), ["DataRow"], "so long it may be");
+            rig.comes(server, &message[..arrived]);
+            assert_eq!(rig.told(client), [TOO_LONG], "{}", char::from(tag));
+            assert!(rig.is_closed(client) && !rig.is_closed(server), "{}", char::from(tag));
+            rig.query(other, "select 2");
+            rig.told(server);
+            rig.comes(server, &message[arrived..]);
+            rig.cancel_arrives(server);
+            rig.completes(server, "SELECT 1");
+            assert_eq!(rig.server_of(other), Some(server), "{}", char::from(tag));
+            if tag != b'S' {
+                assert_eq!(rig.told(other), [""; 0], "nothing of it reaches another client");
+            }
+        }
+    }
+}
+
+/// Guards against a limit for the pooler's own questions: with it, no catalog with a long function could be read.
+#[test]
+fn what_the_pooler_asks_for_itself_may_be_longer() {
+    let mut rig = Rig::new("max_packet_size = 100\nserver_check_query = select 'long'\nserver_check_delay = 0");
+    let client = rig.client();
+    rig.query(client, "select 1");
+    let server = rig.server_of(client).expect("linked");
+    rig.completes(server, "SELECT 1");
+    rig.told(client);
+    rig.told(server);
+    rig.wait(std::time::Duration::from_secs(1));
+    rig.query(client, "select 2");
+    assert_eq!(rig.told(server), ["Query select 'long'"]);
+    row(&mut rig, server, 500);
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.told(server), ["Query select 2"]);
+}

@@ -34,6 +34,21 @@ fn who_leaves_in_front_of_others_costs_them_nothing() {
     assert!(!rig.closed.contains(&server.into()));
 }
 
+/// A message that is longer than max_packet_size ends the client that it is for, and neither the server nor the flights
+/// behind.
+#[test]
+fn a_message_that_is_too_long_costs_only_whom_it_is_for() {
+    let mut rig = Rig::new(&format!("{SHARED}\nmax_packet_size = 1000"));
+    let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);
+    first_ends(&mut rig, server);
+    rig.says(server, |w| w.message(b'D', |body| body.extend([b'x'; 996])));
+    assert_eq!(rig.told(crowd[0]), ["Error 08P01 bad pkt header: message is too long"]);
+    assert!(rig.is_closed(crowd[0]) && rig.cancels.is_empty());
+    rig.completes(server, "SELECT 1");
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(crowd[1]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+}
+
 #[test]
 fn a_lost_server_costs_only_whom_it_worked_for() {
     let mut rig = Rig::new(SHARED);
