@@ -355,7 +355,7 @@ catalogue! {
     /// Server connections a pool keeps open even when idle.
     min_pool_size: u32 {
         default: Some("0"), unit: "connections", group: Limits, scopes: [Global, Database], change: Reload, support: Full,
-        help: "With it the first clients after a quiet time do not wait for logins to servers. It is capped at the pool's size. If [databases] gives the user (`user=`) and the password is known, the connections are opened before any client comes.",
+        help: "With it the first clients after a quiet time do not wait for logins to servers. It is capped at the pool's size. If [databases] gives the user (`user=`) and the password is known, the connections are opened before any client comes. While no server can be opened and no client waits, this is tried every `server_login_retry`.",
     }
     /// Whether a Parse that would have to wait for a server is answered without one.
     parse_without_server: Flag {

@@ -151,12 +151,15 @@ impl Pool {
 
     /// Whether servers may be opened in advance, for clients that may come.
     pub(crate) fn may_warm(&self, now: Time) -> bool {
-        self.clients > 0 || self.kept_clear.is_none_or(|until| until <= now)
+        let is_over = |until: Option<Time>| until.is_none_or(|until| until <= now);
+        is_over(self.warms_at) && (self.clients > 0 || is_over(self.kept_clear))
     }
 
     /// A connection has failed; [`Hosts::failed`](crate::pools::hosts::Hosts::failed) was called for its host before.
-    pub(crate) fn opening_failed(&mut self, failure: &LoginFailure) {
+    /// When all hosts have been tried, and no client waits, the next attempt follows only after `pause_max`.
+    pub(crate) fn opening_failed(&mut self, now: Time, failure: &LoginFailure, pause_max: Duration) {
         self.retry_at = self.hosts.all_failed_until();
+        self.warms_at = self.retry_at.filter(|at| *at > now).map(|_| now + pause_max);
         self.failure = Some(failure.clone());
     }
 
@@ -164,6 +167,7 @@ impl Pool {
     pub(crate) fn opening_succeeded(&mut self) {
         self.failure = None;
         self.retry_at = None;
+        self.warms_at = None;
     }
 
     /// The next attempt to open a server is made at once, at every host.

@@ -195,7 +195,7 @@ impl Pool {
         if let Some(host) = self.host_of(endpoint) {
             self.hosts_mut().failed(now, host, failure.temporary, pause_max);
         }
-        self.opening_failed(failure);
+        self.opening_failed(now, failure, pause_max);
         if self.has_ready_servers() {
             Hope::Servers
         } else if !self.waits_to_retry() {

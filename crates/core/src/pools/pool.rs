@@ -72,6 +72,8 @@ pub(crate) struct Pool {
     pub(super) tried_again: Option<Time>,
     /// No server is opened in advance before this time.
     pub(super) kept_clear: Option<Time>,
+    /// The same, because no host could be reached.
+    pub(super) warms_at: Option<Time>,
     /// When one of its servers last ended early: see [`Pool::ends_early_again`].
     pub(super) early_end: Option<Time>,
     /// New sessions begin with other settings, or another role, than its servers, or may be refused.
@@ -148,6 +150,7 @@ impl Pool {
             retry_at: None,
             tried_again: None,
             kept_clear: None,
+            warms_at: None,
             early_end: None,
             outdated: false,
             judges_anew: false,

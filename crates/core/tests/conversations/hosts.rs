@@ -454,3 +454,39 @@ fn a_slow_host_serves_if_the_other_one_is_dead() {
     rig.told(client);
     assert_eq!(asks(&mut rig, &hosts, client), "a");
 }
+
+/// Guards against a dead server that is tried every second although nobody asks for it. Clients that come find it at
+/// once when it is back.
+#[test]
+fn min_pool_size_waits_for_server_login_retry_after_a_failure() {
+    for (entry, hosts) in [
+        ("min_pool_size=2", [Host::Down; 2]),
+        ("min_pool_size=1", [Host::Standby; 2]),
+    ] {
+        let entry = format!("{entry} target_session_attrs=primary");
+        let (mut rig, mut all) = rig(&entry, hosts);
+        let tried = all.answer_for(&mut rig, 61);
+        assert!((8..=12).contains(&tried.len()), "each host, every 15 s: {tried:?}");
+
+        all.set("a", Host::Primary);
+        let client = begins(&mut rig);
+        all.answer_for(&mut rig, 1);
+        assert_eq!(asks(&mut rig, &all, client), "a", "a client finds it");
+        let (mut rig, mut all) = self::rig(&entry, hosts);
+        all.answer_for(&mut rig, 61);
+        all.set("a", Host::Primary);
+        assert!(
+            all.answer_for(&mut rig, 16).contains(&"a".into()),
+            "it is found without a client"
+        );
+        assert_eq!(all.answer_for(&mut rig, 60).len(), 0, "and the pool is filled");
+    }
+}
+
+/// While another host serves, a dead one does not keep the pool from being filled.
+#[test]
+fn min_pool_size_does_not_wait_for_a_dead_host_beside_one_that_serves() {
+    let (mut rig, hosts) = rig("min_pool_size=4", [Host::Down, Host::Primary]);
+    let tried = hosts.answer_for(&mut rig, 5);
+    assert_eq!(tried.iter().filter(|host| *host == "b").count(), 4, "{tried:?}");
+}
