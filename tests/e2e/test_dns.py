@@ -9,6 +9,7 @@ import pytest
 from harness import wire
 from harness.nameserver import NameServer
 from harness.pooler import kind
+from harness.silent import DeafHost
 from harness.waiting import Stopwatch, eventually
 from harness.wire import error_codes
 
@@ -101,6 +102,17 @@ def test_several_addresses(pg15, make_pooler, names):
     assert server_addresses(pooler) == {"127.0.0.1"}
     for client in clients:
         client.close()
+
+
+@pytest.mark.skipif(kind() != "pgweir", reason="PgBouncer tries another address after server_connect_timeout")
+def test_the_next_address_is_tried_beside_a_silent_one(pg15, make_pooler, names):
+    """It was tried after server_connect_timeout, when the login had failed."""
+    with DeafHost("127.0.0.8", pg15.port):
+        names.hosts[NAME] = ["127.0.0.8", "127.0.0.1"]
+        pooler = through(make_pooler, pg15, names, server_connect_timeout=5)
+        with pooler.connect(database="shop", timeout=20) as client:
+            assert client.value("select 1") == "1"
+        assert "connect timeout" not in pooler.log()
 
 
 def test_a_new_serial_of_the_zone(pg15, make_pooler, names):

@@ -13,6 +13,7 @@ from harness import ports, wire
 from harness.logins import is_served
 from harness.pooler import kind
 from harness.scenes import backend_pid, held_server
+from harness.silent import DeafHost
 from harness.waiting import Stopwatch, eventually
 from harness.wire import error_codes, query, rows_of
 
@@ -469,33 +470,21 @@ def test_the_log_has_the_words_that_a_client_hears(make_pooler):
 @pytest.mark.skipif(kind() != "pgweir", reason="pgweir's own")
 def test_a_host_that_swallows_packets(pg15, make_pooler):
     """No answer at all to the first packet: a listening socket whose queue is full drops it on loopback, too."""
-    full = socket.socket()
-    full.bind(("127.0.0.1", 0))
-    full.listen(0)
-    port = full.getsockname()[1]
-    fillers = []
-    for _ in range(4):
-        filler = socket.socket()
-        filler.setblocking(False)
-        filler.connect_ex(("127.0.0.1", port))
-        fillers.append(filler)
-    time.sleep(0.2)
-    pooler = make_pooler(
-        pg15,
-        databases={"deaf": f"host=127.0.0.1 port={port}", "*": f"host={pg15.host} port={pg15.port}"},
-        settings={"server_connect_timeout": 1, "query_wait_timeout": 10},
-    )
-    watch = Stopwatch()
-    c = pooler.connect(login=False, database="deaf")
-    c.send(wire.startup(c.startup_parameters()))
-    error = ending(c)
-    assert error["M"] == f"{CACHED}connect timeout (server_login_retry)"
-    assert 0.9 < watch.seconds < 4
-    pooler.wait_log("S-.*closing because: connect timeout")
-    with pooler.connect() as other:
-        assert other.value("select 1", timeout=3) == "1"
-    for filler in (*fillers, full):
-        filler.close()
+    with DeafHost() as host:
+        pooler = make_pooler(
+            pg15,
+            databases={"deaf": f"host=127.0.0.1 port={host.port}", "*": f"host={pg15.host} port={pg15.port}"},
+            settings={"server_connect_timeout": 1, "query_wait_timeout": 10},
+        )
+        watch = Stopwatch()
+        c = pooler.connect(login=False, database="deaf")
+        c.send(wire.startup(c.startup_parameters()))
+        error = ending(c)
+        assert error["M"] == f"{CACHED}connect timeout (server_login_retry)"
+        assert 0.9 < watch.seconds < 4
+        pooler.wait_log("S-.*closing because: connect timeout")
+        with pooler.connect() as other:
+            assert other.value("select 1", timeout=3) == "1"
 
 
 def test_query_wait_timeout_of_a_user(pg15, make_pooler):

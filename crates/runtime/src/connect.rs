@@ -27,13 +27,16 @@ const CONNECT_FAILED: &str = "connect failed";
 const LOOK_UP_FAILED: &str = "server DNS lookup failed";
 
 /// A server whose socket is not open yet. The core decides how long this may take, and then closes the server.
+///
+/// The system asks a host that does not answer again, but at longer and longer intervals. So a second attempt is made
+/// beside the first one each second, at the next address. The first one is kept: the host may be far away.
 #[derive(Debug)]
 pub(crate) struct Connecting {
     endpoint: Endpoint,
-    /// Addresses that have not been tried yet.
+    /// Addresses that have not been tried yet, and those that have not answered in time.
     addresses: VecDeque<SocketAddress>,
-    /// The attempt under way.
-    attempt: Option<(OwnedFd, SocketAddress)>,
+    /// The attempts under way: the first one, and the latest one beside it.
+    attempts: Vec<(OwnedFd, SocketAddress)>,
 }
 
 /// Outcome of one attempt.
@@ -52,7 +55,7 @@ impl EventLoop {
         let connecting = Connecting {
             endpoint,
             addresses: VecDeque::new(),
-            attempt: None,
+            attempts: Vec::new(),
         };
         let endpoint = self
             .connecting
@@ -86,7 +89,7 @@ impl EventLoop {
         let gone = self.resolver.learn(host, addresses.ok(), self.now);
         self.tell_names(host, &gone);
         let waits = |c: &Connecting| {
-            c.attempt.is_none()
+            c.attempts.is_empty()
                 && c.addresses.is_empty()
                 && matches!(&c.endpoint, Endpoint::Tcp { host: h, .. } if h == host)
         };
@@ -144,6 +147,7 @@ impl EventLoop {
         let addresses = hosts
             .iter()
             .map(|host| SocketAddress::Tcp(SocketAddr::new(*host, port)));
+        self.timers.set(self.now, Timer::ConnectBeside(server));
         self.try_addresses(server, addresses.collect());
     }
 
@@ -154,15 +158,17 @@ impl EventLoop {
         }
     }
 
-    /// Tries the remaining addresses, one after the other, until an attempt is under way.
+    /// Tries the remaining addresses, one after the other, until one more attempt is under way.
     fn try_next(&mut self, server: ServerId) {
         loop {
             let Some(connecting) = self.connecting.get_mut(&server) else {
                 return;
             };
-            connecting.attempt = None;
             let Some(address) = connecting.addresses.pop_front() else {
-                return self.fail(server, CONNECT_FAILED);
+                if connecting.attempts.is_empty() {
+                    self.fail(server, CONNECT_FAILED);
+                }
+                return;
             };
             let (socket, outcome) = match attempt(&address, &self.settings.tcp, &mut self.log) {
                 Ok(attempt) => attempt,
@@ -186,9 +192,10 @@ impl EventLoop {
                 self.log_connect_failure(&address, &e);
                 continue;
             }
-            connecting.attempt = Some((socket, address));
+            connecting.attempts.push((socket, address));
             if let Attempt::Open = outcome {
-                self.connected(server, interest.is_writable(), false);
+                let latest = connecting.attempts.len() - 1;
+                self.connected(server, latest, interest.is_writable(), false);
             }
             return;
         }
@@ -196,40 +203,59 @@ impl EventLoop {
 
     /// The queue of a Unix-domain socket may have room now.
     pub(crate) fn connect_again(&mut self, server: ServerId) {
-        if self.connecting.get(&server).is_some_and(|c| c.attempt.is_none()) {
+        if self.connecting.get(&server).is_some_and(|c| c.attempts.is_empty()) {
             self.try_next(server);
         }
     }
 
-    pub(crate) fn handle_connecting_event(&mut self, server: ServerId, event: &Event) {
-        let Some(Connecting {
-            attempt: Some((socket, address)),
-            ..
-        }) = self.connecting.get(&server)
-        else {
+    /// No address has answered for a second: the next one is tried beside the first, in turn.
+    pub(crate) fn connect_beside(&mut self, server: ServerId) {
+        let Some(connecting) = self.connecting.get_mut(&server) else {
             return;
         };
-        if let Some(e) = socket::error(socket) {
-            let address = address.clone();
-            self.log_connect_failure(&address, &e);
-            return self.try_next(server);
+        if let Some((_, address)) = connecting.attempts.last() {
+            connecting.addresses.push_back(address.clone());
+            connecting.attempts.truncate(1);
         }
-        // The event may belong to the socket of the attempt before this one.
-        if event.is_writable() && socket::is_connected(socket) {
-            self.connected(server, true, event.is_readable() || event.is_read_closed());
+        self.timers.set(self.now, Timer::ConnectBeside(server));
+        self.try_next(server);
+    }
+
+    pub(crate) fn handle_connecting_event(&mut self, server: ServerId, event: &Event) {
+        let Some(connecting) = self.connecting.get_mut(&server) else {
+            return;
+        };
+        let attempts = &mut connecting.attempts;
+        // The event may belong to another attempt, also to one that has been given up.
+        let is_open = |(socket, _): &(OwnedFd, SocketAddress)| event.is_writable() && socket::is_connected(socket);
+        if let Some(place) = attempts.iter().position(is_open) {
+            return self.connected(server, place, true, event.is_readable() || event.is_read_closed());
+        }
+        let error = |place: usize| Some((place, socket::error(&attempts[place].0)?));
+        let Some((place, error)) = (0..attempts.len()).find_map(error) else {
+            return;
+        };
+        // Another attempt at the same address would hear the same.
+        let (_, address) = attempts.remove(place);
+        attempts.retain(|(_, other)| *other != address);
+        connecting.addresses.retain(|other| *other != address);
+        let none_is_left = attempts.is_empty();
+        self.log_connect_failure(&address, &error);
+        if none_is_left {
+            self.try_next(server);
         }
     }
 
-    /// The socket is open. `reads`: the event that reported it also reported input or an end, and will not do so again.
-    fn connected(&mut self, server: ServerId, watches_room: bool, reads: bool) {
+    /// The socket of the attempt at `place` is open. `reads`: the event that reported it also reported input or an end,
+    /// and will not do so again.
+    fn connected(&mut self, server: ServerId, place: usize, watches_room: bool, reads: bool) {
         let Some(Connecting {
-            attempt: Some((socket, address)),
-            endpoint,
-            ..
+            mut attempts, endpoint, ..
         }) = self.connecting.remove(&server)
         else {
             return;
         };
+        let (socket, address) = attempts.swap_remove(place);
         let unix_port = match endpoint {
             Endpoint::Unix { port, .. } | Endpoint::Tcp { port, .. } => port,
         };

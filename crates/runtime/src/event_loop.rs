@@ -366,6 +366,7 @@ impl EventLoop {
                 Timer::Closing(slot) => drop(self.closing.remove(slot)),
                 Timer::Cancel(slot) => self.cancel_timed_out(slot),
                 Timer::ConnectAgain(server) => self.connect_again(server),
+                Timer::ConnectBeside(server) => self.connect_beside(server),
                 Timer::Refusal => self.finish_refusal(),
                 Timer::AcceptAgain => self.accepting.try_again(),
                 Timer::Zones => self.check_zones(),

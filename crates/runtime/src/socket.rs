@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// An address to bind or connect a socket to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SocketAddress {
     Tcp(SocketAddr),
     Unix(SocketAddrUnix),

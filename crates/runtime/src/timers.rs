@@ -16,6 +16,8 @@ pub(crate) enum Timer {
     Cancel(Slot),
     /// Tries again to connect to a Unix-domain socket whose queue was full.
     ConnectAgain(ServerId),
+    /// Tries once more to connect to a host that has not answered.
+    ConnectBeside(ServerId),
     /// Ends the time for refusing a client for lack of file descriptors.
     Refusal,
     /// Looks at the serial numbers of zones: after `dns_zone_check_period`.
@@ -35,6 +37,8 @@ impl Timer {
             // As the documentation of Request::Cancel says.
             Timer::Cancel(_) => Duration::from_secs(10),
             Timer::ConnectAgain(_) => Duration::from_millis(20),
+            // As often as the core tries a host that refuses connections.
+            Timer::ConnectBeside(_) => Duration::from_secs(1),
             // One round trip for SSLRequest and one for the startup packet.
             Timer::Refusal => Duration::from_millis(250),
             Timer::AcceptAgain => Duration::from_millis(100),
