@@ -72,11 +72,7 @@ parts! {
     admin: crate::console::orders::Orders = admin;
     arrivals: crate::login::arrivals::Arrivals = arrivals;
     lookups: crate::login::lookups::Lookups = lookups;
-    natures: std::collections::HashMap<
-        crate::base::request::Endpoint,
-        crate::upstream::nature::Nature,
-        foldhash::fast::RandomState,
-    > = natures;
+    natures: crate::upstream::nature::Natures = natures;
     peers: crate::pools::peers::PeerPools = peers;
     held_cancels: crate::pools::held_cancels::HeldCancels = held_cancels;
     timers: crate::base::timers::Timers = timers;

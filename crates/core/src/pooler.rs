@@ -8,7 +8,7 @@ use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
 use crate::base::request::{
-    Accepted, CancelEnd, Command, Connected, Endpoint, LogLevel, OrderId, ReloadOutcome, Request, TlsChange, TriedTls,
+    Accepted, CancelEnd, Command, Connected, LogLevel, OrderId, ReloadOutcome, Request, TlsChange, TriedTls,
 };
 use crate::base::secret_names::SecretNames;
 use crate::base::slab::Slab;
@@ -24,7 +24,7 @@ use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::shared::Shared;
 use crate::statements::internal::InternalStatements;
-use crate::upstream::nature::Nature;
+use crate::upstream::nature::Natures;
 use crate::upstream::phase::ServerPhase;
 use foldhash::fast::RandomState;
 use pgweir_auth::ScramKeyCache;
@@ -58,7 +58,7 @@ pub struct Pooler {
     pub(crate) arrivals: crate::login::arrivals::Arrivals,
     pub(crate) lookups: crate::login::lookups::Lookups,
     /// The endpoints whose latest server was not PostgreSQL, and what that server was.
-    pub(crate) natures: HashMap<Endpoint, Nature, RandomState>,
+    pub(crate) natures: Natures,
     pub(crate) timers: crate::base::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
@@ -107,7 +107,7 @@ impl Pooler {
             process_ids,
             arrivals: Default::default(),
             lookups: Default::default(),
-            natures: HashMap::default(),
+            natures: Natures::default(),
             timers: crate::base::timers::Timers::new(now),
             deferred: VecDeque::new(),
             boarding: Vec::new(),

@@ -5,6 +5,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKey};
 use crate::base::reasons::Passing;
 use crate::base::request::{Connected, Endpoint};
+use crate::base::settings::Settings;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
@@ -189,6 +190,13 @@ impl Server {
     /// known.
     pub(crate) fn awaits_settings(&self) -> bool {
         self.conversation.intake() != Intake::CopyIn && self.session.awaits_settings()
+    }
+
+    /// Whether it has been idle for so long that it must answer the check query before a client gets it. A console
+    /// answers no query.
+    #[inline]
+    pub(crate) fn must_be_tested(&self, now: Time, settings: &Settings) -> bool {
+        settings.must_be_tested(now, self.since) && self.nature != Nature::Console
     }
 
     /// Whether its lifetime is over. With a lifetime of zero, which means "use once", it must have been used.

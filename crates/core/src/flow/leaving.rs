@@ -17,7 +17,6 @@ use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
-use crate::upstream::nature::Nature;
 use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_wire::TransactionStatus;
 use std::time::Duration;
@@ -209,9 +208,6 @@ impl Pooler {
         let Some(query) = self.shared.settings.server_check_query.clone() else {
             return;
         };
-        if self.server_mut(id).nature == Nature::Console {
-            return self.close_server(now, id, "a console cannot be tested");
-        }
         self.at(id).internal_query(now, ServerPhase::Testing, &query);
         self.note_soon_free(id);
     }

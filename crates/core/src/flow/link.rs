@@ -165,7 +165,7 @@ impl Pooler {
         }
         let server_id = pool.idle().latest_like(likeness)?;
         let server = self.servers.get(server_id.0)?;
-        if server.session.has_temporary_schema() || settings.must_be_tested(now, server.since) {
+        if server.session.has_temporary_schema() || server.must_be_tested(now, settings) {
             return None;
         }
         pool.idle_mut().pop_back()
@@ -198,7 +198,7 @@ impl Pooler {
             }
             if let Some(server_id) = found {
                 let server = self.servers.get(server_id.0).expect("idle servers live");
-                if self.shared.settings.must_be_tested(now, server.since) {
+                if server.must_be_tested(now, &self.shared.settings) {
                     self.test_server(now, server_id);
                 } else {
                     return self.link(now, id, server_id);

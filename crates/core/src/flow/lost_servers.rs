@@ -154,6 +154,7 @@ impl Pooler {
         let may_wait = failure.temporary && self.shared.settings.server_down_wait;
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
         let hope = pool.note_failure(now, endpoint, &failure, retry_max);
+        self.natures.doubt(endpoint, &pool.settings().server_database);
         self.lookups.note_failure(pool, &failure, now + retry_max);
         if !failure.temporary {
             self.lookups.forget_user(&pool.key().user);

@@ -207,8 +207,8 @@ impl Pooler {
             let Some(server_id) = self.pool_mut(pool_id).idle_mut().pop_back() else {
                 return;
             };
-            let since = self.server_mut(server_id).since;
-            if self.shared.settings.must_be_tested(now, since) {
+            let server = self.servers.get(server_id.0);
+            if server.is_some_and(|s| s.must_be_tested(now, &self.shared.settings)) {
                 self.test_server(now, server_id);
             } else if !self.serve_waiter(now, pool_id, server_id) {
                 return self.put_back(pool_id, server_id);

@@ -319,8 +319,8 @@ impl Pooler {
             self.open_servers_for_waiters(now, pool_id);
             return false;
         };
-        let since = self.server_mut(server_id).since;
-        if self.shared.settings.must_be_tested(now, since) {
+        let server = self.servers.get(server_id.0);
+        if server.is_some_and(|s| s.must_be_tested(now, &self.shared.settings)) {
             self.test_server(now, server_id);
             let pool = self.pool(pool_id);
             return pool.waiting().len() > servers_soon_free(&self.servers, pool);

@@ -8,7 +8,11 @@
 //! server counted as a console, whose clients get no session of their own, one client's session would reach others.
 
 use crate::base::ids::CLIENT_IDS_FROM;
+use crate::base::request::Endpoint;
+use foldhash::fast::RandomState;
 use pgweir_wire::{CancelKey, ErrorFields};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The query that asks for the process id. A console answers it with one of [`CONSOLE_ERRORS`] and stays usable.
 pub(crate) const QUESTION: &str = "SELECT pg_catalog.pg_backend_pid()";
@@ -66,6 +70,73 @@ impl Nature {
                 "the server is another pooler: its clients get what session_state = pgbouncer gives, whatever is set"
             }
             Nature::Console => "the server is the console of a pooler: nothing but its clients' commands is sent to it",
+        }
+    }
+}
+
+/// The most servers whose nature is remembered.
+const KNOWN_MAX: usize = 1024;
+
+/// The databases of servers that are not PostgreSQL, as the latest answer of each has shown. A console is one database of
+/// another pooler.
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
+pub(crate) struct Natures {
+    known: HashMap<(Endpoint, Arc<str>), Known, RandomState>,
+}
+
+#[derive(Debug, Clone, Copy, pgweir_freeze::Freeze)]
+struct Known {
+    nature: Nature,
+    /// Something has happened since that may have made it another one.
+    in_doubt: bool,
+}
+
+impl Natures {
+    fn of(&self, endpoint: &Endpoint, database: &str) -> Option<Known> {
+        // Nearly always there are none.
+        if self.known.is_empty() {
+            return None;
+        }
+        self.known.get(&(endpoint.clone(), database.into())).copied()
+    }
+
+    /// Whether the latest answer has shown that it is not PostgreSQL.
+    pub(crate) fn is_known_otherwise(&self, endpoint: &Endpoint, database: &str) -> bool {
+        self.of(endpoint, database).is_some()
+    }
+
+    /// What a server is that cannot be PostgreSQL, if it need not be asked.
+    pub(crate) fn of_no_postgresql(&self, endpoint: &Endpoint, database: &str) -> Option<Nature> {
+        self.of(endpoint, database)
+            .filter(|known| !known.in_doubt)
+            .map(|known| known.nature)
+    }
+
+    /// A server has shown what it is. Returns what was known before.
+    pub(crate) fn learn(&mut self, endpoint: Endpoint, database: &str, nature: Nature) -> Nature {
+        let before = self.of(&endpoint, database).map(|known| known.nature);
+        let key = (endpoint, database.into());
+        if nature.is_postgresql() {
+            if before.is_some() {
+                self.known.remove(&key);
+            }
+        } else {
+            if self.known.len() >= KNOWN_MAX {
+                self.known.clear();
+            }
+            let in_doubt = false;
+            self.known.insert(key, Known { nature, in_doubt });
+        }
+        before.unwrap_or_default()
+    }
+
+    /// There may be another server now: the next one is asked.
+    pub(crate) fn doubt(&mut self, endpoint: &Endpoint, database: &str) {
+        if self.known.is_empty() {
+            return;
+        }
+        if let Some(known) = self.known.get_mut(&(endpoint.clone(), database.into())) {
+            known.in_doubt = true;
         }
     }
 }

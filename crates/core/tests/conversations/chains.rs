@@ -1,6 +1,6 @@
 //! Servers that are not PostgreSQL: other poolers, their consoles, and servers that answer wrongly.
 
-use crate::rig::{NATURE_QUESTION, REPORTED, Rig, error, process_id};
+use crate::rig::{NATURE_QUESTION, REPORTED, Rig, configuration, error, process_id};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 use pgweir_wire::Writer;
@@ -16,6 +16,16 @@ fn asked(rig: &mut Rig, parameters: &[(&str, &str)], told_at_login: u32) -> (Cli
 }
 
 fn lets_in(rig: &mut Rig, server: ServerId, told_at_login: u32) {
+    lets_in_unasked(rig, server, told_at_login);
+    let question = format!("Query {NATURE_QUESTION}");
+    assert_eq!(
+        rig.told(server),
+        [question],
+        "nothing but the question, in words that a console answers"
+    );
+}
+
+fn lets_in_unasked(rig: &mut Rig, server: ServerId, told_at_login: u32) {
     rig.server_connects(server);
     rig.says(server, |w| {
         w.authentication(&0u32.to_be_bytes());
@@ -25,12 +35,6 @@ fn lets_in(rig: &mut Rig, server: ServerId, told_at_login: u32) {
         w.backend_key_data(told_at_login, b"key!");
         w.ready_for_query(Idle);
     });
-    let question = format!("Query {NATURE_QUESTION}");
-    assert_eq!(
-        rig.told(server),
-        [question],
-        "nothing but the question, in words that a console answers"
-    );
 }
 
 /// A client whose server is another pooler.
@@ -306,7 +310,7 @@ fn no_second_server_is_opened_while_the_first_says_what_it_is() {
     let second = rig.client_begins(&[("user", "u"), ("database", "db")]);
     rig.says(second, |w| w.query(b"select 1"));
     let new = rig.connects.pop_front().expect("a server for the second client");
-    lets_in(&mut rig, new, u32::MAX);
+    lets_in(&mut rig, new, 4711);
     rig.server_dies(server);
     assert!(
         rig.connects.is_empty(),
@@ -314,4 +318,115 @@ fn no_second_server_is_opened_while_the_first_says_what_it_is() {
     );
     rig.tells_process_id(new, 78);
     assert_eq!(rig.told(new), ["Query select 1"]);
+}
+
+/// One more server is needed, and is let in: returns what it hears first.
+fn next_hears(rig: &mut Rig, told_at_login: u32) -> Vec<String> {
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    rig.told(client);
+    rig.query(client, "begin; select 1");
+    let server = rig.connects.pop_front().expect("one more server");
+    lets_in_unasked(rig, server, told_at_login);
+    let told = rig.told(server);
+    if told[0].contains("pg_backend_pid") {
+        rig.tells_process_id(server, 77);
+    }
+    told
+}
+
+/// Guards against a query at the pooler below for each new connection, which takes one of its servers each time. Only what
+/// could be PostgreSQL is asked.
+#[test]
+fn a_pooler_is_found_out_once() {
+    let question = format!("Query {NATURE_QUESTION}");
+    let rig = || {
+        let mut rig = Rig::new("default_pool_size = 20");
+        let (client, _) = behind_pooler(&mut rig, &[]);
+        rig.told(client);
+        rig.query(client, "begin; select 1");
+        rig
+    };
+    let mut it = rig();
+    for _ in 0..3 {
+        assert_eq!(next_hears(&mut it, u32::MAX), ["Query begin; select 1"]);
+    }
+    assert_eq!(
+        next_hears(&mut it, 4711),
+        [question.clone()],
+        "it may be PostgreSQL now"
+    );
+    assert_eq!(logged(&it, "the server is another pooler"), 1);
+
+    let mut it = rig();
+    let boss = it.console();
+    it.query(boss, "RECONNECT");
+    assert_eq!(next_hears(&mut it, u32::MAX), [question.clone()], "after RECONNECT");
+    assert_eq!(next_hears(&mut it, u32::MAX), ["Query begin; select 1"]);
+
+    let mut it = rig();
+    let client = it.client_begins(&[("user", "u"), ("database", "db")]);
+    it.told(client);
+    it.query(client, "select 1");
+    let refused = it.connects.pop_front().expect("one more server");
+    it.connect_fails(refused);
+    it.wait(std::time::Duration::from_secs(1));
+    let server = it.connects.pop_front().expect("another attempt");
+    lets_in(&mut it, server, u32::MAX);
+
+    let mut it = rig();
+    it.reloads(configuration(
+        "db = host=127.0.0.1 user=u dbname=other",
+        "default_pool_size = 20",
+    ));
+    assert_eq!(
+        next_hears(&mut it, u32::MAX),
+        [question.clone()],
+        "another database there"
+    );
+}
+
+/// Guards against a log with two lines for each connection: the console of a pooler and one of its databases are both used.
+#[test]
+fn a_console_and_a_database_of_one_pooler_are_told_apart() {
+    let databases = "db = host=127.0.0.1 user=u\nboard = host=127.0.0.1 user=u dbname=pgbouncer";
+    let mut rig = Rig::with(databases, "");
+    for round in 0..2 {
+        for database in ["db", "board"] {
+            let client = rig.client_begins(&[("user", "u"), ("database", database)]);
+            rig.told(client);
+            rig.query(client, "begin");
+            rig.query(client, "select 1");
+            let server = rig.connects.pop_front().expect("a server");
+            lets_in_unasked(&mut rig, server, u32::MAX);
+            match (round, database) {
+                (0, "db") => rig.tells_process_id(server, 77),
+                (0, _) => rig.says(server, |w| {
+                    w.error(&error("08P01", "invalid command"));
+                    w.ready_for_query(Idle);
+                }),
+                _ => assert!(!rig.told(server)[0].contains("pg_backend_pid")),
+            }
+        }
+    }
+    assert_eq!(logged(&rig, "the server is another pooler"), 1);
+    assert_eq!(logged(&rig, "the console of a pooler"), 1);
+}
+
+/// Guards against a new connection for each command: a console knows no check query, and was closed instead.
+#[test]
+fn a_console_is_not_tested() {
+    let mut rig = Rig::new("server_check_delay = 0\nserver_check_query = select 1");
+    let (client, server) = asked(&mut rig, &[], u32::MAX);
+    rig.says(server, |w| {
+        w.error(&error("08P01", "invalid command"));
+        w.ready_for_query(Idle);
+    });
+    rig.told(client);
+    for _ in 0..3 {
+        rig.wait(std::time::Duration::from_secs(60));
+        rig.query(client, "SHOW POOLS");
+        assert_eq!(rig.told(server), ["Query SHOW POOLS"]);
+        rig.completes(server, "SHOW");
+    }
+    assert!(rig.connects.is_empty());
 }

@@ -13,6 +13,7 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::pools::choice::Choice;
+use crate::pools::pool;
 use crate::server;
 use crate::server_side::ServerSide;
 use crate::state::probe::Probe;
@@ -48,11 +49,8 @@ impl Pooler {
         match server.introduction {
             Introduction::Begins => {
                 server.introduction = Introduction::NatureAsked;
-                let endpoint = server.endpoint.clone();
-                let is_known_otherwise = self.natures.contains_key(&endpoint);
-                let mut side = self.at(id);
-                let must = side.must_ask_nature(is_known_otherwise);
-                side.asks_if(must, now, QUESTION, ProbeRows::Value)
+                let must = self.must_ask_nature(id);
+                self.at(id).asks_if(must, now, QUESTION, ProbeRows::Value)
             }
             Introduction::NatureAsked => {
                 server.introduction = Introduction::LimitAsked;
@@ -148,16 +146,35 @@ impl Pooler {
         self.server_is_free(id);
     }
 
+    /// Whether a new server must be asked for its nature: session state will be kept for its clients, or it does not
+    /// look like PostgreSQL, or the one before was not. If it cannot be PostgreSQL, it is what the one before was.
+    fn must_ask_nature(&mut self, id: ServerId) -> bool {
+        let server = self.server_mut(id);
+        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
+        let is_suspicious = !could_be_postgresql(server.cancels.key());
+        let pool = self.pool(pool_id);
+        if pool.key().kind != PoolKind::Clients {
+            return false;
+        }
+        let database = &pool.settings().server_database;
+        if is_suspicious && let Some(nature) = self.natures.of_no_postgresql(&endpoint, database) {
+            self.server_mut(id).nature = nature;
+            return false;
+        }
+        let keeps = self.shared.settings.keeps_sessions && pool.settings().shares_servers();
+        keeps || is_suspicious || self.natures.is_known_otherwise(&endpoint, database)
+    }
+
     /// The nature of a new server is known: it counts for the pool.
     fn nature_known(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
         let (pool_id, nature, endpoint) = (server.pool, server.nature, server.endpoint.clone());
         server.held.forgets_between_transactions(!nature.is_postgresql());
-        let before = match nature.is_postgresql() {
-            true => self.natures.remove(&endpoint),
-            false => self.natures.insert(endpoint, nature),
-        };
-        if before.unwrap_or_default() != nature {
+        if self.pool(pool_id).key().kind != PoolKind::Clients {
+            return;
+        }
+        let database = &pool::of(&self.pools, pool_id).settings().server_database;
+        if self.natures.learn(endpoint, database, nature) != nature {
             let text = format!("{} {}", server::label(&self.servers, &self.pools, id), nature.words());
             self.log(LogLevel::Warning, text);
         }
@@ -196,14 +213,6 @@ impl ServerSide<'_> {
         !forgets
             && settings.keeps_sessions
             && (pool.shares_sessions() || has_query && self.server.nature.is_postgresql())
-    }
-
-    /// Whether a new server must be asked for its nature: session state will be kept for its clients, or it does not
-    /// look like PostgreSQL. `is_known_otherwise`: an earlier server at its address was not PostgreSQL.
-    fn must_ask_nature(&self, is_known_otherwise: bool) -> bool {
-        let is_suspicious = !could_be_postgresql(self.server.cancels.key());
-        let keeps = self.shared.settings.keeps_sessions && self.pool.settings().shares_servers();
-        self.pool.key().kind == PoolKind::Clients && (keeps || is_suspicious || is_known_otherwise)
     }
 
     /// Whether it must be known how many connections a new server's PostgreSQL allows.

@@ -22,6 +22,7 @@ impl Pooler {
     /// Closes the servers of some pools when they become free; new ones may be opened at once.
     pub(crate) fn replace_servers(&mut self, now: Time, reason: CloseReason, of: Choice<'_>) {
         self.doubt_catalogs(now, of);
+        self.doubt_natures(reason, of);
         for slot in self.servers.slots() {
             let Some(server) = self.servers.get(slot) else { continue };
             if !of.includes(&self.pools, server.pool) {
@@ -35,6 +36,20 @@ impl Pooler {
                 let is_asked = server.session.probe().is_some();
                 if let Some(client) = server.link.filter(|_| is_asked) {
                     self.between(now, client, ServerId(slot)).waits_for_probe();
+                }
+            }
+        }
+    }
+
+    /// The next servers of these pools may be something else than those before, also if their addresses are the same.
+    fn doubt_natures(&mut self, reason: CloseReason, of: Choice<'_>) {
+        if !matches!(reason, CloseReason::Reconnect | CloseReason::DatabaseChanged) {
+            return;
+        }
+        for (id, pool) in pool::live(&self.pools) {
+            if of.includes(&self.pools, id) {
+                for endpoint in &pool.settings().endpoints {
+                    self.natures.doubt(endpoint, &pool.settings().server_database);
                 }
             }
         }
