@@ -163,6 +163,8 @@ impl Pooler {
             return;
         }
         let waiting: Vec<_> = pool.waiting().iter().map(|(id, _)| id).collect();
+        // Another host may have told more.
+        let failure = pool.failure().cloned().unwrap_or(failure);
         for id in waiting {
             let Some(client) = self.clients.get(id.0) else { continue };
             if matches!(client.phase, ClientPhase::Login(_)) || !may_wait {

@@ -1,14 +1,15 @@
 //! Servers that do not match `target_session_attrs`, or no longer do.
 
+use crate::base::address::Address;
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
 use crate::base::pool_id::{LoginFailure, PoolId};
-use crate::base::request::{Endpoint, LogLevel};
+use crate::base::request::{Connected, Endpoint, LogLevel};
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::reply::Reply;
-use crate::server;
+use crate::server::{self, Server};
 use pgweir_config::TargetSessionAttrs;
 
 /// SQLSTATE of a statement that writes in a read-only transaction: read_only_sql_transaction.
@@ -42,23 +43,55 @@ impl Pooler {
         self.login_failed(now, id, "login failed", failure);
     }
 
-    /// The login to a server that must not serve has succeeded. The other servers of its host must not serve either.
+    /// The login to a server that must not serve has succeeded. The other servers at its address must not serve either.
     pub(crate) fn server_is_unwanted(&mut self, now: Time, id: ServerId, why: &'static str) {
+        let goes_on = self.may_be_wanted_elsewhere(id);
         let server = self.server_mut(id);
-        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
-        let pool = self.pool_mut(pool_id);
-        if let Some(place) = pool.host_of(&endpoint) {
-            pool.hosts_mut().is_unwanted(place);
+        let (pool_id, endpoint, connected) = (server.pool, server.endpoint.clone(), server.connected);
+        if goes_on {
+            // The attempt has not failed yet.
+            server.is_former = true;
+        } else {
+            let pool = self.pool_mut(pool_id);
+            if let Some(place) = pool.host_of(&endpoint) {
+                pool.hosts_mut().is_unwanted(place);
+            }
         }
         self.leave_server(now, id, why);
-        self.retire_servers(now, pool_id, |_, other| *other == endpoint);
+        let remote = |connected: Option<Connected>| connected.map(|c| c.remote);
+        self.retire_servers(now, pool_id, |_, other| {
+            other.endpoint == endpoint && remote(other.connected) == remote(connected)
+        });
+    }
+
+    /// Whether the name of a server's host has another address, where a server of the right kind may be.
+    fn may_be_wanted_elsewhere(&mut self, id: ServerId) -> bool {
+        let server = self.server_mut(id);
+        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
+        let Some(Address::Tcp(at)) = server.connected.map(|c| c.remote) else {
+            return false;
+        };
+        let Endpoint::Tcp { host, .. } = &endpoint else {
+            return false;
+        };
+        let Some(name) = self.names.hosts.iter().find(|known| known.name == *host) else {
+            return false;
+        };
+        let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+        let Some(place) = pool.host_of(&endpoint) else {
+            return false;
+        };
+        // Addresses take turns, and connections that are being opened may have the same ones.
+        let times_max = 2 * name.addresses.len() + pool.connecting() as usize;
+        pool.hosts_mut()
+            .may_be_wanted_elsewhere(place, at.ip(), &name.addresses, times_max)
     }
 
     /// The login to a wanted server has succeeded: servers of second choice are retired.
     pub(crate) fn retire_second_choices(&mut self, now: Time, pool_id: PoolId) {
         if self.pool(pool_id).settings().target == TargetSessionAttrs::PreferStandby {
-            self.retire_servers(now, pool_id, |pool, endpoint| {
-                let place = pool.host_of(endpoint);
+            self.retire_servers(now, pool_id, |pool, server| {
+                let place = pool.host_of(&server.endpoint);
                 place.is_some_and(|place| pool.hosts().is_known_unwanted(place))
             });
         }
@@ -97,11 +130,11 @@ impl Pooler {
         }
     }
 
-    /// Closes servers of a pool at these hosts, as they become free.
-    fn retire_servers(&mut self, now: Time, pool_id: PoolId, at: impl Fn(&Pool, &Endpoint) -> bool) {
+    /// Closes these servers of a pool, as they become free.
+    fn retire_servers(&mut self, now: Time, pool_id: PoolId, which: impl Fn(&Pool, &Server) -> bool) {
         for slot in self.servers.slots() {
             let Some(server) = self.servers.get(slot) else { continue };
-            if server.pool != pool_id || server.is_opening() || !at(self.pool(pool_id), &server.endpoint) {
+            if server.pool != pool_id || server.is_opening() || !which(self.pool(pool_id), server) {
                 continue;
             }
             if server.is_idle() {

@@ -157,10 +157,10 @@ impl Pool {
 
     /// A connection has failed; [`Hosts::failed`](crate::pools::hosts::Hosts::failed) was called for its host before.
     /// When all hosts have been tried, and no client waits, the next attempt follows only after `pause_max`.
-    pub(crate) fn opening_failed(&mut self, now: Time, failure: &LoginFailure, pause_max: Duration) {
+    pub(crate) fn opening_failed(&mut self, now: Time, failure: LoginFailure, pause_max: Duration) {
         self.retry_at = self.hosts.all_failed_until();
         self.warms_at = self.retry_at.filter(|at| *at > now).map(|_| now + pause_max);
-        self.failure = Some(failure.clone());
+        self.failure = Some(failure);
     }
 
     /// A connection has succeeded.

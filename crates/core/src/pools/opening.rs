@@ -192,10 +192,12 @@ impl Pool {
         failure: &LoginFailure,
         pause_max: Duration,
     ) -> Hope {
+        let mut telling = failure.clone();
         if let Some(host) = self.host_of(endpoint) {
             self.hosts_mut().failed(now, host, failure.temporary, pause_max);
+            telling = self.hosts_mut().telling_reason(host, failure);
         }
-        self.opening_failed(now, failure, pause_max);
+        self.opening_failed(now, telling, pause_max);
         if self.has_ready_servers() {
             Hope::Servers
         } else if !self.waits_to_retry() {

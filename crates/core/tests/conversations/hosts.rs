@@ -1,7 +1,7 @@
 //! Several hosts for one database: which of them get connections, and what a fail-over means for clients.
 
 use crate::rig::{Rig, error, fatal};
-use pgweir_core::{ClientId, Endpoint, ServerId};
+use pgweir_core::{ClientId, DnsFacts, DnsHost, Endpoint, ServerId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -200,6 +200,28 @@ fn where_no_host_fits_nobody_is_served() {
         "{told:?}"
     );
     assert!(rig.closed.contains(&client.into()));
+}
+
+/// Guards against an error that hides what matters: the primary is starting, and the other host is only a standby.
+#[test]
+fn clients_are_told_what_tells_most_of_all_hosts() {
+    const STARTING: &str = "Error 57P03 the database system is starting up";
+    for primary in ["a", "b"] {
+        let (mut rig, _) = rig("target_session_attrs=read-write", [Host::Primary; 2]);
+        let client = begins(&mut rig);
+        let mut tried = 0;
+        while let Some(id) = rig.connects.pop_front() {
+            tried += 1;
+            if host_of(&rig, id) == primary {
+                rig.server_connects(id);
+                rig.says(id, |w| w.error(&fatal("57P03", "the database system is starting up")));
+            } else {
+                rig.server_logs_in_with(id, &[("in_hot_standby", "on")]);
+            }
+        }
+        assert_eq!(tried, 2);
+        assert_eq!(rig.told(client).last().map(String::as_str), Some(STARTING), "{primary}");
+    }
 }
 
 #[test]
@@ -489,4 +511,85 @@ fn min_pool_size_does_not_wait_for_a_dead_host_beside_one_that_serves() {
     let (mut rig, hosts) = rig("min_pool_size=4", [Host::Down, Host::Primary]);
     let tried = hosts.answer_for(&mut rig, 5);
     assert_eq!(tried.iter().filter(|host| *host == "b").count(), 4, "{tried:?}");
+}
+
+/// The servers that a name with two addresses leads to log in, in turn; the first address is a standby's. Returns the
+/// addresses.
+fn name_answers(rig: &mut Rig) -> Vec<u8> {
+    let mut reached = Vec::new();
+    while let Some(id) = rig.connects.pop_front() {
+        let last = 1 + u8::from(rig.endpoints.len() % 2 == 0);
+        rig.server_connects_at(id, [10, 0, 0, last]);
+        rig.server_welcomes(id, &[("in_hot_standby", if last == 1 { "on" } else { "off" })]);
+        reached.push(last);
+    }
+    reached
+}
+
+/// Guards against a login that fails because the first address of a name is a standby's, and against servers that are
+/// replaced because another address of their host is.
+#[test]
+fn each_address_of_a_name_may_be_the_wanted_host() {
+    let names = DnsFacts {
+        hosts: vec![DnsHost {
+            name: "pair".into(),
+            until: Time(u64::MAX),
+            addresses: vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
+        }],
+        ..DnsFacts::default()
+    };
+    for (target, served_at) in [("primary", Some(2)), ("standby", Some(1)), ("read-only", Some(1))] {
+        let mut rig = Rig::with(&format!("db = host=pair user=u target_session_attrs={target}"), "");
+        rig.pooler.handle_names(rig.now, names.clone(), "pair", &[]);
+        let clients = [begins(&mut rig), begins(&mut rig), begins(&mut rig)];
+        for _ in 0..2 {
+            let last = name_answers(&mut rig).last().copied();
+            assert!(last.is_none() || last == served_at, "{target}");
+            for client in clients {
+                assert!(!rig.is_closed(client), "{target}: {:?}", rig.told(client));
+                rig.told(client);
+                rig.query(client, "begin; select 1");
+            }
+        }
+        let mut served: Vec<ServerId> = clients.iter().filter_map(|c| rig.server_of(*c)).collect();
+        served.dedup();
+        assert_eq!(served.len(), 3, "{target}");
+        for (client, server) in clients.iter().zip(served) {
+            rig.completes(server, "SELECT 1");
+            rig.query(*client, "commit");
+            rig.completes(server, "COMMIT");
+            assert!(!rig.is_closed(server), "{target}: it is at the right address");
+        }
+    }
+}
+
+/// If no address is of the wanted kind, the client is told so after each was tried.
+#[test]
+fn a_name_whose_addresses_are_all_unwanted_fails() {
+    let mut rig = Rig::with("db = host=pair user=u target_session_attrs=primary", "");
+    let addresses = vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+    let (name, until) = ("pair".into(), Time(u64::MAX));
+    let hosts = vec![DnsHost { name, until, addresses }];
+    let names = DnsFacts {
+        hosts,
+        ..DnsFacts::default()
+    };
+    rig.pooler.handle_names(rig.now, names, "pair", &[]);
+    for turns in [true, false] {
+        let client = begins(&mut rig);
+        let mut tried = 0;
+        while let Some(id) = rig.connects.pop_front() {
+            tried += 1;
+            let last = if turns { 1 + tried % 2 } else { 1 };
+            rig.server_connects_at(id, [10, 0, 0, last]);
+            rig.server_welcomes(id, &[("in_hot_standby", "on")]);
+        }
+        assert!(if turns { tried == 2 } else { tried <= 6 }, "{tried}");
+        let told = rig.told(client);
+        assert!(
+            rig.is_closed(client) && told[0].contains("server is in hot standby mode"),
+            "{told:?}"
+        );
+        rig.wait(Duration::from_secs(100));
+    }
 }

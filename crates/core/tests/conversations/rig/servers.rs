@@ -51,9 +51,15 @@ impl Rig {
     }
 
     pub fn server_connects(&mut self, id: ServerId) {
-        let remote = Address::Tcp(([127, 0, 0, 1], 5432).into());
+        self.server_connects_at(id, [127, 0, 0, 1]);
+    }
+
+    /// A server is reached at this address.
+    pub fn server_connects_at(&mut self, id: ServerId, address: [u8; 4]) {
+        let local = Address::Tcp(([127, 0, 0, 1], 5432).into());
+        let remote = Address::Tcp((address, 5432).into());
         self.pooler
-            .handle_server_connected(self.now, id, Connected { remote, local: remote });
+            .handle_server_connected(self.now, id, Connected { remote, local });
         self.settle(&[]);
         self.written.remove(&id.into());
     }
@@ -65,6 +71,11 @@ impl Rig {
     /// A server accepts the login and reports these settings, too.
     pub fn server_logs_in_with(&mut self, id: ServerId, reports: &[(&str, &str)]) {
         self.server_connects(id);
+        self.server_welcomes(id, reports);
+    }
+
+    /// A server that has been reached accepts the login and reports these settings, too.
+    pub fn server_welcomes(&mut self, id: ServerId, reports: &[(&str, &str)]) {
         self.says(id, |w| {
             w.authentication(&0u32.to_be_bytes());
             for (name, value) in REPORTED.iter().chain(reports) {
