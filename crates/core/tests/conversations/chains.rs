@@ -338,7 +338,7 @@ fn next_hears(rig: &mut Rig, told_at_login: u32) -> Vec<String> {
 /// could be PostgreSQL is asked.
 #[test]
 fn a_pooler_is_found_out_once() {
-    let question = format!("Query {NATURE_QUESTION}");
+    let question = [format!("Query {NATURE_QUESTION}")];
     let rig = || {
         let mut rig = Rig::new("default_pool_size = 20");
         let (client, _) = behind_pooler(&mut rig, &[]);
@@ -350,17 +350,13 @@ fn a_pooler_is_found_out_once() {
     for _ in 0..3 {
         assert_eq!(next_hears(&mut it, u32::MAX), ["Query begin; select 1"]);
     }
-    assert_eq!(
-        next_hears(&mut it, 4711),
-        [question.clone()],
-        "it may be PostgreSQL now"
-    );
+    assert_eq!(next_hears(&mut it, 4711), question, "it may be PostgreSQL now");
     assert_eq!(logged(&it, "the server is another pooler"), 1);
 
     let mut it = rig();
     let boss = it.console();
     it.query(boss, "RECONNECT");
-    assert_eq!(next_hears(&mut it, u32::MAX), [question.clone()], "after RECONNECT");
+    assert_eq!(next_hears(&mut it, u32::MAX), question, "after RECONNECT");
     assert_eq!(next_hears(&mut it, u32::MAX), ["Query begin; select 1"]);
 
     let mut it = rig();
@@ -378,11 +374,7 @@ fn a_pooler_is_found_out_once() {
         "db = host=127.0.0.1 user=u dbname=other",
         "default_pool_size = 20",
     ));
-    assert_eq!(
-        next_hears(&mut it, u32::MAX),
-        [question.clone()],
-        "another database there"
-    );
+    assert_eq!(next_hears(&mut it, u32::MAX), question, "another database there");
 }
 
 /// Guards against a log with two lines for each connection: the console of a pooler and one of its databases are both used.

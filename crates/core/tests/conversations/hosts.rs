@@ -518,7 +518,7 @@ fn min_pool_size_does_not_wait_for_a_dead_host_beside_one_that_serves() {
 fn name_answers(rig: &mut Rig) -> Vec<u8> {
     let mut reached = Vec::new();
     while let Some(id) = rig.connects.pop_front() {
-        let last = 1 + u8::from(rig.endpoints.len() % 2 == 0);
+        let last = 1 + u8::from(rig.endpoints.len().is_multiple_of(2));
         rig.server_connects_at(id, [10, 0, 0, last]);
         rig.server_welcomes(id, &[("in_hot_standby", if last == 1 { "on" } else { "off" })]);
         reached.push(last);
