@@ -171,3 +171,20 @@ def test_unix_sockets(make_pooler, what):
             of += [oct(status.st_mode), status.st_gid == gid]
         seen.append(of)
     assert seen[1] == seen[0]
+
+
+@pytest.mark.parametrize(
+    "name, value", [("tcp_keepcnt", 7), ("tcp_keepidle", 77), ("tcp_keepintvl", 11), ("tcp_user_timeout", 4321)]
+)
+def test_a_reload_takes_an_option_away(pg15, make_pooler, name, value):
+    """An earlier RELOAD has set it."""
+    seen = []
+    for pooler in both(make_pooler, pg15):
+        pooler.settings[name] = value
+        pooler.reload()
+        pooler.settings.pop(name)
+        pooler.reload()
+        with pooler.connect() as c:
+            c.query("begin")
+            seen.append(options(pooler)["client"])
+    assert seen[1] == seen[0]

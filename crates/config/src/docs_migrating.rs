@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 33] = [
+const NOTES: [(&[&str], Verdict, &str); 35] = [
     (
         &["auth_file"],
         Better,
@@ -149,9 +149,19 @@ const NOTES: [(&[&str], Verdict, &str); 33] = [
         "seldom needed: every setting of PostgreSQL's is accepted at startup, and follows its client",
     ),
     (
-        &["listen_addr"],
+        &["tcp_defer_accept"],
         Different,
-        "pgweir does not start if the machine lacks one of several addresses; PgBouncer warns and goes on with the others",
+        "is a time in seconds; PgBouncer takes 1 second for each value but 0",
+    ),
+    (
+        &["user"],
+        Better,
+        "the process keeps the other groups of the user; PgBouncer's has only the primary one",
+    ),
+    (
+        &["[users] client_idle_timeout"],
+        Better,
+        "concerns its user alone; if PgBouncer's own client_idle_timeout is 0, it closes idle clients of other users, too",
     ),
     (
         &["max_client_conn"],

@@ -6,6 +6,7 @@ use crate::settings::{ListenSettings, TcpSettings};
 use crate::socket::{self, SocketAddress};
 use crate::start_error::StartError;
 use pgweir_config::ListenAddress;
+use pgweir_core::LogLevel;
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -102,11 +103,7 @@ pub(crate) fn listen(
     inherited: &mut Vec<Listener>,
     log: &mut Log,
 ) -> Result<Vec<Listener>, StartError> {
-    let mut listeners =
-        listen_by_tcp(settings, tcp, inherited, log).map_err(|error| match settings.addresses.len() {
-            1 if !matches!(error, StartError::ListenName { .. }) => StartError::OnlyAddress(Box::new(error)),
-            _ => error,
-        })?;
+    let mut listeners = listen_by_tcp(settings, tcp, inherited, log)?;
     if let Some(dir) = &settings.unix_socket_dir {
         let place = ListenPlace::Unix {
             path: unix_socket_path(dir, settings.port),
@@ -123,6 +120,7 @@ pub(crate) fn listen(
     Ok(listeners)
 }
 
+/// An address where nobody can listen is a warning, unless it is so with all of them.
 fn listen_by_tcp(
     settings: &ListenSettings,
     tcp: &TcpSettings,
@@ -130,25 +128,12 @@ fn listen_by_tcp(
     log: &mut Log,
 ) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
+    let mut refused = Vec::new();
     for address in &settings.addresses {
-        let (addresses, some_suffice) = match address {
-            ListenAddress::Any => (
-                vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)],
-                true,
-            ),
-            ListenAddress::Address(address) => (vec![*address], false),
-            ListenAddress::Name(name) => {
-                let addresses = name_server::addresses_of(name).map_err(|source| StartError::ListenName {
-                    name: name.clone(),
-                    source,
-                })?;
-                (addresses, true)
-            }
-        };
-        let mut refused = None;
+        let (places, some_suffice) = places_of(address, settings.port)?;
         let before = listeners.len();
-        for address in addresses {
-            let place = SocketAddr::new(address, settings.port);
+        let mut of_family = None;
+        for place in places {
             if let Some(listener) = take(inherited, &ListenPlace::Tcp(place)) {
                 listeners.push(listener);
                 continue;
@@ -156,17 +141,44 @@ fn listen_by_tcp(
             match listen_tcp(place, settings, tcp, log) {
                 Ok(listener) => listeners.push(listener),
                 // A machine without IPv6 listens only on IPv4.
-                Err(e) if some_suffice && is_no_such_family(e) => refused = Some((place, e)),
-                Err(e) => return Err(cannot_listen(ListenPlace::Tcp(place), e.into())),
+                Err(e) if some_suffice && is_no_such_family(e) => of_family = Some((place, e)),
+                Err(e) => refused.push((place, e)),
             }
         }
-        if let Some((place, e)) = refused
-            && listeners.len() == before
-        {
-            return Err(cannot_listen(ListenPlace::Tcp(place), e.into()));
-        }
+        refused.extend(of_family.filter(|_| listeners.len() == before));
+    }
+    let mut errors = refused
+        .into_iter()
+        .map(|(place, e)| cannot_listen(ListenPlace::Tcp(place), e.into()));
+    if listeners.is_empty()
+        && let Some(error) = errors.next()
+    {
+        return Err(StartError::NoAddress(Box::new(error)));
+    }
+    for error in errors {
+        log.write(LogLevel::Warning, &error.to_string());
     }
     Ok(listeners)
+}
+
+/// Where to listen for one item of `listen_addr`, and whether some of these places suffice.
+fn places_of(address: &ListenAddress, port: u16) -> Result<(Vec<SocketAddr>, bool), StartError> {
+    let (addresses, some_suffice) = match address {
+        ListenAddress::Any => {
+            let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+            (any.to_vec(), true)
+        }
+        ListenAddress::Address(address) => (vec![*address], false),
+        ListenAddress::Name(name) => {
+            let addresses = name_server::addresses_of(name).map_err(|source| StartError::ListenName {
+                name: name.clone(),
+                source,
+            })?;
+            (addresses, true)
+        }
+    };
+    let places = addresses.into_iter().map(|address| SocketAddr::new(address, port));
+    Ok((places.collect(), some_suffice))
 }
 
 /// The inherited socket of this place.

@@ -146,8 +146,22 @@ pub(crate) fn set_tcp_options(socket: impl AsFd, tcp: &TcpSettings, log: &mut Lo
     }
 }
 
+/// Gives a socket the system's values again of options that a RELOAD may have taken away. A size of its buffers stays:
+/// the system cannot be made to choose it again.
+fn forget_tcp_options(socket: impl AsFd) -> rustix::io::Result<()> {
+    let fresh = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    sockopt::set_tcp_keepidle(&socket, sockopt::tcp_keepidle(&fresh)?)?;
+    sockopt::set_tcp_keepintvl(&socket, sockopt::tcp_keepintvl(&fresh)?)?;
+    sockopt::set_tcp_keepcnt(&socket, sockopt::tcp_keepcnt(&fresh)?)?;
+    sockopt::set_tcp_user_timeout(&socket, sockopt::tcp_user_timeout(&fresh)?)
+}
+
 /// Sets the options of a listening TCP socket: those of the sockets that it will accept, and its own.
 pub(crate) fn set_listener_options(socket: impl AsFd, tcp: &TcpSettings, log: &mut Log) {
+    if let Err(e) = forget_tcp_options(&socket) {
+        let text = format!("the options of TCP connections keep their earlier values: {e}");
+        log.write_once(LogLevel::Warning, &text);
+    }
     set_tcp_options(&socket, tcp, log);
     if let Err(e) = set_defer_accept(socket, tcp.defer_accept_seconds) {
         let text = format!("the system refuses tcp_defer_accept, and clients are accepted at once: {e}");

@@ -127,9 +127,9 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
-    /// `listen_addr` has one address, and listening there failed.
+    /// Listening failed at each address of `listen_addr`; the first of the errors.
     #[error("failed to listen on any address in listen_addr list: {0}")]
-    OnlyAddress(#[source] Box<StartError>),
+    NoAddress(#[source] Box<StartError>),
     /// No address and no Unix-domain socket.
     #[error("nowhere to listen on\n    hint: set listen_addr or unix_socket_dir")]
     NowhereToListen,

@@ -152,7 +152,10 @@ impl Reply<'_> {
             Err(error) => {
                 self.run.end = at;
                 let (end, left) = (input.len(), 0);
-                return Err((self.misbehaves(format!("bad pkt header: {error}")), Piece { at, end, left }));
+                return Err((
+                    self.misbehaves(format!("bad pkt header: {error}")),
+                    Piece { at, end, left },
+                ));
             }
         };
         if !self.is_of_session() || !forwards(self.server) {
