@@ -7,6 +7,10 @@ use crate::host::{Host, UnixSocketDir};
 use crate::peer::PEER_ID_MAX;
 use crate::problem::{Place, Problem};
 
+const NO_AUTH_DBNAME: &str = "cannot use the reserved \"pgbouncer\" database as an auth_dbname";
+
+const AUTH_DBNAME_HINT: &str = "name an entry of [databases]";
+
 /// The longest name that PostgreSQL keeps (NAMEDATALEN - 1), in bytes. It cuts longer ones.
 const SERVER_NAME_BYTES_MAX: usize = 63;
 
@@ -68,17 +72,20 @@ impl Checks<'_> {
             }
         }
         if let Some(auth_dbname) = &self.global.auth_dbname {
-            self.auth_dbname(auth_dbname, self.setting_place("auth_dbname"));
+            let place = self.setting_place("auth_dbname");
+            match auth_dbname == CONSOLE_DATABASE {
+                // PgBouncer does not start with it. In a line of a database it only refuses logins.
+                true => self
+                    .problems
+                    .push(Problem::error(place, NO_AUTH_DBNAME).hint(AUTH_DBNAME_HINT)),
+                false => self.auth_dbname(auth_dbname, place),
+            }
         }
     }
 
     fn auth_dbname(&mut self, name: &str, place: &Place) {
         if name == CONSOLE_DATABASE {
-            self.warn(
-                place,
-                format!("cannot use the reserved \"{CONSOLE_DATABASE}\" database as an auth_dbname"),
-                "name an entry of [databases]",
-            );
+            self.warn(place, NO_AUTH_DBNAME, AUTH_DBNAME_HINT);
         } else if self.config.database(name).is_none() {
             self.warn(
                 place,

@@ -46,6 +46,11 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
     for (section, place) in &ini.sections {
         loader.section(section, place);
     }
+    if !ini.sections.iter().any(|(section, _)| &**section == "pgbouncer") {
+        let missing = Problem::error(&Place::file(path), "main section missing from config file");
+        let hint = "settings stand below a line [pgbouncer]; without one, the file may have been cut off";
+        loader.problems.push(missing.hint(hint));
+    }
     for entry in ini.entries {
         loader.entry(&entry);
     }

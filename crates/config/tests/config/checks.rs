@@ -203,7 +203,10 @@ fn nobody_who_could_log_in() {
         &["pgbouncer.ini: warning: no user can log in: auth_type = md5 needs auth_file"],
     );
     assert_eq!(warnings(&format!("{base}auth_user = x")), [] as [&str; 0]);
-    assert_eq!(warnings("[databases]\n* = host=h auth_user=x\n"), [] as [&str; 0]);
+    assert_eq!(
+        warnings("[databases]\n* = host=h auth_user=x\n[pgbouncer]\n"),
+        [] as [&str; 0]
+    );
     assert_one(&warnings(&sound("auth_query = select 1")), &["auth_query is not used"]);
 }
 
@@ -398,13 +401,17 @@ fn authentication_databases_that_are_none() {
         &["authentication database \"nope\" is not configured"],
     );
     assert_one(
-        &warnings(&sound("auth_dbname = pgbouncer")),
+        &errors(&sound("auth_dbname = pgbouncer")),
         &["cannot use the reserved \"pgbouncer\" database as an auth_dbname"],
     );
     assert_eq!(warnings(&sound("auth_dbname = app")), [] as [&str; 0]);
     assert_one(
         &warnings(&sound("[databases]\nb = host=h auth_dbname=nope")),
         &[":6: warning: authentication database"],
+    );
+    assert_one(
+        &warnings(&sound("[databases]\nb = host=h auth_dbname=pgbouncer")),
+        &[":6: warning: cannot use the reserved \"pgbouncer\" database as an auth_dbname"],
     );
 }
 

@@ -2,7 +2,7 @@
 
 use pgweir_config::{AuthType, Changes, DatabaseChange, Reload};
 
-use crate::support::{assert_one, config, lines, load_files, sound};
+use crate::support::{assert_one, config, errors, lines, load_files, sound};
 
 fn reload(old: &str, new: &str) -> Reload {
     config(&sound(old)).reload(config(&sound(new))).unwrap()
@@ -150,12 +150,16 @@ fn a_reload_keeps_the_users_when_their_file_is_gone_or_empty() {
 #[test]
 fn a_reload_of_an_empty_file_is_refused() {
     let running = config(&sound(""));
-    for blank in ["", "; nothing\n", "[databases]\n[pgbouncer]\n"] {
+    for blank in ["[pgbouncer]\n", "[databases]\n[pgbouncer]\n"] {
         let refused = running.reload(config(blank)).expect_err(blank);
         assert_one(
             &lines(&refused),
             &["pgbouncer.ini: error: the file has no setting and no database"],
         );
         assert!(config(blank).reload(config(blank)).is_ok(), "it had nothing before");
+    }
+    for without_main_section in ["", "; nothing\n", "[databases]\na = host=h\n"] {
+        let missing = "pgbouncer.ini: error: main section missing from config file";
+        assert!(errors(without_main_section)[0].starts_with(missing));
     }
 }

@@ -12,6 +12,11 @@ pub(crate) const STATEMENT_BYTES_MAX: usize = 1024 * 1024;
 /// The longest message whose text is read, bytes. A longer one is passed on as it arrives.
 pub(crate) const INSPECT_BYTES_MAX: usize = 64 * 1024;
 
+/// The error about a message of no known type: PgBouncer's words, and PostgreSQL's.
+pub(crate) fn unknown_packet(tag: u8) -> String {
+    format!("unknown pkt: invalid frontend message type {tag}")
+}
+
 /// The error about a header that no message has: PgBouncer's words.
 pub(crate) fn bad_header(header: &[u8]) -> String {
     let digits: String = header.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -3,7 +3,7 @@
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::message::{INSPECT_BYTES_MAX, Message, Step, bad_header};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step, bad_header, unknown_packet};
 use crate::base::reasons::{Acquired, Dropping, Passing, Waiting};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
@@ -118,10 +118,7 @@ impl Pooler {
             }
             Ok(Some(header)) => match FrontendTag::from_byte(header.tag) {
                 Some(tag) => return Ok(Message::new(tag, header, input, at)),
-                None => {
-                    let message = format!("unknown pkt: invalid frontend message type {}", header.tag);
-                    (message, String::new())
-                }
+                None => (unknown_packet(header.tag), String::new()),
             },
             Err(error) => (bad_header(&input[at..at + HEADER_BYTES]), error.to_string()),
         };

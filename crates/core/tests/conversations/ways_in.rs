@@ -242,7 +242,8 @@ fn auth_dbname_must_be_a_database_that_can_be_used() {
         ),
         ("none", "authentication database \"none\" is not configured."),
     ] {
-        let settings = format!("auth_type = trust\nauth_user = looker\nauth_dbname = {name}");
+        let line = format!("[databases]\ndb = host=127.0.0.1 auth_dbname={name}");
+        let settings = format!("auth_type = trust\nauth_user = looker\n{line}");
         let mut rig = Rig::with_files(&settings, &[]);
         let id = tcp(&mut rig, "alice", [127, 0, 0, 1]);
         assert_eq!(rig.told(id), ["Error 28P01 \"trust\" authentication failed"]);

@@ -264,7 +264,7 @@ mod tests {
             let loaded = pgweir_config::load("pgweir.ini", &|_: &str| Ok(text.as_bytes().to_vec()));
             unusable(&loaded.unwrap().config).len()
         };
-        assert_eq!(unusable("\n"), 1);
-        assert_eq!(unusable("[databases]\nshop =\n"), 0);
+        assert_eq!(unusable("[pgbouncer]\n"), 1);
+        assert_eq!(unusable("[databases]\nshop =\n[pgbouncer]\n"), 0);
     }
 }
