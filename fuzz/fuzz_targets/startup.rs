@@ -6,10 +6,9 @@
 //! The first byte determines the cuts; the others are what the client sends.
 #![no_main]
 
-use pgweir_core::{
-    Accepted, Address, ClientId, ConnectionId, Pooler, Request, Source, Surroundings, Time, TlsFacts, WallClock,
-};
+use pgweir_core::{Accepted, Address, ClientId, ConnectionId, Pooler, Request, Source, Surroundings, Time, WallClock};
 use pgweir_fuzz::configuration;
+use pgweir_fuzz::handshakes::facts;
 use pgweir_fuzz::story::Story;
 use pgweir_wire::{ProtocolVersion, StartupPacket};
 use std::net::SocketAddr;
@@ -157,7 +156,7 @@ impl Side {
                 }
                 Request::SecureClient { client, direct: false } => {
                     assert!(self.kept.is_empty(), "bytes of before the handshake are kept");
-                    self.pooler.handle_client_secured(Time(1), client, facts());
+                    self.pooler.handle_client_secured(Time(1), client, facts(None));
                     self.write(&[]);
                 }
                 Request::SecureClient { client, direct: true } => {
@@ -179,14 +178,5 @@ impl Side {
             self.said.extend_from_slice(outbox.bytes(part, input));
         }
         outbox.clear();
-    }
-}
-
-fn facts() -> TlsFacts {
-    TlsFacts {
-        protocol: "TLSv1.3",
-        cipher: "TLS_AES_256_GCM_SHA384",
-        end_point: Some(b"hash".as_slice().into()),
-        peer: None,
     }
 }

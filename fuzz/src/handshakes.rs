@@ -82,7 +82,8 @@ impl World {
     }
 }
 
-fn facts(name: Option<&str>) -> TlsFacts {
+/// The facts of a handshake whose peer's certificate names this user, if it has shown one.
+pub fn facts(name: Option<&str>) -> TlsFacts {
     let peer = name.map(|name| {
         Arc::new(PeerCertificate {
             common_name: Some(name.to_string()),

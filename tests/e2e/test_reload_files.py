@@ -26,7 +26,7 @@ def configuration_is_missing(pooler) -> str:
 
 def configuration_is_empty(pooler) -> str:
     pooler.write_file(pooler.ini_path, "")
-    return "the file has no setting and no database"
+    return "main section missing from config file"
 
 
 def configuration_is_cut_off(pooler) -> str:

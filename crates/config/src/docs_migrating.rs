@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 35] = [
+const NOTES: [(&[&str], Verdict, &str); 36] = [
     (
         &["auth_file"],
         Better,
@@ -147,6 +147,11 @@ const NOTES: [(&[&str], Verdict, &str); 35] = [
         &["ignore_startup_parameters"],
         Better,
         "seldom needed: every setting of PostgreSQL's is accepted at startup, and follows its client",
+    ),
+    (
+        &["tcp_socket_buffer"],
+        Different,
+        "a RELOAD that takes it away concerns new clients only after a restart: they inherit the size from the listening socket",
     ),
     (
         &["tcp_defer_accept"],

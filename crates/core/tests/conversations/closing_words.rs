@@ -1,6 +1,7 @@
 //! The log's reasons for the end of connections: scripts look for PgBouncer's words.
 
 use crate::rig::{Rig, configuration};
+use crate::sharing::pool_places::server_at_limit;
 use pgweir_core::{CancelEnd, ClientId};
 use pgweir_wire::CancelKey;
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn evicted_for(settings: &str) -> String {
         rig.client_begins(&[("user", "u"), ("database", database)]);
         rig.servers_log_in();
     }
-    let (server, _) = rig.endpoints.iter().next().map(|(id, _)| (*id, ())).unwrap();
+    let server = *rig.endpoints.keys().next().unwrap();
     rig.wait(Duration::from_secs(3));
     rig.server_dies(server);
     reasons(&rig, 'S').join(", ")
@@ -37,12 +38,7 @@ fn a_server_that_makes_way_names_the_limit() {
 /// A server that works when it is chosen makes way when it is free: the limit is not forgotten meanwhile.
 #[test]
 fn a_server_that_makes_way_later_names_the_limit() {
-    let databases = "one = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";
-    let mut rig = Rig::with(databases, "max_user_connections = 1");
-    let one = rig.client_begins(&[("user", "u"), ("database", "one")]);
-    rig.servers_log_in();
-    rig.says(one, |w| w.query(b"select pg_sleep(9)"));
-    let server = rig.server_of(one).unwrap();
+    let (mut rig, server) = server_at_limit();
     rig.client_begins(&[("user", "u"), ("database", "two")]);
     rig.wait(Duration::from_secs(3));
     rig.completes(server, "SELECT 1");

@@ -6,7 +6,7 @@ mod deferred_begin;
 mod half_messages;
 mod held_cancels;
 mod pool_modes;
-mod pool_places;
+pub mod pool_places;
 mod release;
 mod server_faults;
 mod vanishing_clients;

@@ -100,14 +100,20 @@ fn a_lifetime_of_zero_uses_each_server_once() {
     }
 }
 
-#[test]
-fn a_place_under_a_shared_limit_goes_to_the_pool_that_waited_longest() {
+/// The only server that the limit of two pools allows works for a client of database `one`.
+pub fn server_at_limit() -> (Rig, ServerId) {
     let databases = "one = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";
     let mut rig = Rig::with(databases, "max_user_connections = 1");
     let one = rig.client_begins(&[("user", "u"), ("database", "one")]);
     rig.servers_log_in();
     rig.says(one, |w| w.query(b"select pg_sleep(9)"));
     let server = rig.server_of(one).unwrap();
+    (rig, server)
+}
+
+#[test]
+fn a_place_under_a_shared_limit_goes_to_the_pool_that_waited_longest() {
+    let (mut rig, server) = server_at_limit();
     let two = rig.client_begins(&[("user", "u"), ("database", "two")]);
     rig.wait(Duration::from_secs(2));
     // The pool that holds the server has a waiting client, too, but one that came later.
