@@ -5,7 +5,8 @@ use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Deed;
 use crate::base::weakness::Weakness;
 use crate::reply::Reply;
-use crate::upstream::entry::{Effect, Entry, Expect, To};
+use crate::statements::client_names::StatementName;
+use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::Begin;
 use pgweir_wire::backend;
 
@@ -106,16 +107,15 @@ impl Reply<'_> {
         }
     }
 
-    /// A commit has failed. If the last statement of the Query is a DEALLOCATE, and those in front of it were answered,
-    /// it has run: a DEALLOCATE is refused only if there is no such statement, or if it is interrupted.
+    /// A Query has failed whose last statement is a DEALLOCATE, of this name or of all; those in front of it were answered.
+    /// It has run, and the commit has failed, unless the error is that there is no such statement, or an interruption.
     #[cold]
-    pub(crate) fn last_has_run(&mut self, mut effect: Effect, sqlstate: &[u8]) {
+    pub(crate) fn commit_has_failed(&mut self, name: Option<StatementName>, sqlstate: &[u8]) {
         let (interrupted, missing) = (sqlstate.starts_with(b"57"), sqlstate == b"26000");
-        let has_run = effect.before_deallocate == Some(0) && !interrupted;
-        if !has_run || self.shared.is_weak(Weakness::TrustsCommandTags) {
+        if interrupted || self.shared.is_weak(Weakness::TrustsCommandTags) {
             return;
         }
-        match effect.deallocates.pop_front() {
+        match name {
             Some(name) if !missing => self.has_ended(&name),
             Some(_) => {}
             None => self.all_have_ended(),

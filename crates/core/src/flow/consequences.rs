@@ -5,8 +5,8 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::flow::held_cancels::OF_NOBODY;
 use crate::pooler::Pooler;
+use crate::upstream::cancels::NOT_SENDING;
 use crate::upstream::phase::ServerPhase;
 
 impl Pooler {
@@ -32,7 +32,7 @@ impl Pooler {
                 Consequence::ClientKilled(server) => self.end_killed(now, server),
                 Consequence::KillServer(server, reason) => self.kill_server(now, server, reason),
                 Consequence::FailClient(failure) => self.fail_other(now, &failure),
-                Consequence::CancelIsOver(by) => self.close_client(now, by, OF_NOBODY),
+                Consequence::CancelIsOver(by) => self.close_client(now, by, NOT_SENDING),
                 Consequence::LoginHasServer { client, server } => self.login_has_server(now, client, server),
                 Consequence::LoginNeedsServer(client) => self.login_needs_server(now, client),
                 Consequence::LookupFailed { client, why } => self.lookup_failed(now, client, &why),

@@ -21,8 +21,6 @@ use crate::pools::held_cancels::LOOK_AGAIN;
 pub(super) const CANCEL_DONE: &str = "cancel request done";
 const OF_IDLE: &str = "cancel request for idle client";
 const OF_CONSOLE: &str = "cancel request for console client";
-/// Its client has left.
-pub(super) const OF_NOBODY: &str = "not sending cancel request for client that is now idle";
 
 /// What a cancel request would find now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

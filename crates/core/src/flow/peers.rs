@@ -9,13 +9,12 @@ use crate::login::cancel_keys::Route;
 use crate::pooler::Pooler;
 use crate::pools::peers::PeerPools;
 use crate::shared::Shared;
+use crate::upstream::cancels::{NOT_SENT, SENT};
 use pgweir_wire::CancelKey;
 
 // PgBouncer's reasons for closing the connection of a CancelRequest.
 const NOBODYS_KEY: &str = "failed cancel request";
 const NO_SUCH_PEER: &str = "could not find peer to forward request to";
-const PASSED_ON: &str = "successfully sent cancel request";
-const NOT_PASSED_ON: &str = "failed to send cancel request";
 const PASSED_ON_TOO_OFTEN: &str = "failed to forward cancel request because its TTL was exhausted";
 
 impl Pooler {
@@ -37,8 +36,8 @@ impl Pooler {
     pub(crate) fn passed_on(&mut self, now: Time, peer: u32, by: ClientId, end: CancelEnd) {
         self.peers.finished(peer);
         let reason = match end {
-            CancelEnd::NotSent => NOT_PASSED_ON,
-            CancelEnd::Over | CancelEnd::NotKnown => PASSED_ON,
+            CancelEnd::NotSent => NOT_SENT,
+            CancelEnd::Over | CancelEnd::NotKnown => SENT,
         };
         self.close_client(now, by, reason);
         self.drop_removed_peers(now);

@@ -185,15 +185,15 @@ impl Reply<'_> {
             .queue_mut()
             .front_mut()
             .expect("looked at above");
-        let effect = entry.take_effect();
+        let mut effect = entry.take_effect();
         if refused.expect.is_whole_request() {
             self.server.conversation.takes_requests_from_here();
         }
-        let deallocates = effect.as_ref().is_some_and(|effect| effect.before_deallocate.is_some());
-        let last = effect.clone().filter(|_| deallocates);
+        let last = effect.as_mut().filter(|effect| effect.before_deallocate == Some(0));
+        let deallocated = last.map(|effect| effect.deallocates.pop_front());
         self.undo_refused(refused.expect, effect);
-        if let Some(effect) = last {
-            self.last_has_run(effect, sqlstate);
+        if let Some(name) = deallocated {
+            self.commit_has_failed(name, sqlstate);
         }
     }
 

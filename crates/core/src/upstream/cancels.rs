@@ -4,6 +4,13 @@ use crate::base::ids::ClientId;
 use crate::base::request::CancelEnd;
 use pgweir_wire::CancelKey;
 
+// Why the connection of a CancelRequest is closed: PgBouncer's texts.
+
+/// Its client has left, or what it was for has ended.
+pub(crate) const NOT_SENDING: &str = "not sending cancel request for client that is now idle";
+pub(crate) const SENT: &str = "successfully sent cancel request";
+pub(crate) const NOT_SENT: &str = "failed to send cancel request";
+
 /// What has become of the cancel requests of those who have asked.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Sending {
@@ -15,12 +22,12 @@ enum Sending {
 }
 
 impl Sending {
-    /// Why the connections that have asked are closed: PgBouncer's texts.
+    /// Why the connections that have asked are closed.
     fn text(self) -> &'static str {
         match self {
-            Sending::NotNeeded => "not sending cancel request for client that is now idle",
-            Sending::Sent => "successfully sent cancel request",
-            Sending::Failed => "failed to send cancel request",
+            Sending::NotNeeded => NOT_SENDING,
+            Sending::Sent => SENT,
+            Sending::Failed => NOT_SENT,
         }
     }
 }
