@@ -1,6 +1,7 @@
 //! A few hundred seeds with every `cargo test`; thousands run in CI (`simulate`).
 
 use pgweir_sim::simulation::canary::Canary;
+use pgweir_sim::simulation::flood::has_flood;
 use pgweir_sim::simulation::takeover::TakeOvers;
 use pgweir_sim::simulation::topology::Topology;
 use pgweir_sim::simulation::{run, run_with};
@@ -84,6 +85,7 @@ fn caught_by(canary: Canary, earlier: Option<u64>) -> Option<u64> {
         (!canary.is_of_flights() || Topology::new(*seed).crowds())
             && (!canary.is_of_encodings() || Topology::new(*seed).beyond_ascii)
             && (!canary.is_of_replaced_code() || Topology::new(*seed).replaces_code_under_flights())
+            && (!canary.is_of_floods() || has_flood(*seed))
             && (!canary.is_of_replicas() || Topology::new(*seed).replica_lag > 0)
     };
     let first = (0..).filter(can_show).take(CANARY_SEEDS_MAX);

@@ -47,6 +47,12 @@ pub enum Weakness {
     TrustsCommandTags,
     /// The core is given a message again whenever another piece of it has come.
     LooksAtEachPiece,
+    /// For each message of a client, all its requests that are not answered yet are counted.
+    CountsReplies,
+    /// For each server that logs in, the pools of all databases are looked at.
+    LooksAtAllPools,
+    /// A probe is told all names of a client's statements, however many there are.
+    AsksOfAllNames,
     /// Clients are not charged for the servers that they use.
     ForgetsToCharge,
     /// The client that came last gets the next server.
@@ -123,7 +129,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 50] = [
+    pub const ALL: [Weakness; 53] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -143,6 +149,9 @@ impl Weakness {
         Weakness::RefusesRiders,
         Weakness::TrustsCommandTags,
         Weakness::LooksAtEachPiece,
+        Weakness::CountsReplies,
+        Weakness::LooksAtAllPools,
+        Weakness::AsksOfAllNames,
         Weakness::ForgetsToCharge,
         Weakness::ServesNewestFirst,
         Weakness::CancelsAmongSegments,

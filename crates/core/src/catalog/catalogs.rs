@@ -1,6 +1,7 @@
 //! The catalogs of all databases, and what concerns all of them.
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::catalog::publications::Publications;
 use crate::catalog::schedule::State;
@@ -12,10 +13,14 @@ use std::sync::Arc;
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Catalogs {
     by_database: HashMap<Arc<str>, State, RandomState>,
-    /// Whether statements of any pool must be searched for names. One test for all pools costs less.
-    any_known: bool,
-    /// Whether a reading is due in any pool.
-    any_due: bool,
+    /// The pools of each database.
+    pools: HashMap<Arc<str>, Vec<PoolId>, RandomState>,
+    /// In how many pools statements must be searched for names. One test for all pools costs less.
+    knowing: u32,
+    /// Statements must be searched for names, because a client has sent a definition.
+    any_defines: bool,
+    /// In how many pools a reading is due.
+    due: u32,
     /// A database whose pools do not know yet that a reading is due.
     untold: Option<Arc<str>>,
     /// Transactions with definitions may have been prepared (PREPARE TRANSACTION), and any client may commit them.
@@ -77,9 +82,48 @@ impl Catalogs {
         }
     }
 
+    /// A pool uses this database.
+    pub(crate) fn is_used_by(&mut self, database: &Arc<str>, pool: PoolId) {
+        self.pools.entry(database.clone()).or_default().push(pool);
+    }
+
+    /// A pool does not use this database any more. Returns whether it was the last one.
+    pub(crate) fn is_left_by(&mut self, database: &str, pool: PoolId) -> bool {
+        let Some(pools) = self.pools.get_mut(database) else {
+            return true;
+        };
+        pools.retain(|&id| id != pool);
+        let is_unused = pools.is_empty();
+        if is_unused {
+            self.pools.remove(database);
+        }
+        is_unused
+    }
+
+    /// The pools of a database.
+    pub(crate) fn pools_of(&self, database: &str) -> &[PoolId] {
+        self.pools.get(database).map_or(&[], Vec::as_slice)
+    }
+
     /// The last pool of a database has been closed.
     pub(crate) fn forget(&mut self, database: &str) {
         self.by_database.remove(database);
+    }
+}
+
+/// What a pool must know of its catalog.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Needs {
+    /// Its statements must be searched for names.
+    names: bool,
+    /// A reading is due.
+    reading: bool,
+}
+
+impl Needs {
+    /// `names`: statements must be searched for names; `reading`: a reading is due.
+    pub(crate) fn new(names: bool, reading: bool) -> Self {
+        Needs { names, reading }
     }
 }
 
@@ -88,23 +132,34 @@ impl Catalogs {
     /// Whether statements of some pool must be searched for names.
     #[inline(always)]
     pub(crate) fn may_know_names(&self) -> bool {
-        self.any_known
+        self.knowing > 0 || self.any_defines
     }
 
     /// Statements must be searched for names: a client has sent a definition.
     pub(crate) fn must_know_names(&mut self) {
-        self.any_known = true;
+        self.any_defines = true;
+    }
+
+    /// Whether a client has sent a definition, as far as is known.
+    pub(crate) fn someone_defines(&self) -> bool {
+        self.any_defines
+    }
+
+    /// No server works on definitions.
+    pub(crate) fn nobody_defines(&mut self) {
+        self.any_defines = false;
     }
 
     /// Whether a reading is due in some pool.
     #[inline(always)]
     pub(crate) fn is_any_due(&self) -> bool {
-        self.any_due
+        self.due > 0
     }
 
-    /// What all pools and servers say together.
-    pub(crate) fn sum_up(&mut self, any_known: bool, any_due: bool) {
-        (self.any_known, self.any_due) = (any_known, any_due);
+    /// A pool has other needs than before.
+    pub(crate) fn count(&mut self, before: Needs, now: Needs) {
+        self.knowing = self.knowing + u32::from(now.names) - u32::from(before.names);
+        self.due = self.due + u32::from(now.reading) - u32::from(before.reading);
     }
 
     /// The pools of this database must be told that a reading is due.

@@ -7,6 +7,8 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Passing;
+#[cfg(feature = "weaknesses")]
+use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
@@ -64,6 +66,10 @@ impl Exchange<'_> {
         let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
         pool.stats_mut().bytes_received += message.bytes.len() as u64;
         let suspected = client.session.suspected_texts();
+        #[cfg(feature = "weaknesses")]
+        if self.shared.is_weak(Weakness::CountsReplies) {
+            std::hint::black_box(server.conversation.queue().check().is_ok());
+        }
         let step = match message.tag {
             FrontendTag::Query => self.query(message, tracked),
             FrontendTag::Parse if tracked => self.parse(message),

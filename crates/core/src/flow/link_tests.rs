@@ -4,6 +4,7 @@ use super::*;
 use crate::alone::{Alone, CLIENT, NOW, SERVER};
 use crate::base::close_reason::{CloseReason, FullLimit};
 use crate::base::pin_reason::{Cleanup, PinReason};
+use crate::catalog::catalogs::Needs;
 use crate::client::ClientPhase;
 
 #[test]
@@ -77,7 +78,9 @@ fn a_server_with_which_something_must_be_done_does_not_lie_idle() {
         ("server_reset_query_always", |a| {
             a.shared.settings.server_reset_query_always = true;
         }),
-        ("a catalog must be read", |a| a.shared.catalogs.sum_up(false, true)),
+        ("a catalog must be read", |a| {
+            a.shared.catalogs.count(Needs::default(), Needs::new(false, true));
+        }),
         ("it must be cleaned", |a| a.server.session.needs(Cleanup::Settings)),
         ("it must be closed", |a| {
             a.server.close_reason = Some(CloseReason::Evicted(FullLimit::Database))

@@ -66,6 +66,7 @@ impl Pooler {
                 (self.pools.len() - 1) as PoolId
             }
         };
+        self.shared.catalogs.is_used_by(pool.catalog_key(), id);
         self.pools[id as usize] = Some(pool);
         self.pool_index.insert(key, id);
         self.share_limit(now, id);

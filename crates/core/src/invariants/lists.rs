@@ -82,11 +82,15 @@ impl Pooler {
                 },
             )?;
         }
-        let mut pools = self.pools.iter().flatten();
-        must(
-            catalogs.is_any_due() || pools.all(|p| p.reading_due().is_none()),
-            || "a reading of a catalog is due, and nobody knows".into(),
-        )?;
+        let due = self.pools.iter().flatten().any(|p| p.reading_due().is_some());
+        must(catalogs.is_any_due() == due, || {
+            format!("that a reading of a catalog is due is {due}, and noted as {}", !due)
+        })?;
+        for (id, pool) in pool::live(&self.pools) {
+            must(catalogs.pools_of(pool.catalog_key()).contains(&id), || {
+                format!("pool {id} is not known to use its database")
+            })?;
+        }
         let defines = |(_, s): (_, &crate::server::Server)| s.session.has_definitions();
         let known = self.pools.iter().flatten().any(|p| p.catalog_matters()) || self.servers.iter().any(defines);
         must(catalogs.may_know_names() || !known, || {

@@ -4,6 +4,7 @@ use crate::base::pool_id::PoolId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::stats::Stats;
 use crate::base::time::Time;
+use crate::catalog::catalogs::Needs;
 use crate::operator::view::View;
 use crate::pooler::Pooler;
 use crate::pools::pool;
@@ -82,9 +83,10 @@ impl Pooler {
         if last && is_unused && self.shared.config.database(&pool.key().database).is_some() {
             self.log_dropped_database(&pool.key().database);
         }
-        let catalog = pool.catalog_key();
-        if !pool::live(&self.pools).any(|(_, other)| other.catalog_key() == catalog) {
-            self.shared.catalogs.forget(&catalog);
+        let (catalogs, catalog) = (&mut self.shared.catalogs, pool.catalog_key());
+        catalogs.count(pool.needs_of_catalog(), Needs::default());
+        if catalogs.is_left_by(catalog, pool_id) {
+            catalogs.forget(catalog);
         }
         self.admin.periods_mut().keep(&pool.key().database, pool.stats(), last);
     }

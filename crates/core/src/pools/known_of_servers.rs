@@ -4,6 +4,7 @@
 use crate::base::pool_id::LoginFailure;
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
+use crate::catalog::catalogs::Needs;
 use crate::catalog::known::Known;
 use crate::pools::hosts::{Choice, Hosts};
 use crate::pools::pool::Pool;
@@ -101,6 +102,11 @@ impl Pool {
     #[inline]
     pub(crate) fn catalog_matters(&self) -> bool {
         self.catalog.as_ref().is_some_and(|known| known.matters())
+    }
+
+    /// What must be known of its catalog.
+    pub(crate) fn needs_of_catalog(&self) -> Needs {
+        Needs::new(self.catalog_matters(), self.reading_due.is_some())
     }
 
     /// A catalog has been read, or has been found to say nothing.

@@ -33,6 +33,7 @@ impl Pool {
     pub(crate) fn configure(&mut self, settings: PoolSettings, auto: bool) -> bool {
         let other_servers = self.settings.needs_new_servers(&settings);
         self.settings = settings;
+        self.names_catalog();
         self.auto = auto;
         other_servers
     }

@@ -59,6 +59,8 @@ pub(crate) struct Pool {
     /// Its catalog is that of its entry of \[databases\] alone.
     #[cfg(feature = "weaknesses")]
     pub(super) has_own_catalog: bool,
+    /// See [`Pool::catalog_key`].
+    pub(super) catalog_key: Arc<str>,
     /// What the functions of its database do; `None` while no name in a statement can matter.
     pub(super) catalog: Option<Box<Known>>,
     /// When names in statements last came to mean other objects of its database, as far as texts have shown.
@@ -125,6 +127,7 @@ impl Pool {
         let hosts = Hosts::new(settings.endpoints.len());
         let waiting = WaitQueue::new(settings.fair_by);
         Pool {
+            catalog_key: catalog_key(&settings, None),
             key,
             settings,
             login: PoolLogin::new(credential, Time(0)),
@@ -164,32 +167,25 @@ impl Pool {
         }
     }
 
-    /// Identifies its database. Several entries of \[databases\] may lead to one database. Of a list of hosts, entries may
-    /// want others: some the primary, some standbys.
-    pub(crate) fn catalog_key(&self) -> Arc<str> {
-        let mut key = String::new();
+    /// Identifies its database. Several entries of \[databases\] may lead to one database.
+    pub(crate) fn catalog_key(&self) -> &Arc<str> {
+        &self.catalog_key
+    }
+
+    /// Its settings have changed.
+    pub(crate) fn names_catalog(&mut self) {
         #[cfg(feature = "weaknesses")]
-        if self.has_own_catalog {
-            write!(key, "[{}] ", self.key.database).expect("a String takes all");
-        }
-        for endpoint in &self.settings.endpoints {
-            match endpoint {
-                Endpoint::Tcp { host, port } => write!(key, "{host}:{port} "),
-                Endpoint::Unix { path, .. } => write!(key, "{path} "),
-            }
-            .expect("a String takes all");
-        }
-        if self.settings.endpoints.len() > 1 && self.settings.target != TargetSessionAttrs::Any {
-            write!(key, "({}) ", self.settings.target.word()).expect("a String takes all");
-        }
-        key += &self.settings.server_database;
-        key.into()
+        let entry = self.has_own_catalog.then_some(&*self.key.database);
+        #[cfg(not(feature = "weaknesses"))]
+        let entry = None;
+        self.catalog_key = catalog_key(&self.settings, entry);
     }
 
     /// Its catalog becomes that of its entry of \[databases\] alone.
     #[cfg(feature = "weaknesses")]
     pub(crate) fn separates_catalog(&mut self) {
         self.has_own_catalog = true;
+        self.names_catalog();
     }
 
     /// Whether the servers of two pools are certainly those of one PostgreSQL: they have the same hosts and ports, in
@@ -224,6 +220,24 @@ pub(crate) fn of(pools: &[Option<Pool>], id: PoolId) -> &Pool {
     pools[id as usize]
         .as_ref()
         .expect("a connection's pool lives as long as the connection")
+}
+
+/// Identifies a database by its hosts. Of a list of hosts, entries may want others: some the primary, some standbys.
+/// `entry`: the catalog is that of this entry of \[databases\] alone.
+fn catalog_key(settings: &PoolSettings, entry: Option<&str>) -> Arc<str> {
+    let mut key = entry.map_or_else(String::new, |entry| format!("[{entry}] "));
+    for endpoint in &settings.endpoints {
+        match endpoint {
+            Endpoint::Tcp { host, port } => write!(key, "{host}:{port} "),
+            Endpoint::Unix { path, .. } => write!(key, "{path} "),
+        }
+        .expect("a String takes all");
+    }
+    if settings.endpoints.len() > 1 && settings.target != TargetSessionAttrs::Any {
+        write!(key, "({}) ", settings.target.word()).expect("a String takes all");
+    }
+    key += &settings.server_database;
+    key.into()
 }
 
 /// All pools with their ids.

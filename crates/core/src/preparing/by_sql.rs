@@ -25,7 +25,7 @@ impl Exchange<'_> {
     /// Whether the statement of this PREPARE can be kept for the client.
     pub(crate) fn follows_prepare(&self, name: &[u8], text: &[u8]) -> bool {
         let statements = &self.client.statements;
-        statements.meaning_of(name).is_some() || statements.has_room_for(text)
+        statements.meaning_of(name).is_some() || statements.has_room_for_prepare(text)
     }
 
     /// Whether the server may hold statements of SQL-level PREPARE that are not among the client's names.

@@ -19,7 +19,7 @@ use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::preparing::lending::only_may_use;
 use crate::server_side::ServerSide;
-use crate::statements::client_names::StatementName;
+use crate::statements::client_names::{NAMES_BY_SQL_MAX, StatementName};
 use crate::statements::held::Moment;
 use crate::statements::prepared::{Kind, NAME_BYTES_MAX, Statement};
 use crate::upstream::entry::To;
@@ -92,9 +92,15 @@ impl ServerSide<'_> {
 
     /// The names of statements that a probe must not report as a reason for a pin: those of SQL-level PREPARE that the
     /// pooler follows, and its own where the probe counts all statements because they are not tracked. Names that are
-    /// not ASCII stay reasons.
+    /// not ASCII stay reasons. Only a client that is pinned has more than [`NAMES_ASKED_MAX`]; it stays so.
     pub(crate) fn names_that_need_no_pin(&mut self, tracked: bool) -> Vec<Box<[u8]>> {
-        let named = self.server.held.all_client_named();
+        let held = &self.server.held;
+        let names_all = self.shared.is_weak(Weakness::AsksOfAllNames);
+        let named = match held.client_named_len() {
+            0..=NAMES_ASKED_MAX => held.all_client_named(),
+            _ if names_all => held.all_client_named(),
+            _ => Vec::new(),
+        };
         let by_sql = named
             .iter()
             .filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
@@ -105,6 +111,10 @@ impl ServerSide<'_> {
         by_sql.chain(&own).map(|s| s.server_name().into()).collect()
     }
 }
+
+/// The most client-named statements on a server of which a probe is told that they are no reason for a pin. Each of them
+/// costs a moment in each probe.
+const NAMES_ASKED_MAX: usize = 2 * NAMES_BY_SQL_MAX;
 
 impl Exchange<'_> {
     /// Notes that the client's server is about to hold a statement under this name of the client's.

@@ -38,7 +38,7 @@ impl ServerSide<'_> {
     /// A statement calls a routine that the catalog does not know: it may have been created without the pooler.
     #[cold]
     pub(crate) fn catalog_may_be_old(&mut self, now: Time) {
-        let database = self.pool.catalog_key();
+        let database = self.pool.catalog_key().clone();
         if let Some(state) = self.shared.catalogs.of_mut(&database) {
             // Calls of a name that does not exist may come often: not each of them causes a reading.
             if state.due().is_none() && state.is_older_than(UNKNOWN_AGE_MAX, now) {

@@ -55,7 +55,7 @@ impl CatalogNews<'_> {
     pub(crate) fn look_after(&mut self, now: Time, pool_id: PoolId) {
         if self.shares_sessions(pool_id) {
             self.look_at_hosts(now, pool_id);
-            let database = pool::of(self.pools, pool_id).catalog_key();
+            let database = pool::of(self.pools, pool_id).catalog_key().clone();
             let state = self.shared.catalogs.of_new(database);
             if state.is_older_than(AGE_MAX, now) {
                 state.wants(now);
@@ -78,7 +78,9 @@ impl CatalogNews<'_> {
     /// longer valid. It is read again after the answer. Returns the pools of the database whose servers are shared.
     pub(crate) fn code_may_change(&mut self, now: Time, pool_id: PoolId) -> Vec<PoolId> {
         // A pool in session pooling reads no catalog, but a standby may be used later, which has to replay the definitions.
-        self.shared.catalogs.of_new(pool::of(self.pools, pool_id).catalog_key());
+        self.shared
+            .catalogs
+            .of_new(pool::of(self.pools, pool_id).catalog_key().clone());
         for database in &self.names_of(pool_id) {
             if let Some(state) = self.shared.catalogs.of_mut(database) {
                 state.definitions_come(now);
@@ -91,7 +93,7 @@ impl CatalogNews<'_> {
     /// The pools whose servers are shared, and work with the database of this pool.
     pub(crate) fn sharing(&self, pool_id: PoolId) -> Vec<PoolId> {
         let mut databases = self.names_of(pool_id);
-        databases.push(pool::of(self.pools, pool_id).catalog_key());
+        databases.push(pool::of(self.pools, pool_id).catalog_key().clone());
         let mut pools = self.pools_of(&databases);
         pools.retain(|&id| self.shares_sessions(id));
         pools
@@ -101,7 +103,7 @@ impl CatalogNews<'_> {
     /// was prepared before does not answer a later Parse.
     pub(crate) fn names_have_moved(&mut self, pool_id: PoolId) -> Vec<PoolId> {
         let mut databases = self.names_of(pool_id);
-        databases.push(pool::of(self.pools, pool_id).catalog_key());
+        databases.push(pool::of(self.pools, pool_id).catalog_key().clone());
         let now = self.shared.statements.tick();
         let of_database = self.pools_of(&databases);
         for &id in &of_database {
@@ -112,8 +114,11 @@ impl CatalogNews<'_> {
 
     /// The pools of these databases.
     pub(super) fn pools_of(&self, databases: &[Arc<str>]) -> Vec<PoolId> {
-        let mut pools = pool::ids(self.pools);
-        pools.retain(|&id| databases.contains(&pool::of(self.pools, id).catalog_key()));
+        let catalogs = &self.shared.catalogs;
+        let all = databases.iter().flat_map(|database| catalogs.pools_of(database));
+        let mut pools: Vec<PoolId> = all.copied().collect();
+        pools.sort_unstable();
+        pools.dedup();
         pools
     }
 
@@ -121,13 +126,13 @@ impl CatalogNews<'_> {
     pub(super) fn names_of(&self, pool_id: PoolId) -> Vec<Arc<str>> {
         let pool = pool::of(self.pools, pool_id);
         let (database, catalogs) = (pool.catalog_key(), &self.shared.catalogs);
-        let state = catalogs.of(&database);
+        let state = catalogs.of(database);
         let identity = state.and_then(|state| state.known().0.identity());
         // A pool in session pooling reads no catalog, so only the name of its database is known.
         let same = catalogs.keys_of(identity, &pool.settings().server_database).cloned();
         let separates = self.shared.is_weak(Weakness::SeparatesEntries);
-        let mut names: Vec<Arc<str>> = same.filter(|name| *name != database && !separates).collect();
-        names.extend(state.map(|_| database));
+        let mut names: Vec<Arc<str>> = same.filter(|name| name != database && !separates).collect();
+        names.extend(state.map(|_| database.clone()));
         names
     }
 
@@ -143,7 +148,7 @@ impl CatalogNews<'_> {
     /// reads.
     pub(crate) fn begin_reading(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> Option<u64> {
         let pool = pool::of(self.pools, pool_id);
-        let (database, anyone_waits) = (pool.catalog_key(), !pool.waiting().is_empty());
+        let (database, anyone_waits) = (pool.catalog_key().clone(), !pool.waiting().is_empty());
         let is_being_changed = self.is_being_changed(&database);
         if !self.shared.catalogs.of(&database)?.may_be_read(now, is_being_changed) {
             return None;
@@ -233,25 +238,30 @@ impl CatalogNews<'_> {
 
     /// Gives all pools of a database its current catalog.
     pub(super) fn tell_pools(&mut self, database: &Arc<str>) {
-        for pool_id in pool::ids(self.pools) {
-            if pool::of(self.pools, pool_id).catalog_key() == *database {
-                self.tell_pool(pool_id);
-            }
+        for pool_id in self.pools_of(std::slice::from_ref(database)) {
+            self.tell_pool(pool_id);
         }
     }
 
     fn tell_pool(&mut self, pool_id: PoolId) {
+        if self.shared.is_weak(Weakness::LooksAtAllPools) {
+            self.pools.iter_mut().flatten().for_each(Pool::names_catalog);
+        }
+        let needs = |news: &Self| pool::of(news.pools, pool_id).needs_of_catalog();
+        let before = needs(self);
         self.tell_one_pool(pool_id);
-        let told = |tells: fn(&Pool) -> bool| self.pools.iter().flatten().any(tells);
-        let (any_known, any_due) = (told(|p| p.catalog_matters()), told(|p| p.reading_due().is_some()));
-        let any_defines = self.servers.iter().any(|(_, server)| server.session.has_definitions());
-        self.shared.catalogs.sum_up(any_known || any_defines, any_due);
+        let now = needs(self);
+        self.shared.catalogs.count(before, now);
+        let defines = |(_, server): (_, &Server)| server.session.has_definitions();
+        if self.shared.catalogs.someone_defines() && !self.servers.iter().any(defines) {
+            self.shared.catalogs.nobody_defines();
+        }
     }
 
     fn tell_one_pool(&mut self, pool_id: PoolId) {
         let reads = self.shares_sessions(pool_id);
         let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
-        let state = self.shared.catalogs.of(&pool.catalog_key()).filter(|_| reads);
+        let state = self.shared.catalogs.of(pool.catalog_key()).filter(|_| reads);
         pool.must_read_catalog(state.and_then(State::due));
         let Some(state) = state else {
             pool.learn_catalog(None);

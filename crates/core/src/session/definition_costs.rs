@@ -17,7 +17,7 @@ impl Exchange<'_> {
         if is_own || !about.may_have(Effects::CODE) || self.to().catalog_holds() {
             return;
         }
-        let (database, now) = (self.pool.catalog_key(), self.now);
+        let (database, now) = (self.pool.catalog_key().clone(), self.now);
         let state = self.shared.catalogs.of_mut(&database);
         if state.is_some_and(|state| state.costs_a_probe(now)) {
             self.shared.catalogs.definitions_must_wait(database.clone());

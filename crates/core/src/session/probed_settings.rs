@@ -8,7 +8,7 @@ use crate::session::suspicion::NO_ROLE;
 use crate::state::beyond_ascii::bytes_of;
 use crate::state::difference::difference;
 use crate::state::probe::Row;
-use crate::state::shape::{Setting, Shape};
+use crate::state::shape::{Setting, Shape, order};
 use crate::state::suspicion::{ROLE, Suspicion};
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ pub(super) const TRANSACTION_SETTINGS: [&str; 3] = [
 /// The rows of a probe, and whether a role of `none` among them was set by the session.
 struct Told<'a> {
     rows: &'a [Row],
+    /// The names of the settings that the session has set, in their [`order`].
+    made: Vec<&'a str>,
     tells_none: bool,
     /// Some settings are not among the rows: their names or values cannot be kept.
     is_incomplete: bool,
@@ -29,14 +31,28 @@ struct Told<'a> {
     unread: Vec<Box<str>>,
 }
 
-impl Told<'_> {
+impl<'a> Told<'a> {
+    fn new(rows: &'a [Row], tells_none: bool, is_incomplete: bool, unread: Vec<Box<str>>) -> Self {
+        let mut told = Told {
+            rows,
+            made: Vec::new(),
+            tells_none,
+            is_incomplete,
+            unread,
+        };
+        told.made = told.made().map(|(name, _)| name).collect();
+        told.made.sort_unstable_by(|one, other| order(one, other));
+        told
+    }
+
     /// The settings that the session has set, and their values.
-    fn made(&self) -> impl Iterator<Item = (&str, &str)> {
+    fn made(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let rows = self
             .rows
             .iter()
             .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
-        rows.filter(|row| self.tells_none || *row != (ROLE, NO_ROLE))
+        let tells_none = self.tells_none;
+        rows.filter(move |row| tells_none || *row != (ROLE, NO_ROLE))
     }
 
     /// Whether the rows, and not ParameterStatus, tell the value of this setting.
@@ -45,7 +61,7 @@ impl Told<'_> {
     }
 
     fn is_made(&self, name: &str) -> bool {
-        self.made().any(|(made, _)| made.eq_ignore_ascii_case(name))
+        self.made.binary_search_by(|made| order(made, name)).is_ok()
     }
 }
 
@@ -54,12 +70,8 @@ impl Exchange<'_> {
     /// keeps its server.
     pub(super) fn settings_found(&mut self, rows: &[Row], about: &Suspicion, is_incomplete: bool) {
         let before = about.before().unwrap_or(self.client.session.shape()).clone();
-        let told = Told {
-            rows,
-            tells_none: self.tells_no_role(&before, about),
-            is_incomplete,
-            unread: self.server.session.take_unread(),
-        };
+        let tells_none = self.tells_no_role(&before, about);
+        let told = Told::new(rows, tells_none, is_incomplete, self.server.session.take_unread());
         if told.unread.iter().any(|name| !told.is_made(name)) {
             // The session has returned to a value that only PostgreSQL knows.
             self.pin_by(PinReason::UnreadableSetting, about.statement());

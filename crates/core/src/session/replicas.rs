@@ -51,7 +51,7 @@ impl CatalogNews<'_> {
             };
             state.holds_for(&reader.endpoint);
             if let Some(lsn) = position.of_primary()
-                && pool::of(self.pools, reader.pool).catalog_key() == *database
+                && pool::of(self.pools, reader.pool).catalog_key() == database
             {
                 self.primary_is_read(reader.pool, lsn);
             }
@@ -70,8 +70,9 @@ impl CatalogNews<'_> {
     /// The pools whose servers certainly belong to the same PostgreSQL as those of this one, under whatever addresses, or
     /// to its standbys. The second value tells whether a pool is known to lead to standbys.
     pub(crate) fn pools_of_cluster(&self, pool_id: PoolId) -> Vec<(PoolId, bool)> {
-        let state_of = |pool: &Pool| self.shared.catalogs.of(&pool.catalog_key());
-        let cluster_of = |pool: &Pool| state_of(pool).and_then(|state| Some(state.known().0.cluster()?.to_vec()));
+        let catalogs = &self.shared.catalogs;
+        let state_of = |pool: &Pool| catalogs.of(pool.catalog_key());
+        let cluster_of = |pool: &Pool| state_of(pool).and_then(|state| state.known().0.cluster());
         let this = pool::of(self.pools, pool_id);
         let cluster = cluster_of(this);
         let belongs = |pool: &Pool| {
@@ -112,7 +113,7 @@ impl CatalogNews<'_> {
         if pool.settings().endpoints.len() == 1 {
             return;
         }
-        let database = pool.catalog_key();
+        let database = pool.catalog_key().clone();
         if self.all_hosts_are_read(&database) {
             return;
         }

@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::state::pins::{PROBED, Pins};
+use crate::state::shape::order;
 use crate::state::suspicion::{ROLE, RefusalProof, Suspicion};
 use crate::upstream::entry::{Expect, To};
 use pgweir_sql::Effects;
@@ -77,15 +78,11 @@ impl Suspicion {
             .settings()
             .iter()
             .chain(client.session.base().settings());
-        for setting in made.filter(|s| s.is_hidden()) {
-            if !names.iter().any(|n| n.eq_ignore_ascii_case(setting.name())) {
-                names.push((setting.name()).into());
-            }
-        }
+        names.extend(made.filter(|s| s.is_hidden()).map(|s| s.name().into()));
         // No ParameterStatus reports the role.
-        if !names.iter().any(|n| &**n == ROLE) {
-            names.push(ROLE.into());
-        }
+        names.push(ROLE.into());
+        names.sort_unstable_by(|one, other| order(one, other));
+        names.dedup_by(|one, other| one.eq_ignore_ascii_case(other));
         names
     }
 

@@ -10,19 +10,17 @@ pub(crate) type Change = (Arc<str>, Option<Arc<str>>);
 ///
 /// `home` is the user whom the server logged in as.
 pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<Change> {
-    let mut set = Vec::new();
+    let (mut set, mut wanted) = (Vec::new(), Vec::new());
     let writable = |name: &str| !READ_ONLY.iter().chain(&WHO).any(|n| n.eq_ignore_ascii_case(name));
-    for have in server.settings() {
-        if !have.reported && writable(&have.name) && client.get(&have.name).is_none() {
-            set.push((have.name.clone(), None));
+    for pair in server.beside(client) {
+        match pair {
+            (Some(have), Some(want)) if have.value == want.value => {}
+            (_, Some(want)) if writable(&want.name) => wanted.push((want.name.clone(), Some(want.value.clone()))),
+            (Some(have), None) if !have.reported && writable(&have.name) => set.push((have.name.clone(), None)),
+            _ => {}
         }
     }
-    for want in client.settings() {
-        let have = server.get(&want.name);
-        if writable(&want.name) && have.map(|h| &h.value) != Some(&want.value) {
-            set.push((want.name.clone(), Some(want.value.clone())));
-        }
-    }
+    set.append(&mut wanted);
     // Role and session authorization are reset first and set last, so that the user whom the server logged in as sets
     // the other settings.
     let (from, to) = (server.who(home), client.who(home));

@@ -10,6 +10,7 @@
 use crate::state::idle_limit::{self, IDLE_IN_TRANSACTION_LIMIT, IDLE_LIMIT, TRANSACTION_LIMIT};
 use crate::statements::parse_settings::{CLIENT_ENCODING, ParseSettings};
 use foldhash::fast::FixedState;
+use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,10 +111,17 @@ fn is_custom(name: &str) -> bool {
     name.contains('.')
 }
 
+/// The order of two names of settings. Case does not matter, as in PostgreSQL.
+pub(crate) fn order(one: &str, other: &str) -> Ordering {
+    let [one, other] = [one, other].map(|name| name.bytes().map(|b| b.to_ascii_lowercase()));
+    one.cmp(other)
+}
+
 /// A set of settings, sorted by name. Compare with [`Shape::same`].
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Shape {
-    settings: Vec<Setting>,
+    /// In the [`order`] of their names.
+    by_name: Vec<Setting>,
     parse: ParseSettings,
     /// See [`Shape::creates_temporary`].
     creates_temporary: bool,
@@ -129,15 +137,15 @@ pub(crate) struct Shape {
     transaction_limit: Option<Duration>,
 }
 
+/// The place of a setting, or where it would be inserted. They are in the [`order`] of their names.
+fn find(settings: &[Setting], name: &str) -> Result<usize, usize> {
+    settings.binary_search_by(|s| order(&s.name, name))
+}
+
 impl Shape {
-    /// `settings` are sorted by name; `parse` are those of them that change parsing.
+    /// `settings` are in the [`order`] of their names; `parse` are those of them that change parsing.
     pub(super) fn new(settings: Vec<Setting>, parse: ParseSettings) -> Self {
-        let value = |name: &str| {
-            settings
-                .iter()
-                .find(|s| s.name.eq_ignore_ascii_case(name))
-                .map(|s| &*s.value)
-        };
+        let value = |name: &str| find(&settings, name).ok().map(|at| &*settings[at].value);
         Shape {
             hides_ascii: parse.hides_ascii(),
             parse,
@@ -146,7 +154,7 @@ impl Shape {
             idle_limit: value(IDLE_LIMIT).and_then(idle_limit::limit),
             idle_in_transaction_limit: value(IDLE_IN_TRANSACTION_LIMIT).and_then(idle_limit::limit),
             transaction_limit: value(TRANSACTION_LIMIT).and_then(idle_limit::limit),
-            settings,
+            by_name: settings,
         }
     }
 
@@ -194,11 +202,11 @@ impl Shape {
 
     /// Whether a value is not ASCII.
     pub(super) fn is_beyond_ascii(&self) -> bool {
-        self.settings.iter().any(|s| !s.value.is_ascii())
+        self.by_name.iter().any(|s| !s.value.is_ascii())
     }
 
     pub(crate) fn settings(&self) -> &[Setting] {
-        &self.settings
+        &self.by_name
     }
 
     /// The settings that distinguish statements parsed under this shape.
@@ -248,7 +256,25 @@ impl Shape {
 
     /// The setting of this name; case does not matter, as in PostgreSQL.
     pub(crate) fn get(&self, name: &str) -> Option<&Setting> {
-        self.settings.iter().find(|s| s.name.eq_ignore_ascii_case(name))
+        find(&self.by_name, name).ok().map(|at| &self.by_name[at])
+    }
+
+    /// The settings of both, each beside that of the same name.
+    pub(super) fn beside<'a>(
+        &'a self,
+        other: &'a Shape,
+    ) -> impl Iterator<Item = (Option<&'a Setting>, Option<&'a Setting>)> {
+        let (mut here, mut there) = (self.by_name.iter().peekable(), other.by_name.iter().peekable());
+        std::iter::from_fn(move || {
+            let order = match (here.peek(), there.peek()) {
+                (Some(one), Some(two)) if Arc::ptr_eq(&one.name, &two.name) => Ordering::Equal,
+                (Some(one), Some(two)) => order(&one.name, &two.name),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return None,
+            };
+            Some((here.next_if(|_| order.is_le()), there.next_if(|_| order.is_ge())))
+        })
     }
 
     /// The value of the setting of this name.
@@ -292,7 +318,7 @@ impl Shape {
 
     /// Whether this setting would be more than the pooler keeps of the settings that a server reports.
     pub(super) fn reports_too_much(&self, name: &str, value: &str) -> bool {
-        let others = self.settings.iter().filter(|s| s.reported && *s.name != *name);
+        let others = self.by_name.iter().filter(|s| s.reported && *s.name != *name);
         let (count, bytes) = others.fold((1, name.len() + value.len()), |(count, bytes), other| {
             (count + 1, bytes + other.name.len() + other.value.len())
         });
@@ -304,16 +330,15 @@ impl Shape {
         &self,
         changes: impl IntoIterator<Item = (&'c str, Option<&'c str>, bool)>,
     ) -> Vec<Setting> {
-        let mut settings = self.settings.clone();
+        let mut settings = self.by_name.clone();
         for (name, value, reported) in changes {
-            let at = settings.iter().position(|s| s.name.eq_ignore_ascii_case(name));
-            match (at, value) {
-                (Some(at), Some(value)) => {
+            match (find(&settings, name), value) {
+                (Ok(at), Some(value)) => {
                     settings[at].value = value.into();
                     settings[at].reported |= reported;
                 }
-                (Some(at), None) => drop(settings.remove(at)),
-                (None, Some(value)) => {
+                (Ok(at), None) => drop(settings.remove(at)),
+                (Err(at), Some(value)) => {
                     let name = if reported {
                         name.into()
                     } else {
@@ -324,10 +349,9 @@ impl Shape {
                         value: value.into(),
                         reported,
                     };
-                    let at = settings.partition_point(|s| s.name < setting.name);
                     settings.insert(at, setting);
                 }
-                (None, None) => {}
+                (Err(_), None) => {}
             }
         }
         settings

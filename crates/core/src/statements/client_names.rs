@@ -34,6 +34,10 @@ pub(crate) struct Names {
 /// The most names of a client that are kept. A text that reads `pg_prepared_statements` costs a moment for each.
 const NAMES_MAX: usize = 4096;
 
+/// The most names of a client by SQL-level PREPARE that are kept. A transaction of a client that prepares another one
+/// costs a moment for each.
+pub(crate) const NAMES_BY_SQL_MAX: usize = 512;
+
 /// The most names whose statements are looked at for further names.
 const NESTED_MAX: usize = 64;
 
@@ -87,6 +91,11 @@ impl Names {
     /// Whether one more statement of this size can be kept.
     pub(crate) fn have_room_for(&self, bytes: usize) -> bool {
         self.names.len() < NAMES_MAX && self.text_bytes + bytes <= TEXT_BYTES_MAX
+    }
+
+    /// Whether one more statement of SQL-level PREPARE can be kept.
+    pub(crate) fn have_room_for_prepare(&self, bytes: usize) -> bool {
+        self.by_sql < NAMES_BY_SQL_MAX && self.have_room_for(bytes)
     }
 
     /// The client has this client_encoding now.

@@ -148,6 +148,13 @@ impl ClientStatements {
         self.names.as_ref().is_none_or(|names| names.have_room_for(query.len()))
     }
 
+    /// The same for a statement of SQL-level PREPARE.
+    pub(crate) fn has_room_for_prepare(&self, text: &[u8]) -> bool {
+        self.names
+            .as_ref()
+            .is_none_or(|names| names.have_room_for_prepare(text.len()))
+    }
+
     /// The client has this client_encoding now.
     pub(crate) fn encoding_becomes(&mut self, encoding: &str) {
         if let Some(names) = &mut self.names {

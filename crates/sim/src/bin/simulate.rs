@@ -1,16 +1,18 @@
 //! Runs seeds.
 //!
-//!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--canary NAME] [--take-over N]
+//!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--floods] [--canary NAME]
+//!              [--take-over N]
 //!     simulate --seed SEED [--trace] [--canary NAME] [--take-over N]
 //!     simulate --again
 //!
 //! `--commit` takes the first seed from the first 48 bits of a commit's hash: each commit has its own seeds, and they
 //! can be run again from the commit. `--new` takes it from the clock. `--again` runs the seeds that failed once.
 //! `--take-over`: in every seed another process takes over after N of 1,000 steps; the traces stay the same.
-//! `--crowds` runs only seeds whose clients share servers by flights.
+//! `--crowds` runs only seeds whose clients share servers by flights, `--floods` only those that measure a flood.
 #![allow(clippy::disallowed_methods, reason = "a program with arguments and an exit status")]
 
 use pgweir_sim::simulation::canary::Canary;
+use pgweir_sim::simulation::flood::has_flood;
 use pgweir_sim::simulation::takeover::TakeOvers;
 use pgweir_sim::simulation::topology::Topology;
 use pgweir_sim::simulation::world::Outcome;
@@ -21,7 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 const USAGE: &str =
-    "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--canary NAME] [--take-over N]
+    "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--floods] [--canary NAME]
+                [--take-over N]
        simulate --seed SEED [--trace] [--canary NAME] [--take-over N]
        simulate --again";
 
@@ -68,7 +71,8 @@ fn main() -> ExitCode {
 }
 
 fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
-    let (mut count, mut from, mut again, mut crowds) = (1000, 0, false, false);
+    let (mut count, mut from, mut again) = (1000, 0, false);
+    let (mut crowds, mut floods) = (false, false);
     let mut order = Order {
         seeds: Vec::new(),
         one: None,
@@ -86,6 +90,7 @@ fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
             "--new" => from = seeds_of_now(),
             "--again" => again = true,
             "--crowds" => crowds = true,
+            "--floods" => floods = true,
             "--seed" => order.one = Some(number(value()?)?),
             "--trace" => order.trace = true,
             "--canary" => {
@@ -106,7 +111,8 @@ fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
     order.seeds = if again {
         seeds::that_failed()
     } else {
-        let wanted = (from..).filter(|seed| !crowds || Topology::new(*seed).crowds());
+        let of_crowds = |seed: &u64| !crowds || Topology::new(*seed).crowds();
+        let wanted = (from..).filter(of_crowds).filter(|seed| !floods || has_flood(*seed));
         wanted.take(usize::try_from(count).unwrap_or(usize::MAX)).collect()
     };
     Ok(order)

@@ -30,6 +30,8 @@ const SYMBOLS: [&str; 13] = ["::", "(", ")", ",", ";", "=", "+", "-", "*", "/", 
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ServerError> {
     let mut tokens = Vec::new();
     let mut rest = text;
+    // How many bytes and characters stand in front of the last token.
+    let (mut bytes, mut characters) = (0, 0);
     loop {
         rest = rest.trim_start_matches([' ', '\t', '\n', '\r', '\x0c']);
         if let Some(comment) = rest.strip_prefix("--") {
@@ -95,10 +97,13 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ServerError> {
         } else {
             return Err(syntax(text, rest, &format!("syntax error at or near \"{first}\"")));
         };
+        let at = text.len() - rest.len();
+        characters += text[bytes..at].chars().count();
+        bytes = at;
         tokens.push(Token {
             kind,
             text: rest[..length].into(),
-            at: place(text, rest),
+            at: characters + 1,
         });
         rest = &rest[length..];
     }

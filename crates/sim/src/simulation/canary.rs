@@ -94,6 +94,12 @@ impl Canary {
         matches!(self, Canary::Weak(ForgetsToCharge | ServesNewestFirst))
     }
 
+    /// Whether a flood can show it.
+    pub fn is_of_floods(self) -> bool {
+        use Weakness::{AsksOfAllNames, CountsReplies, LooksAtAllPools};
+        matches!(self, Canary::Weak(AsksOfAllNames | CountsReplies | LooksAtAllPools))
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> String {
         match self {

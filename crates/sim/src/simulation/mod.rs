@@ -30,6 +30,8 @@
 //! In some runs the pooler's state is frozen and thawed again and again ([`takeover`]), without any effect on the
 //! trace.
 //!
+//! Some seeds also have a [`flood`], in which the processor time of the core is measured.
+//!
 //! In a [`crowd`], clients wait for servers all the time, and it is checked who gets the next one.
 //!
 //! Some seeds are run once more, with a [`shutdown`] in their midst.
@@ -45,6 +47,7 @@ pub mod crowd;
 mod driver;
 mod faults;
 pub mod flight;
+pub mod flood;
 mod hosts;
 mod network;
 pub mod oracle;
@@ -75,6 +78,7 @@ pub fn run_with(seed: u64, canary: Option<Canary>, take_overs: TakeOvers, print:
     let crowd = (seed.is_multiple_of(2) && canary.is_none_or(Canary::is_of_queue)).then(|| crowd::run(seed, canary));
     let mut outcome = World::new(Topology::new(seed), canary, take_overs, print).run();
     let shutdown = || shutdown::run(seed, canary, print);
-    outcome.violation = outcome.violation.or(crowd.flatten()).or_else(shutdown);
+    let flood = || flood::run(seed, canary);
+    outcome.violation = outcome.violation.or(crowd.flatten()).or_else(shutdown).or_else(flood);
     outcome
 }

@@ -109,7 +109,10 @@ impl Pooler {
         let secret_changed = login != *before;
         let pool = self.pool_mut(pool_id);
         let were_alone = pool.settings().mode == PoolMode::Session && settings.mode != PoolMode::Session;
+        let database = pool.catalog_key().clone();
         let other_servers = pool.configure(settings, auto);
+        self.uses_other_database(pool_id, &database);
+        let pool = self.pool_mut(pool_id);
         if secret_changed {
             pool.is_told_to_log_in_with(login.credential, now);
         }
@@ -130,6 +133,15 @@ impl Pooler {
             self.pool_mut(pool_id).forget_failures();
         }
         true
+    }
+
+    /// A pool may have come to use another database than this one.
+    fn uses_other_database(&mut self, pool_id: PoolId, before: &Arc<str>) {
+        let now = pool::of(&self.pools, pool_id).catalog_key();
+        if now != before {
+            self.shared.catalogs.is_left_by(before, pool_id);
+            self.shared.catalogs.is_used_by(now, pool_id);
+        }
     }
 }
 
