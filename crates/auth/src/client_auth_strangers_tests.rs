@@ -2,6 +2,7 @@
 //! exists or not.
 
 use super::*;
+use crate::mock_counts::IterationCounts;
 use crate::scram::Derivation;
 
 /// All that such a client sees: the lengths of the messages, and the error.
@@ -203,7 +204,10 @@ fn strangers_have_the_iteration_counts_of_users() {
         counts.filter(|count| *count == of).count()
     };
     let (scram, md5_method) = (ClientAuthMethod::ScramSha256, ClientAuthMethod::Md5);
-    let key = |secrets: &[String]| MockKey::from_verifiers(secrets.iter().map(String::as_bytes)).unwrap();
+    let key = |secrets: &[String]| {
+        let counts = IterationCounts::of(secrets.iter().map(String::as_bytes));
+        MockKey::new([1; KEY_BYTES]).with_counts(counts)
+    };
     let same: Vec<_> = (0..3).map(|number| text(1000, number)).collect();
     assert_eq!(share(1000, scram, key(&same)), 300, "as all users");
     // Three of four users, and one.

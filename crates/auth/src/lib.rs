@@ -53,6 +53,7 @@ pub use directory_answers::{AnswerFault, DirectoryAnswers};
 pub use error::{AskedMethod, Blame, ClientAuthError, ScramFault, SecretError, ServerAuthError};
 pub use md5::{MD5_SALT_BYTES, MD5_SECRET_BYTES, Md5Secret};
 pub use mock::{MockKey, MockSecret};
+pub use mock_counts::IterationCounts;
 pub use password_message::PASSWORD_MESSAGE_BYTES_MAX;
 pub use scram::{
     Derivation, ITERATIONS_AT_ONCE_MAX, ITERATIONS_MAX, KEY_BYTES, NONCE_RAW_BYTES, SALT_BYTES,

@@ -33,20 +33,25 @@ impl MockKey {
     /// the same users. Someone who knows a password can compute its verifier, so the key comes from several. `None` if
     /// there is no verifier. Other secrets do not count: with them, someone who knows a salt could guess a password,
     /// while the keys of a verifier cannot be guessed.
-    ///
-    /// The iteration counts of all verifiers are noted.
     pub fn from_verifiers<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Option<Self> {
-        let mut counts = IterationCounts::default();
-        let (mut key, mut verifiers) = (hmac(b"pgweir mock key", &[]), 0);
-        for text in secrets {
-            let Ok(secret) = Secret::parse(text) else { continue };
-            counts.add(&secret);
-            if matches!(secret, Secret::Scram(_)) && verifiers < VERIFIERS_MAX {
-                key = hmac(&key, &[text]);
-                verifiers += 1;
-            }
-        }
-        (verifiers > 0).then_some(Self { bytes: key, counts })
+        let verifiers = secrets
+            .into_iter()
+            .filter(|text| matches!(Secret::parse(text), Ok(Secret::Scram(_))));
+        let mut first = verifiers.take(VERIFIERS_MAX).peekable();
+        first.peek()?;
+        Some(Self::new(
+            first.fold(hmac(b"pgweir mock key", &[]), |key, text| hmac(&key, &[text])),
+        ))
+    }
+
+    /// The same key, but users who do not exist have these iteration counts.
+    pub fn with_counts(self, counts: IterationCounts) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// The same key, but users who do not exist have the iteration counts of `others`, too.
+    pub fn and_counts(self, others: &IterationCounts) -> Self {
+        self.with_counts(self.counts.and(others))
     }
 
     /// The salt for a user without a stored salt. It is always the same for the same name, as a stored one would be.

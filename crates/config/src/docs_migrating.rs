@@ -181,7 +181,7 @@ const NOTES: [(&[&str], Verdict, &str); 36] = [
     (
         &["scram_iterations"],
         Better,
-        "a user who does not exist has an iteration count that users of `auth_file` have, so that the count does not tell who exists",
+        "a user who does not exist has an iteration count that users of `auth_file`, or users whom auth_query has found, have, so that the count does not tell who exists",
     ),
     (
         &["server_check_query"],

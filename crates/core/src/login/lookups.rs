@@ -6,10 +6,11 @@ use crate::base::pool_id::LoginFailure;
 use crate::base::settings::SecretKinds;
 use crate::base::time::Time;
 use crate::login::client_login::Login;
+use crate::login::found_secrets::FoundSecrets;
 use crate::login::kept_secrets::{KeptSecret, KeptSecrets};
 use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
-use pgweir_auth::{MockKey, MockSecret, Secret};
+use pgweir_auth::{IterationCounts, MockKey, MockSecret, Secret};
 use pgweir_config::{CONSOLE_DATABASE, Config};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,9 +29,7 @@ const ABSENT_DATABASES_MAX: usize = 1024;
 pub(crate) struct Lookups {
     /// Databases that the server does not have, and until when this is assumed.
     absent: HashMap<Box<str>, Time, RandomState>,
-    /// Numbers of users found with a SCRAM verifier, and with another secret.
-    scram: u64,
-    other: u64,
+    found: FoundSecrets,
     /// A user was found with a plain-text secret.
     plain: bool,
     kept: KeptSecrets,
@@ -135,7 +134,14 @@ pub(crate) fn mock_key(config: &Config, random: MockKey) -> MockKey {
     let mut users: Vec<_> = config.auth_users.iter().collect();
     users.sort_unstable_by_key(|(name, _)| *name);
     let secrets: Vec<_> = users.into_iter().map(|(_, secret)| secret.text()).collect();
-    MockKey::from_verifiers(secrets.iter().map(|secret| secret.as_bytes())).unwrap_or(random)
+    let key = MockKey::from_verifiers(secrets.iter().map(|secret| secret.as_bytes())).unwrap_or(random);
+    renewed(key, config)
+}
+
+/// The same key, and so the same salts, with the iteration counts that users of `auth_file` have now.
+pub(crate) fn renewed(key: MockKey, config: &Config) -> MockKey {
+    let secrets: Vec<_> = config.auth_users.values().map(|secret| secret.text()).collect();
+    key.with_counts(IterationCounts::of(secrets.iter().map(|secret| secret.as_bytes())))
 }
 
 /// SCRAM keys kept so that logging in to a server does not cost thousands of hashes each time.
@@ -178,8 +184,10 @@ impl Lookups {
     }
 
     /// A client is authenticated: if its secret has come from auth_query, it is kept for the next login of the user.
-    pub(crate) fn keep(&mut self, config: &Config, login: &Login) {
-        if let Some(secret) = login.found().filter(|_| !kept_for(config).is_zero()) {
+    pub(crate) fn keep(&mut self, config: &Config, key: &MockKey, login: &Login) {
+        let Some(secret) = login.found() else { return };
+        self.found.note(key, login.user(), secret);
+        if !kept_for(config).is_zero() {
             self.kept
                 .keep(login.database(), login.user(), secret, login.known_as_of());
         }
@@ -199,13 +207,9 @@ impl Lookups {
         self.kept.forget_old(now, kept_for(config));
     }
 
-    /// A user was found with this secret.
-    pub(crate) fn note_kind_of_secret(&mut self, secret: &Secret) {
+    /// A user was found with this secret. His own exchange shows at once that it is plain text.
+    pub(crate) fn note_plain_secret(&mut self, secret: &Secret) {
         self.plain |= matches!(secret, Secret::Plain(_));
-        match secret {
-            Secret::Scram(_) => self.scram += 1,
-            Secret::Plain(_) | Secret::Md5(_) => self.other += 1,
-        }
     }
 
     /// Whether some users may have a plain-text secret.
@@ -213,15 +217,23 @@ impl Lookups {
         self.plain || of_file.plain > 0
     }
 
-    /// The kind of secret that a user who does not exist seems to have. Each kind is as frequent as among real users,
-    /// and a name always has the same kind.
+    /// The source of what a user who does not exist is told.
+    pub(crate) fn mock_key(&self, key: &MockKey, by_query: bool) -> MockKey {
+        match by_query {
+            true => key.and_counts(self.found.told().counts()),
+            false => *key,
+        }
+    }
+
+    /// The kind of secret that a user who does not exist seems to have. Each kind is as frequent as among real users.
     pub(crate) fn mock_secret(&self, of_file: SecretKinds, key: &MockKey, user: &str, by_query: bool) -> MockSecret {
         let SecretKinds { mut all, mut scram, .. } = of_file;
         if by_query {
+            let found = self.found.told();
             // Before the first user has been found, a SCRAM verifier is assumed, as in current versions of PostgreSQL.
-            let unseen = u64::from(self.scram + self.other == 0);
-            scram += self.scram + unseen;
-            all += self.scram + self.other + unseen;
+            let unseen = u64::from(found.all() == 0);
+            scram += found.scram() + unseen;
+            all += found.all() + unseen;
         }
         let share = (u128::from(scram) << 64) / u128::from(all.max(1));
         if u128::from(key.lot(user.as_bytes())) < share {

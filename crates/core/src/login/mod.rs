@@ -6,6 +6,7 @@ pub(crate) mod arrivals;
 pub(crate) mod backend_start;
 pub(crate) mod cancel_keys;
 pub(crate) mod client_login;
+pub(crate) mod found_secrets;
 pub(crate) mod kept_secrets;
 pub(crate) mod login_step;
 pub(crate) mod lookups;

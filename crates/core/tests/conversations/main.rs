@@ -39,6 +39,7 @@ mod session_state;
 mod sharing;
 mod sizing;
 mod startup_values;
+mod strangers;
 mod taking_over;
 mod tls;
 mod told_words;

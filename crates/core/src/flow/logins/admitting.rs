@@ -25,7 +25,7 @@ impl Pooler {
         let Some(login) = self.clients.get_mut(id.0).and_then(Client::login_mut) else {
             return Next::Nothing;
         };
-        self.lookups.keep(&self.shared.config, login);
+        self.lookups.keep(&self.shared.config, &self.mock_key, login);
         if login.database() == CONSOLE_DATABASE {
             return match admission::console_access(&self.shared.config, login.user()) {
                 Some(access) => Next::OpenConsole(access),

@@ -224,7 +224,7 @@ impl Arrival<'_> {
         let by_query = !matches!(source, SecretSource::Known(_));
         let (config, secrets) = (&self.shared.config, self.shared.settings.secrets);
         let rules = ClientAuthRules {
-            mock_key: *self.mock_key,
+            mock_key: self.lookups.mock_key(self.mock_key, by_query),
             mock_secret: self.lookups.mock_secret(secrets, self.mock_key, login.user(), by_query),
             scram_iterations: config.global.scram_iterations,
             plain_secrets: self.lookups.are_some_plain(secrets),

@@ -123,7 +123,7 @@ impl Arrival<'_> {
         }
         let step = login.lookup_over()?;
         if let Some(secret) = login.found() {
-            self.lookups.note_kind_of_secret(secret);
+            self.lookups.note_plain_secret(secret);
         }
         Some(self.follow(step))
     }

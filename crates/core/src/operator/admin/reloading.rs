@@ -8,7 +8,7 @@ use crate::base::settings::{PoolMode, PoolSettings, Settings};
 use crate::base::time::Time;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
-use crate::login::lookups::scram_keys_kept_max;
+use crate::login::lookups::{renewed, scram_keys_kept_max};
 use crate::operator::admin::before::{Before, StoredLogin, user_weights};
 use crate::pooler::Pooler;
 use crate::pools::choice::Choice;
@@ -48,6 +48,7 @@ impl Pooler {
         self.shared.settings = settings;
         self.shared.config = config;
         self.lookups.forget_secrets(now);
+        self.mock_key = renewed(self.mock_key, &self.shared.config);
         self.scram_keys.keep_at_most(scram_keys_kept_max(&self.shared.config));
         let settings = &self.shared.settings;
         let sizings = &mut self.shared.sizings;
