@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 36] = [
+const NOTES: [(&[&str], Verdict, &str); 37] = [
     (
         &["auth_file"],
         Better,
@@ -43,6 +43,11 @@ const NOTES: [(&[&str], Verdict, &str); 36] = [
         &["admin_users", "auth_dbname", "auth_user", "stats_users"],
         Better,
         "a RELOAD is refused if the file was cut off before this line; to unset the setting, leave the line without a value",
+    ),
+    (
+        &["client_tls_sslmode", "server_tls_sslmode"],
+        Better,
+        "a RELOAD is refused if the file was cut off before a line that asks for TLS; to do without, write `disable` or `prefer`",
     ),
     (
         &["auth_hba_file"],

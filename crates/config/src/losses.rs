@@ -1,7 +1,7 @@
 //! What a RELOAD or a take-over may not lose. A full disk or an editor leaves a file that was cut off: without this check
-//! nobody could log in any more, administrators included.
+//! nobody could log in any more, administrators included, or what was encrypted would cross the network in clear text.
 
-use crate::choices::AuthType;
+use crate::choices::{AuthType, SslMode};
 use crate::config::Config;
 use crate::problem::{Place, Problem};
 use crate::setting::Setting;
@@ -13,7 +13,7 @@ pub struct Holdings {
     pub users: usize,
     /// Lines of section `[databases]`.
     pub databases: usize,
-    /// Settings with a value that the file names, out of those that say who may log in.
+    /// Settings with a value that the file names, out of those that say who may log in and what must be encrypted.
     pub lines: Vec<String>,
 }
 
@@ -34,24 +34,28 @@ const RUNNING: Holder = Holder {
     way_out: "a restart is needed to have none",
 };
 
-/// A setting that says who may log in.
+/// A setting that says who may log in, or what must be encrypted.
 struct Gate {
     name: &'static str,
-    /// Whether a configuration makes use of it.
+    /// Whether a configuration would miss it.
     is_used: fn(&Config) -> bool,
+    /// Whether its value is one that can be lost: for others the default is as good.
+    protects: fn(&Config) -> bool,
     /// How to lose it; empty for writing it without a value.
     way_out: &'static str,
 }
 
-const GATES: [Gate; 8] = [
+const GATES: [Gate; 11] = [
     Gate {
         name: "admin_users",
         is_used: |_| true,
+        protects: |_| true,
         way_out: "",
     },
     Gate {
         name: "auth_dbname",
         is_used: |config| config.has_auth_user(),
+        protects: |_| true,
         way_out: "",
     },
     Gate {
@@ -60,31 +64,56 @@ const GATES: [Gate; 8] = [
         is_used: |config| {
             !config.global.auth_hba_file.is_empty() && config.may_have(|auth_type| auth_type == AuthType::Hba)
         },
+        protects: |_| true,
         way_out: "",
     },
     Gate {
         name: "auth_ldap_options",
         is_used: |config| config.may_have(|auth_type| auth_type == AuthType::Ldap),
+        protects: |_| true,
         way_out: "name another auth_type",
     },
     Gate {
         name: "auth_query",
         is_used: |config| config.has_auth_user(),
+        protects: |_| true,
         way_out: "write it with its default, or remove auth_user",
     },
     Gate {
         name: AUTH_TYPE,
         is_used: |_| true,
+        protects: |_| true,
         way_out: "name the one that you want",
     },
     Gate {
         name: "auth_user",
         is_used: |config| config.may_have(looks_users_up),
+        protects: |_| true,
         way_out: "",
+    },
+    Gate {
+        name: "client_tls_sslmode",
+        is_used: |_| true,
+        protects: |config| config.global.client_tls_sslmode != SslMode::Disable,
+        way_out: "write \"client_tls_sslmode = disable\"",
+    },
+    Gate {
+        name: "server_tls_ca_file",
+        // Without it, the authorities of the system are trusted.
+        is_used: |config| config.global.server_tls_sslmode >= SslMode::VerifyCa,
+        protects: |_| true,
+        way_out: "",
+    },
+    Gate {
+        name: "server_tls_sslmode",
+        is_used: |_| true,
+        protects: |config| config.global.server_tls_sslmode >= SslMode::Require,
+        way_out: "write \"server_tls_sslmode = prefer\"",
     },
     Gate {
         name: "stats_users",
         is_used: |config| config.global.admin_users.items().is_empty(),
+        protects: |_| true,
         way_out: "",
     },
 ];
@@ -100,7 +129,10 @@ const AUTH_TYPE: &str = "auth_type";
 impl Config {
     /// What it has that logins need.
     pub fn holdings(&self) -> Holdings {
-        let has = |gate: &&Gate| self.is_in_file(gate.name) && self.has_value(gate.name) && (gate.is_used)(self);
+        let has = |gate: &&Gate| {
+            let has_value = self.is_in_file(gate.name) && self.has_value(gate.name);
+            has_value && (gate.protects)(self) && (gate.is_used)(self)
+        };
         Holdings {
             users: self.auth_users.len(),
             databases: self.databases.len() + usize::from(self.autodb.is_some()),

@@ -159,3 +159,54 @@ fn files_of_rules_are_not_lost_with_the_line_that_names_them() {
     let other = load(&format!("{head}auth_type = md5\n")).unwrap();
     assert!(ldap.reload(other).is_ok(), "nothing reads the options");
 }
+
+/// Every setting without which somebody gets in who should not, or what should be encrypted is not, with a value that
+/// protects, what else it needs, and the value with which its absence can be asked for.
+const PROTECTING: [(&str, &str, &str, &str); 4] = [
+    (
+        "client_tls_sslmode",
+        "require",
+        "client_tls_cert_file = c\nclient_tls_key_file = k\n",
+        "disable",
+    ),
+    (
+        "client_tls_sslmode",
+        "allow",
+        "client_tls_cert_file = c\nclient_tls_key_file = k\n",
+        "disable",
+    ),
+    ("server_tls_sslmode", "require", "", "prefer"),
+    ("server_tls_ca_file", "ca.pem", "server_tls_sslmode = verify-full\n", ""),
+];
+
+/// Guards against a file that was cut off, after which passwords and rows cross the network in clear text, or a server
+/// with a certificate of any authority is trusted.
+#[test]
+fn encryption_is_not_lost_with_a_line() {
+    for (name, value, with, nothing) in PROTECTING {
+        let file = |line: &str| without(&[]).replacen("[databases]", &format!("{with}{line}[databases]"), 1);
+        let running = config(&file(&format!("{name} = {value}\n")));
+        let message = format!("setting \"{name}\" is gone, which the running configuration has");
+        let hint = format!("write \"{}\"", format!("{name} = {nothing}").trim_end());
+        assert_one(
+            &lines(&refused(&running, &file(""))),
+            &[": error: ", &message, "the old configuration stays", &hint],
+        );
+        assert_eq!(refused(&running, &file(&format!("{name} = {nothing}\n"))), [], "{name}");
+        let asked_for = config(&file(&format!("{name} = {nothing}\n")));
+        assert_eq!(refused(&asked_for, &file("")), [], "nothing is lost: {name}");
+    }
+}
+
+/// The file of authorities means nothing if no certificate is checked; then the loss of the mode is the one that counts.
+#[test]
+fn authorities_may_go_with_the_check_of_certificates() {
+    let tls = "server_tls_sslmode = verify-full\nserver_tls_ca_file = ca.pem\n";
+    let file = |lines: &str| without(&[]).replacen("[databases]", &format!("{lines}[databases]"), 1);
+    let running = config(&file(tls));
+    assert_eq!(refused(&running, &file("server_tls_sslmode = require\n")), []);
+    assert_one(
+        &lines(&refused(&running, &file(""))),
+        &["setting \"server_tls_sslmode\" is gone"],
+    );
+}
