@@ -63,6 +63,8 @@ def with_setting(name: str, value: str, **more: str):
         configuration_is_unreadable,
         with_setting("server_tls_ca_file", "/no/such/ca", server_tls_sslmode="verify-ca"),
         with_setting("server_tls_cert_file", "/no/such/cert", server_tls_key_file="/no/such/key", server_tls_sslmode="prefer"),
+        with_setting("server_tls_ca_file", "/no/such/ca", server_tls_sslmode="prefer"),
+        with_setting("client_tls_ca_file", "/no/such/ca", client_tls_sslmode="disable"),
         with_setting("auth_hba_file", "/no/such/hba"),
         with_setting("auth_ident_file", "/no/such/ident"),
     ],

@@ -7,6 +7,7 @@ use crate::catalogue::GlobalSettings;
 use crate::choices::PoolMode;
 use crate::database::DatabaseSettings;
 use crate::host::{Host, UnixSocketDir};
+use crate::idle_files::UnreadFile;
 use crate::login_rules::LoginRules;
 use crate::peer::PeerSettings;
 use crate::problem::{Place, Problem};
@@ -44,6 +45,8 @@ pub struct Config {
     pub auth_users: BTreeMap<String, Secret>,
     /// Files that settings name and that could not be read. The pooler starts without them, but a RELOAD is refused.
     pub unread_files: Vec<Problem>,
+    /// Files that settings name, that are not in use, and that could not be read. A RELOAD is refused if this is new.
+    pub(crate) unread_idle_files: Vec<UnreadFile>,
     /// The rules of `auth_hba_file`, `auth_ident_file` and `auth_ldap_options`.
     pub login_rules: LoginRules,
     /// The settings of `[pgbouncer]` that the file names, or SET has changed.

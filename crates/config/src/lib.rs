@@ -27,6 +27,7 @@ mod docs_logins;
 pub mod docs_migrating;
 mod file_source;
 mod host;
+mod idle_files;
 mod ini;
 mod line_key;
 mod load;

@@ -15,7 +15,7 @@ use crate::problem::{Place, Problem, Severity};
 use crate::setting::Setting;
 use crate::user::{self, UserSettings};
 use crate::value::Kind;
-use crate::{checks, login_files, number};
+use crate::{checks, idle_files, login_files, number};
 
 /// A configuration that can be used.
 #[derive(Clone, Debug)]
@@ -58,6 +58,7 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
     loader.config.global.conffile.get_or_insert_with(|| path.to_string());
     loader.auth_file(files);
     login_files::read(&mut loader.config, files, &loader.places, &mut loader.problems);
+    idle_files::read(&mut loader.config, files, &loader.places, &mut loader.problems);
     sort(&mut loader.problems, path);
     // Problems of the configuration as a whole come last, because they may be caused by a line that could not be read.
     let causes = loader.problems.len();

@@ -165,7 +165,14 @@ impl Config {
             hint: Some("what was read from it before stays in use".into()),
             ..problem
         });
-        unusable.chain(new.lost_since(self)).collect()
+        let idle = new.idle_files_lost_since(self).map(|problem| Problem {
+            severity: Severity::Error,
+            hint: Some(
+                "the file is not used with these settings: unset the setting, or name a file that can be read".into(),
+            ),
+            ..problem.clone()
+        });
+        unusable.chain(idle).chain(new.lost_since(self)).collect()
     }
 
     /// Whether nothing is in the file. Its place does not count.

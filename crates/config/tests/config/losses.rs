@@ -166,17 +166,22 @@ const PROTECTING: [(&str, &str, &str, &str); 4] = [
     (
         "client_tls_sslmode",
         "require",
-        "client_tls_cert_file = c\nclient_tls_key_file = k\n",
+        "client_tls_cert_file = users.txt\nclient_tls_key_file = users.txt\n",
         "disable",
     ),
     (
         "client_tls_sslmode",
         "allow",
-        "client_tls_cert_file = c\nclient_tls_key_file = k\n",
+        "client_tls_cert_file = users.txt\nclient_tls_key_file = users.txt\n",
         "disable",
     ),
     ("server_tls_sslmode", "require", "", "prefer"),
-    ("server_tls_ca_file", "ca.pem", "server_tls_sslmode = verify-full\n", ""),
+    (
+        "server_tls_ca_file",
+        "users.txt",
+        "server_tls_sslmode = verify-full\n",
+        "",
+    ),
 ];
 
 /// Guards against a file that was cut off, after which passwords and rows cross the network in clear text, or a server
@@ -201,7 +206,7 @@ fn encryption_is_not_lost_with_a_line() {
 /// The file of authorities means nothing if no certificate is checked; then the loss of the mode is the one that counts.
 #[test]
 fn authorities_may_go_with_the_check_of_certificates() {
-    let tls = "server_tls_sslmode = verify-full\nserver_tls_ca_file = ca.pem\n";
+    let tls = "server_tls_sslmode = verify-full\nserver_tls_ca_file = users.txt\n";
     let file = |lines: &str| without(&[]).replacen("[databases]", &format!("{lines}[databases]"), 1);
     let running = config(&file(tls));
     assert_eq!(refused(&running, &file("server_tls_sslmode = require\n")), []);

@@ -7,6 +7,7 @@ mod effective;
 mod entries;
 mod example_files;
 mod hostile_input;
+mod idle_files;
 mod load;
 mod losses;
 mod reload;
