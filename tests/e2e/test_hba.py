@@ -2,19 +2,23 @@
 
 import contextlib
 import os
+import pwd
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 
+import pgthrow
 import psycopg
 import pytest
 
 from harness import directory as ldap
 from harness import pam, wire
 from harness.logins import login, refused
-from harness.pooler import PASSWORDS, kind
+from harness.namespaces import alone
+from harness.pooler import PASSWORDS, kind, server_uid
 from harness.waiting import eventually
 from harness.wire import md5_secret, scram_secret
 
@@ -186,6 +190,31 @@ def test_peer(pg15, make_pooler):
     assert refused(pooler, user="bob", host=pooler.dir).fields["M"] == "unix socket login rejected"
     pooler.wait_log('postgres/bob@unix.* login failed: system user "root" may not log in as "bob"')
     assert refused(pooler, user="alice").code == INVALID_AUTHORIZATION
+
+
+# Logs in over the Unix socket of a directory and port, as `alice`, and prints the first byte of the answer and its kind.
+LOG_IN = """
+import socket, struct, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(f"{sys.argv[1]}/.s.PGSQL.{sys.argv[2]}")
+    body = struct.pack("!i", 196608) + b"user\\0alice\\0database\\0postgres\\0\\0"
+    s.sendall(struct.pack("!i", len(body) + 4) + body)
+    answer = s.recv(9)
+    print(answer[:1].decode(), answer[8])
+"""
+
+
+def test_peer_of_another_pid_namespace(pg15, make_pooler):
+    """Such a client's process has id 0 here. Its user is known all the same."""
+    own = pwd.getpwuid(server_uid()).pw_name
+    rules, maps = "local all all peer map=m\n", f"m {own} alice\n"
+    pooler = with_rules(make_pooler, pg15, rules, maps, under=alone("--pid", "--fork", "--kill-child"))
+    command = pgthrow.as_server_user([sys.executable, "-c", LOG_IN, pooler.dir, str(pooler.port)])
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["R", "0"]
+    with open(f"/proc/{pooler.process.pid}/task/{pooler.process.pid}/children", encoding="ascii") as file:
+        (child,) = map(int, file.read().split())
+    os.kill(child, signal.SIGTERM)
+    assert pooler.wait_exit() == 0
 
 
 BAD_FILES = {

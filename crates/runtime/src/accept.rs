@@ -1,6 +1,7 @@
 //! Accepting clients, even when file descriptors run out.
 
 use crate::connection::{Connection, Facts};
+use crate::credentials::Credentials;
 use crate::event_loop::EventLoop;
 use crate::interfaces;
 use crate::listener::{ListenPlace, Listener};
@@ -16,7 +17,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use pgweir_core::{Accepted, Address, LogLevel, Time};
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, sockopt};
+use rustix::net::SocketAddrAny;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -310,8 +311,8 @@ impl EventLoop {
                 }
             }
             ListenPlace::Unix { port, .. } => {
-                let credentials = sockopt::socket_peercred(&socket).ok();
-                let pid = credentials.and_then(|of| u32::try_from(of.pid.as_raw_nonzero().get()).ok());
+                let credentials = Credentials::of_peer(&socket).ok();
+                let pid = credentials.and_then(|of| of.pid);
                 Accepted {
                     peer: Address::Unix { port: *port, pid },
                     local: Address::Unix { port: *port, pid: None },

@@ -16,6 +16,7 @@ mod connect;
 mod connection;
 mod connections;
 mod control;
+mod credentials;
 mod daemon;
 mod defer_accept;
 mod dns;

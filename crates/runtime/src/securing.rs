@@ -1,6 +1,7 @@
 //! TLS handshakes, and reading from connections with TLS.
 
 use crate::connection::{AfterRead, Facts};
+use crate::credentials::Credentials;
 use crate::event_loop::EventLoop;
 use crate::reading::READ_BYTES;
 use crate::socket::SocketAddress;
@@ -9,7 +10,6 @@ use crate::transport::Transport;
 use crate::turns::Origin;
 use pgweir_config::Problem;
 use pgweir_core::{ClientId, ConnectionId, ServerId, TlsChange, TlsFacts, TriedTls};
-use rustix::net::sockopt::socket_peercred;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The core has asked for TLS although the settings have switched it off.
@@ -27,7 +27,11 @@ pub(crate) fn peer_address(transport: &Transport) -> IpAddr {
 pub(crate) fn origin(transport: &Transport) -> Origin {
     match SocketAddress::of_peer(transport.socket()) {
         Ok(SocketAddress::Tcp(address)) => Origin::of(address.ip()),
-        _ => Origin::LocalUser(socket_peercred(transport.socket()).ok().map(|peer| peer.uid.as_raw())),
+        _ => Origin::LocalUser(
+            Credentials::of_peer(transport.socket())
+                .ok()
+                .map(|peer| peer.uid.as_raw()),
+        ),
     }
 }
 

@@ -113,7 +113,10 @@ impl ServiceManager {
 
     /// From now on another process is the main process of the service.
     pub(crate) fn main_process_is(&mut self, pid: i32) {
-        self.tell(format!("MAINPID={pid}\n"));
+        // A process of another PID namespace has no number here.
+        if pid > 0 {
+            self.tell(format!("MAINPID={pid}\n"));
+        }
         self.is_stopping = true;
         self.watchdog_pause = None;
     }

@@ -2,6 +2,7 @@
 
 use super::channel::{Channel, Kind};
 use super::{Clock, ConnectionRecord, HELLO, LAYOUT, is_trusted, monotonic_us, owner};
+use crate::credentials::Credentials;
 use crate::listener::{ListenPlace, Listener};
 use crate::socket::SocketAddress;
 use crate::start_error::StartError;
@@ -83,13 +84,13 @@ impl Predecessor {
                 _ => return Err(failed(e.into())),
             },
         };
-        let peer = sockopt::socket_peercred(&stream).map_err(|e| failed(e.into()))?;
+        let peer = Credentials::of_peer(&stream).map_err(failed)?;
         if !is_trusted(peer.uid, own) {
             return Err(stranger(peer.uid));
         }
         Ok(Some(Predecessor {
             channel: Channel::new(stream, wait_max).map_err(failed)?,
-            pid: Some(peer.pid),
+            pid: peer.pid.and_then(|pid| Pid::from_raw(pid.cast_signed())),
             goes_on: None,
         }))
     }

@@ -4,6 +4,7 @@ use super::channel::{Channel, Kind};
 use super::relay::Relay;
 use super::{BATCH, Clock, ConnectionRecord, HELLO, LAYOUT, is_trusted, listen, monotonic_us};
 use crate::connection::Facts;
+use crate::credentials::Credentials;
 use crate::event_loop::EventLoop;
 use crate::relayed::RelayedPeer;
 use crate::token::Subject;
@@ -11,7 +12,6 @@ use mio::Interest;
 use mio::unix::SourceFd;
 use pgweir_core::{Command, ConnectionId, LogLevel, Time};
 use pgweir_freeze::to_bytes;
-use rustix::net::sockopt;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -141,8 +141,7 @@ impl EventLoop {
     pub(crate) fn handle_gate_event(&mut self) {
         while let Some(Ok((stream, _))) = self.succession.gate.as_ref().map(|gate| gate.socket.accept()) {
             let own = rustix::process::geteuid();
-            let peer = sockopt::socket_peercred(&stream);
-            let Ok(peer) = peer.map_err(io::Error::from).and_then(|peer| {
+            let Ok(peer) = Credentials::of_peer(&stream).and_then(|peer| {
                 stream.set_nonblocking(true)?;
                 Ok(peer)
             }) else {
@@ -150,8 +149,8 @@ impl EventLoop {
             };
             if !is_trusted(peer.uid, own) {
                 let text = format!(
-                    "refused to be taken over: process {} belongs to system user {}",
-                    peer.pid.as_raw_nonzero(),
+                    "refused to be taken over: {} belongs to system user {}",
+                    peer.process(),
                     peer.uid.as_raw()
                 );
                 self.log.write(LogLevel::Warning, &text);
@@ -171,7 +170,7 @@ impl EventLoop {
             {
                 self.succession.successor = Some(Successor {
                     stream,
-                    pid: peer.pid.as_raw_nonzero().get(),
+                    pid: peer.pid.unwrap_or_default().cast_signed(),
                     since: self.now,
                     said: Vec::new(),
                 });

@@ -32,12 +32,12 @@ pub(crate) use beginning::Beginning;
 pub(crate) use leaving::Succession;
 pub(crate) use relay::Relay;
 
+use crate::credentials::Credentials;
 use crate::listener::unix_socket_path;
 use crate::relayed::RelayedPeer;
 use crate::socket::{self, SocketAddress};
 use pgweir_core::{ConnectionId, Pooler, Time};
 use pgweir_freeze::{Freeze, mix};
-use rustix::net::sockopt;
 use rustix::process::Uid;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -134,7 +134,7 @@ fn owner(path: &str) -> Option<Uid> {
             // Not blocking: nobody may accept.
             let socket = socket::open(&address).ok()?;
             socket::connect(&socket, &address).ok()?;
-            Some(sockopt::socket_peercred(&socket).ok()?.uid)
+            Some(Credentials::of_peer(&socket).ok()?.uid)
         }
         None => Some(Uid::from_raw(rustix::fs::lstat(path).ok()?.st_uid)),
     }
