@@ -4,10 +4,12 @@ import psycopg
 import pytest
 
 from harness import wire
+from harness.between import PLUS, Between
 from harness.logins import refused
 from harness.pooler import kind
 from harness.side_by_side import read_some
 from harness.waiting import eventually
+from test_tls import client_leg
 
 # The pooler below: which, its pool_mode, and its max_prepared_statements.
 BELOW = {
@@ -70,6 +72,28 @@ def test_clients_live_behind_two_poolers(below, make_pooler):
     assert above.log().count(ANOTHER_POOLER) == 1
     for c, _ in clients:
         c.close()
+
+
+RESETS = {"server_reset_query": "DISCARD ALL", "server_reset_query_always": 1}
+
+
+@pytest.mark.parametrize(("which", "mechanism"), [("pgweir", PLUS), ("pgbouncer", b"SCRAM-SHA-256")])
+def test_a_pooler_below_that_resets_and_binds(pg15, certificates, make_pooler, which, mechanism):
+    """Both poolers reset their servers after each transaction; the way between them is bound to the certificate, where the
+    lower one offers that."""
+    pair = certificates.server
+    leg = client_leg(certificates, "require", client_tls_cert_file=pair.certificate, client_tls_key_file=pair.key)
+    settings = {"default_pool_size": SERVERS, "auth_type": "scram-sha-256", **leg, **RESETS}
+    below = make_pooler(pg15, mode="transaction", settings=settings, which=which)
+    with Between(pair, below.host, below.port) as between:
+        above = in_front_of(make_pooler, between, server_tls_sslmode="require", **RESETS)
+        clients = [(above.connect(options={"datestyle": style}), style) for style in STYLES]
+        for _ in range(4):
+            for c, style in clients:
+                lives(c, style, STYLES[style])
+        assert set(between.mechanisms) == {mechanism}
+        for c, _ in clients:
+            c.close()
 
 
 def test_a_setting_made_on_the_way_stays_with_its_client(below, make_pooler):
