@@ -31,7 +31,13 @@ COMMANDS = [
     "set client_encoding = 'utf8'", "set pool_mode = 'nosuch'", "kill_client 0x12", "kill_client -1", "kill_client 99999999999999999999", "pause a b",
     "set job_name = 'x'", "set auth_type = 'nosuch'",
 ]
-STATS_COMMANDS = ["show fds", "pause", "set default_pool_size = 1", "reload", "kill", "shutdown"]
+# Which complaint comes first, if more than one is due.
+STATS_COMMANDS = [
+    "show fds", "pause", "set default_pool_size = 1", "reload", "kill", "shutdown", "disable", "enable", "disable nosuch",
+    "disable pgbouncer", "kill_client", "kill_client abc", "kill_client 1 2", "pause a b", "pause nosuch", "shutdown nonsense",
+    "set default_pool_size", "set nosuch = 1", "set default_pool_size = abc", "wait_close nosuch", "nonsense", "show nothing",
+    "reload extra",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

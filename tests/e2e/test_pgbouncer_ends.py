@@ -13,6 +13,7 @@ import time
 import pytest
 
 from harness import wire
+from harness.odd_server import OddServer
 from harness.pooler import kind
 from harness.side_by_side import first_text, read_some
 from harness.waiting import eventually
@@ -128,6 +129,54 @@ def a_server_without_tls(p):
     return error.value.fields["M"]
 
 
+@end(ours="must be superuser or replication role to start walsender", log=False)
+def a_server_that_refuses_replication(p):
+    with pytest.raises(wire.ServerError) as error:
+        p.connect(user="alice", options={"replication": "database"}).close()
+    return error.value.fields["M"]
+
+
+@end()
+def a_server_that_ends_between_transactions(p):
+    with p.connect() as c:
+        p.cluster.psql(f"select pg_terminate_backend({c.value('select pg_backend_pid()')})")
+        line(p, "closing because: server conn crashed")
+        return c.value("select 'served'")
+
+
+# -- logins that wait for a server
+
+
+def hears_at_login(p, **named) -> str:
+    with pytest.raises(wire.ServerError) as error:
+        p.connect(**named).close()
+    return error.value.fields["M"]
+
+
+@end(settings={"client_login_timeout": 1})
+def a_login_to_a_server_that_says_nothing(p):
+    with OddServer(b"") as server:
+        p.databases["silent"] = f"host=127.0.0.1 port={server.port}"
+        p.reload()
+        return hears_at_login(p, database="silent")
+
+
+@end(settings={"client_login_timeout": 1})
+def a_login_to_a_pool_that_is_paused(p):
+    p.console("pause")
+    return hears_at_login(p)
+
+
+@end(settings={"client_login_timeout": 1, "query_wait_timeout": 2})
+def a_login_to_a_pool_that_is_paused_and_had_a_server(p):
+    with p.connect() as c:
+        c.query("select 1")
+    p.console("pause")
+    with p.connect() as c:
+        c.send(wire.query("select 1"))
+        return last_words(c)
+
+
 # -- cancel requests
 
 
@@ -183,6 +232,40 @@ def a_query_instead_of_the_password(p):
     heard = says(p, wire.query("select 1"))
     line(p, r"closing because: bad packet \(age=")
     return heard
+
+
+@end()
+def a_password_before_the_startup_packet(p):
+    return says(p, wire.password_message("secret"), login=False)
+
+
+@end()
+def a_password_in_a_session(p):
+    with p.connect() as c:
+        c.send(wire.password_message("secret"))
+        return last_words(c)
+
+
+def console_says(p, message: bytes) -> str:
+    """The error about a message to the console, after which PgBouncer closes the connection."""
+    with p.connect(database="pgbouncer") as c:
+        c.send(message)
+        return first_text(read_some(c))
+
+
+@end()
+def a_message_of_no_known_type_to_the_console(p):
+    return console_says(p, wire.message("?", b"nonsense"))
+
+
+@end(log=False)
+def a_function_call_to_the_console(p):
+    return console_says(p, wire.function_call(1))
+
+
+@end(log=False)
+def a_query_to_the_console_without_its_end(p):
+    return console_says(p, wire.message("Q", b"show version"))
 
 
 @end(settings={"auth_type": "scram-sha-256"}, userlist={"alice": "secret", "postgres": "x"})

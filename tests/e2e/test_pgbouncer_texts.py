@@ -420,7 +420,7 @@ def normal(text: str) -> str:
 
 
 # Lines about clients that log parsers look for, without `(age=..)`.
-LINES = (r"closing because: (.*?)(?: \(age=|$)", r"(pooler error: .*)", r".*(no such user: .*)", r"(login attempt: .*)")
+LINES = (r"closing because: (.*?)(?: \(age=|$)", r"(pooler error: .*)", r".*(no such user: .*)", r"(login attempt: .*)", r"(unknown pkt from client: .*)")
 
 
 # Lines about servers; lines about none in particular begin with `S: `.
@@ -429,6 +429,7 @@ SERVER_LINES = (
     r"S-0x[0-9a-f]+: [^@]*@\S+ (cannot .*|none of .*|invalid .*)",
     r"(S: .*)",
     r"(server login failed: .*)",
+    r"S-0x[0-9a-f]+: [^@]*@\S+ (got packet 'E' .*)",
 )
 
 

@@ -32,11 +32,11 @@ fn faults_of_form_have_their_own_reason() {
     );
     assert_eq!(
         refuse(&[first, &answer("biws", "abc")]),
-        ScramFault::NonceMismatch.into()
+        ScramFault::ClientNonceMismatch.into()
     );
     assert_eq!(
         refuse(&[first, &answer("biws", &nonce[3..])]),
-        ScramFault::NonceMismatch.into()
+        ScramFault::ClientNonceMismatch.into()
     );
     assert!(matches!(
         refuse(&[first, b""]),

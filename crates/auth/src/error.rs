@@ -44,7 +44,7 @@ pub enum ScramFault {
     #[error("SCRAM message contains a zero byte")]
     ZeroByte,
     /// Attributes must come in a fixed order.
-    #[error("SCRAM attribute \"{expected}\" expected, got {got}")]
+    #[error("malformed SCRAM message (attribute \"{expected}\" expected): got {got}")]
     Attribute {
         /// Letter of the attribute that should have come.
         expected: char,
@@ -52,13 +52,13 @@ pub enum ScramFault {
         got: String,
     },
     /// `m=`: an extension that the sender requires.
-    #[error("SCRAM message requires an extension (\"m=\"), none is supported")]
+    #[error("client requires an unsupported SCRAM extension: \"m=\"")]
     MandatoryExtension,
     /// `a=`: acting as another user.
-    #[error("SCRAM authorization identity (\"a=\") is not supported")]
+    #[error("client uses authorization identity, but it is not supported: \"a=\"")]
     AuthorizationIdentity,
     /// The first letter of a client's first message is the channel binding flag.
-    #[error("SCRAM channel binding flag \"n\", \"y\" or \"p\" expected, got {got}")]
+    #[error("malformed SCRAM message (unexpected channel-binding flag \"'{got}'\"): expected \"n\", \"y\" or \"p\"")]
     ChannelBindingFlag {
         /// The letter as received.
         got: String,
@@ -83,19 +83,25 @@ pub enum ScramFault {
     #[error("SCRAM channel binding check failed")]
     ChannelBindingMismatch,
     /// Nonces are printable ASCII without commas, and not empty.
-    #[error("SCRAM nonce is empty or contains a byte that is not printable ASCII")]
+    #[error("non-printable characters in SCRAM nonce, or none at all")]
     Nonce,
-    /// The nonce is not the client's followed by the server's.
-    #[error("SCRAM nonce is not the client's nonce followed by the server's")]
+    /// A server's nonce does not begin with ours.
+    #[error("invalid SCRAM response (nonce mismatch)")]
     NonceMismatch,
+    /// A client's nonce is not its own followed by ours.
+    #[error("invalid SCRAM response (nonce does not match)")]
+    ClientNonceMismatch,
     /// Not canonical base64 with padding.
-    #[error("SCRAM attribute \"{attribute}\" is not valid base64")]
+    #[error("malformed SCRAM message ({}): attribute \"{attribute}\" is not valid base64", bad_value(*attribute))]
     Base64 {
         /// Letter of the attribute.
         attribute: char,
     },
     /// Valid base64 of the wrong size.
-    #[error("SCRAM attribute \"{attribute}\" holds {got} bytes, expected {expected}")]
+    #[error(
+        "malformed SCRAM message ({}): attribute \"{attribute}\" holds {got} bytes, expected {expected}",
+        bad_value(*attribute)
+    )]
     DecodedLength {
         /// Letter of the attribute.
         attribute: char,
@@ -105,14 +111,27 @@ pub enum ScramFault {
         expected: &'static str,
     },
     /// Not a decimal number within the limit.
-    #[error("SCRAM iteration count is not a number from 1 to {max}")]
+    #[error("malformed SCRAM message (invalid iteration count): expected a number from 1 to {max}")]
     Iterations {
         /// The limit, [`ITERATIONS_MAX`](crate::ITERATIONS_MAX).
         max: u32,
     },
     /// Bytes after the last attribute.
-    #[error("SCRAM message goes on after its last attribute")]
-    Trailing,
+    #[error("malformed SCRAM message (garbage at {place})")]
+    Trailing {
+        /// The end of which message.
+        place: &'static str,
+    },
+}
+
+/// PgBouncer's words for a value that cannot be decoded.
+fn bad_value(attribute: char) -> &'static str {
+    match attribute {
+        's' => "invalid salt",
+        'p' => "malformed proof in client-final-message",
+        'v' => "malformed server signature",
+        _ => "malformed value",
+    }
 }
 
 /// Why a client may not log in: for the log. The client gets [`Refused::told`](crate::Refused::told), which must not
@@ -225,7 +244,7 @@ pub enum ServerAuthError {
     },
     /// A message that has no place at this point: a second question, or an early AuthenticationOk from a server that
     /// has not yet proved that it knows the secret.
-    #[error("server sent {got}, expected {expected}")]
+    #[error("{}server sent {got}, expected {expected}", out_of_turn(got, expected))]
     OutOfTurn {
         /// Name of the message that came.
         got: &'static str,
@@ -257,6 +276,23 @@ pub enum ServerAuthError {
     /// Passed-through SCRAM keys belong to another verifier than the server's.
     #[error("the SCRAM secret the client logged in with is not the one the server has: salt or iteration count differ")]
     VerifierMismatch,
+}
+
+/// PgBouncer's words for a message of the server that has no place, before our own.
+fn out_of_turn(got: &str, expected: &str) -> &'static str {
+    match (got, expected) {
+        ("AuthenticationSASL", _) => "protocol error: duplicate AuthenticationSASL message from server: ",
+        ("AuthenticationSASLContinue", "AuthenticationSASLFinal") => {
+            "SCRAM exchange protocol error: received second AuthenticationSASLContinue: "
+        }
+        ("AuthenticationSASLContinue", _) => {
+            "protocol error: AuthenticationSASLContinue without prior AuthenticationSASL: "
+        }
+        ("AuthenticationSASLFinal", _) => {
+            "protocol error: AuthenticationSASLFinal without prior AuthenticationSASLContinue: "
+        }
+        _ => "",
+    }
 }
 
 /// A method of a server that the pooler knows.

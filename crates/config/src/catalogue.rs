@@ -150,7 +150,7 @@ catalogue! {
     /// How long a client may take to log in.
     client_login_timeout: Duration {
         default: Some("60"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "It closes connections that never finish their login. Time in a pool's queue does not count: that is limited by `query_wait_timeout`. 0 is off.",
+        help: "It closes connections that never finish their login. Time in a pool's queue counts until the first server of the pool has let the pooler in; later it is limited by `query_wait_timeout`. 0 is off.",
     }
     /// TLS 1.3 cipher suites for clients.
     client_tls13_ciphers: Tls13Ciphers {

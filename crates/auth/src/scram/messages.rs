@@ -95,9 +95,6 @@ pub struct ServerFirst<'a> {
 impl<'a> ServerFirst<'a> {
     pub fn parse(message: &'a [u8]) -> Result<Self, ScramFault> {
         let mut parts = Parts::of(message)?;
-        if message.starts_with(b"m=") {
-            return Err(ScramFault::MandatoryExtension);
-        }
         let nonce = checked_nonce(parts.value('r')?)?;
         let salt = decode(parts.value('s')?).ok_or(ScramFault::Base64 { attribute: 's' })?;
         if salt.is_empty() {
@@ -109,7 +106,7 @@ impl<'a> ServerFirst<'a> {
         }
         let iterations = parse_iterations(parts.value('i')?, ITERATIONS_MAX)
             .ok_or(ScramFault::Iterations { max: ITERATIONS_MAX })?;
-        parts.end()?;
+        parts.end("end of server-first-message")?;
         Ok(Self {
             nonce,
             salt,
@@ -137,7 +134,7 @@ impl<'a> ClientFinal<'a> {
         loop {
             let part = parts.next().ok_or_else(|| unexpected('p', None))?;
             if let Some(proof) = part.strip_prefix(b"p=") {
-                parts.end()?;
+                parts.end("the end of client-final-message")?;
                 let without_proof = &message[..message.len() - part.len() - 1];
                 return Ok(Self {
                     channel_binding,
@@ -168,7 +165,7 @@ impl<'a> ServerFinal<'a> {
         } else {
             Self::Signature(key('v', parts.value('v')?)?)
         };
-        parts.end()?;
+        parts.end("end of server-final-message")?;
         Ok(outcome)
     }
 }
@@ -200,9 +197,10 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn end(&mut self) -> Result<(), ScramFault> {
+    /// Nothing may follow; `place` is where, in PgBouncer's words.
+    fn end(&mut self, place: &'static str) -> Result<(), ScramFault> {
         if self.next().is_some() {
-            Err(ScramFault::Trailing)
+            Err(ScramFault::Trailing { place })
         } else {
             Ok(())
         }

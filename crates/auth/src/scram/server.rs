@@ -108,7 +108,7 @@ impl AwaitClientFinal {
             return Err(ScramFault::ChannelBindingMismatch);
         }
         if !bool::from(last.nonce.ct_eq(&self.nonce)) {
-            return Err(ScramFault::NonceMismatch);
+            return Err(ScramFault::ClientNonceMismatch);
         }
         Ok(Claim {
             proof: last.proof,

@@ -3,7 +3,7 @@
 //!
 //! | what is looked at | settings |
 //! |---|---|
-//! | a client that has not logged in | client_login_timeout |
+//! | a client that has not logged in, and does not wait for a pool that has had a server | client_login_timeout |
 //! | the longest waiting client of a pool | query_wait_timeout, the global query_timeout, and query_wait_notify for the NOTICE before |
 //! | a pool whose first waiting client has waited long | reserve_pool_timeout |
 //! | a failed connection, to attempt it again | server_login_retry |

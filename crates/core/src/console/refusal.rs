@@ -2,6 +2,9 @@
 
 use pgweir_wire::write::ErrorText;
 
+/// PgBouncer's words for a command without the name of a database.
+const DATABASE_REQUIRED: &str = "a database is required";
+
 /// An ERROR on the console; the connection goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -42,7 +45,12 @@ impl Refusal {
     }
 
     pub(crate) fn database_required() -> Self {
-        Refusal::new("42601", "a database is required")
+        Refusal::new("42601", DATABASE_REQUIRED)
+    }
+
+    /// Whether the command is known, and lacks its argument.
+    pub(crate) fn is_about_argument(&self) -> bool {
+        self.message == DATABASE_REQUIRED
     }
 
     pub(crate) fn no_such_database(name: &str) -> Self {

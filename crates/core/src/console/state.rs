@@ -1,6 +1,7 @@
 //! A client of the console: its state, and the messages that it sends.
 
 use crate::base::access::Access;
+use crate::base::message::bad_header;
 use crate::console::portals::Portals;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
@@ -136,20 +137,30 @@ impl ConsoleState {
     }
 }
 
+/// Why bytes are no message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoMessage {
+    /// Its kind does not exist.
+    Tag(u8),
+    /// Its length cannot be, in words.
+    Length(String),
+}
+
 /// The first message of the bytes that a console client has sent: its tag and its length, or the reason why it is no
 /// message. `None` if it has not arrived completely.
-pub(crate) fn message(input: &[u8]) -> Result<Option<(FrontendTag, usize)>, String> {
-    let Some(header) = Header::read(input).map_err(|error| error.to_string())? else {
+pub(crate) fn message(input: &[u8]) -> Result<Option<(FrontendTag, usize)>, NoMessage> {
+    let bad_length = |error| NoMessage::Length(format!("{}: {error}", bad_header(&input[..HEADER_BYTES])));
+    let Some(header) = Header::read(input).map_err(bad_length)? else {
         return Ok(None);
     };
     let got = header.message_bytes;
     if got > MESSAGE_BYTES_MAX {
-        return Err(format!(
+        return Err(NoMessage::Length(format!(
             "message is too long for the console: expected at most {MESSAGE_BYTES_MAX} bytes, got {got}"
-        ));
+        )));
     }
     let tag = FrontendTag::from_byte(header.tag);
-    let tag = tag.ok_or_else(|| format!("invalid frontend message type {}", header.tag))?;
+    let tag = tag.ok_or(NoMessage::Tag(header.tag))?;
     Ok((got as usize <= input.len()).then_some((tag, got as usize)))
 }
 
@@ -159,7 +170,7 @@ pub(crate) fn query_text(body: &[u8]) -> Result<String, Refusal> {
         reader.end()?;
         Ok(text)
     };
-    let text = read(Reader::new(body)).map_err(|error| Refusal::protocol(error.to_string()))?;
+    let text = read(Reader::new(body)).map_err(|error| Refusal::protocol(format!("incomplete query: {error}")))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

@@ -5,6 +5,7 @@ use crate::base::consequence::Consequence;
 use crate::base::errors::{Fate, Trouble};
 use crate::base::failure::Failure;
 use crate::base::ids::ClientId;
+use crate::base::message::unknown_packet;
 use crate::base::pin_reason::Cleanup;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
@@ -60,6 +61,19 @@ impl Pooler {
         let hint = "The setting disable_pqexec allows the extended query protocol only.";
         let failure = Failure::new(Trouble::ProtocolViolation, "PQexec disallowed").with_hint(hint);
         self.fail_client(now, id, failure);
+    }
+
+    /// A client has sent a message of no known type, or one that has no place in a session.
+    pub(crate) fn refuse_packet(&mut self, now: Time, id: ClientId, tag: u8) {
+        if let Some(client) = self.clients.get(id.0) {
+            let label = client.label(id, &self.pools);
+            self.log(
+                LogLevel::Error,
+                format!("{label} unknown pkt from client: {tag}/0x{tag:x}"),
+            );
+        }
+        let message = unknown_packet(tag);
+        self.fail_client(now, id, Failure::new(Trouble::ProtocolViolation, &message));
     }
 
     /// Whether a client has been sent only a part of a message of its server.

@@ -16,8 +16,8 @@ use crate::server::{self, Server};
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
-/// Why a client's connection ends after its server's FATAL message; PgBouncer's words.
-const SERVER_CRASHED: &str = "server conn crashed?";
+/// PgBouncer's words for the end of a server that nobody asked for, and of its client.
+pub(super) const SERVER_CRASHED: &str = "server conn crashed?";
 
 /// If two servers of a pool end by themselves within this time, and neither has served a client, the second one counts
 /// as one that could not be opened.

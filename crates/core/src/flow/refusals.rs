@@ -7,6 +7,7 @@ use crate::base::reasons::{Dropping, Passed};
 use crate::base::request::LogLevel;
 use crate::client::Client;
 use crate::flow::error_text::{Refusal, mentions_ours, renamed};
+use crate::flow::lost_servers::SERVER_CRASHED;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::INTERNAL_ID_MAX;
@@ -121,8 +122,20 @@ impl Reply<'_> {
             // The client in front has left. The server has begun none of the flights behind it.
             self.server.conversation.ends_by_fatal(self.now);
         }
-        self.deeds.push(Deed::Close(error.text().into_owned()));
+        let reason = match self.server.is_idle() {
+            true => self.ends_between_clients(&error.text()),
+            false => error.text().into_owned(),
+        };
+        self.deeds.push(Deed::Close(reason));
         Passed::Closed
+    }
+
+    /// An idle server has said why it ends. Returns the reason for the log, which begins with PgBouncer's words.
+    fn ends_between_clients(&mut self, text: &str) -> String {
+        let label = self.server.label(self.id, self.pool.key());
+        let line = format!("{label} got packet 'E' from server when not linked: {text}");
+        self.shared.log(LogLevel::Warning, line);
+        format!("{SERVER_CRASHED} {text}")
     }
 
     /// An error outside of any request: it is not known how the server will treat its next one.

@@ -3,7 +3,7 @@
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::message::{INSPECT_BYTES_MAX, Message, Step, bad_header, unknown_packet};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step, bad_header};
 use crate::base::reasons::{Acquired, Dropping, Passing, Waiting};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
@@ -118,7 +118,10 @@ impl Pooler {
             }
             Ok(Some(header)) => match FrontendTag::from_byte(header.tag) {
                 Some(tag) => return Ok(Message::new(tag, header, input, at)),
-                None => (unknown_packet(header.tag), String::new()),
+                None => {
+                    self.refuse_packet(now, id, header.tag);
+                    return Err(input.len());
+                }
             },
             Err(error) => (bad_header(&input[at..at + HEADER_BYTES]), error.to_string()),
         };
@@ -210,9 +213,7 @@ impl Pooler {
                 return Step::Closed;
             }
             FrontendTag::Password => {
-                let (message, detail) = ("unexpected password message", "expected a query, got message 'p'");
-                let failure = Failure::new(Trouble::ProtocolViolation, message).with_detail(detail);
-                self.fail_client(now, id, failure);
+                self.refuse_packet(now, id, b'p');
                 return Step::Closed;
             }
             FrontendTag::Query if self.shared.settings.disable_pqexec => {

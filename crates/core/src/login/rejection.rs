@@ -51,6 +51,11 @@ impl Rejection {
         Self::protocol(bad_header(header)).with_detail(why)
     }
 
+    /// A password without the startup packet that says whose it is.
+    pub(crate) fn password_first(why: impl Into<Cow<'static, str>>) -> Self {
+        Self::protocol("client password pkt before startup packet").with_detail(why)
+    }
+
     /// A first packet that cannot be read. `input` begins with it.
     pub(crate) fn bad_layout(input: &[u8], why: impl Into<Cow<'static, str>>) -> Self {
         let message = match StartupPacket::is_cancel(input) {

@@ -67,7 +67,10 @@ impl<'a> FirstPacket<'a> {
             }
             StartupError::Length { .. } => {
                 let length = input.first_chunk::<4>().map_or(input, |length| length);
-                FirstPacket::Rejected(Rejection::bad_header(length, error.to_string()))
+                FirstPacket::Rejected(match length {
+                    [b'p', ..] => Rejection::password_first(error.to_string()),
+                    _ => Rejection::bad_header(length, error.to_string()),
+                })
             }
             StartupError::Layout(_) => FirstPacket::Rejected(Rejection::bad_layout(input, error.to_string())),
         })

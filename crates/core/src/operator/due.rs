@@ -222,6 +222,8 @@ pub(super) enum ClientDue {
     Nothing,
     /// It has not logged in within client_login_timeout.
     LoginTimeout,
+    /// The same, because no server of its pool lets the pooler in.
+    ServerDown,
     /// Its cancel request took longer than cancel_wait_timeout.
     CancelTimeout,
     /// The idle_session_timeout that the client has set.
@@ -255,14 +257,23 @@ fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Optio
     is_over(limits.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT)
 }
 
+/// Whether a client that logs in waits for the first server of its pool.
+fn lacks_welcome(client: &Client, pool: Option<&Pool>) -> bool {
+    let asks_about_user = matches!(&client.phase, ClientPhase::Login(login) if login.awaits_auth_query());
+    !asks_about_user && pool.is_some_and(|pool| pool.welcome().is_none())
+}
+
 /// What is due for a client; `pool` is its pool.
 pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, settings: &Settings) -> ClientDue {
     match client.phase {
         ClientPhase::Startup(_) | ClientPhase::Login(_) => {
-            // A client in a pool's queue is under query_wait_timeout.
-            let is_queued = matches!(client.waiting, Waiting::ForServer { .. });
-            if !is_queued && is_over(settings.client_login_timeout, now, client.connect_time) {
-                return ClientDue::LoginTimeout;
+            // A client in a pool's queue is under query_wait_timeout, unless no server has ever let the pooler in.
+            if is_over(settings.client_login_timeout, now, client.connect_time) {
+                return match client.waiting {
+                    Waiting::ForServer { .. } if lacks_welcome(client, pool) => ClientDue::ServerDown,
+                    Waiting::ForServer { .. } => ClientDue::Nothing,
+                    _ => ClientDue::LoginTimeout,
+                };
             }
         }
         ClientPhase::Cancelling { .. } => {

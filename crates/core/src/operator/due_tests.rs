@@ -182,8 +182,9 @@ fn limits_of_the_clients_own_count_from_a_begin_that_no_server_has_seen() {
     assert_eq!(OWN_TRANSACTION_LIMIT.hint(), "", "PostgreSQL gives none");
 }
 
+/// The queue of a pool that has had a server has a time limit of its own.
 #[test]
-fn a_login_that_waits_in_the_queue_has_no_other_time_limit() {
+fn a_login_that_waits_for_the_first_server_of_its_pool_has_a_time_limit() {
     let mut rig = Rig::new("client_login_timeout = 60");
     assert_eq!(rig.client(after(60)), ClientDue::Nothing);
     assert_eq!(rig.client(after(61)), ClientDue::LoginTimeout);
@@ -192,6 +193,9 @@ fn a_login_that_waits_in_the_queue_has_no_other_time_limit() {
         since: START,
         notified: false,
     };
+    assert_eq!(rig.client(after(60)), ClientDue::Nothing);
+    assert_eq!(rig.client(after(61)), ClientDue::ServerDown);
+    rig.pool.learn_welcome(ShapeTable::new().empty());
     assert_eq!(rig.client(after(61)), ClientDue::Nothing);
 }
 

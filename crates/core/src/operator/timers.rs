@@ -253,6 +253,15 @@ impl Pooler {
                 let failure = Failure::new(Trouble::ClientLoginTimeout, "client_login_timeout");
                 self.fail_in_any_state(now, id, failure);
             }
+            ClientDue::ServerDown => {
+                let hint = "No server has let the pooler in since it was started: see the log.";
+                let message = "client_login_timeout (server down)";
+                self.fail_client(
+                    now,
+                    id,
+                    Failure::new(Trouble::ClientLoginTimeout, message).with_hint(hint),
+                );
+            }
             ClientDue::CancelTimeout => self.close_client(now, id, "cancel_wait_timeout"),
             ClientDue::OwnIdleLimit => self.idle_limit_over(now, id),
             ClientDue::Exceeded(exceeded) => {

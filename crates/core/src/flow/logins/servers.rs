@@ -78,8 +78,7 @@ impl Pooler {
                 self.login_failed(now, id, "failed to answer authreq", failure);
             }
             ServerLoginStep::Refused { failure, severity } => {
-                self.log_refusal(id, &severity, &failure.message);
-                let reason = failure.message.clone();
+                let reason = self.log_refusal(id, &severity, &failure.message);
                 self.login_failed(now, id, &reason, failure);
             }
             ServerLoginStep::Welcome(None) => self.server_welcomes(now, id, true),
@@ -122,12 +121,19 @@ impl Pooler {
         }
     }
 
-    /// A server has refused the login. PgBouncer has another line for a pool that has had a server.
-    fn log_refusal(&mut self, id: ServerId, severity: &str, message: &str) {
+    /// A server has refused the login. PgBouncer has another line for a pool that has had a server, and for replication.
+    /// Returns why the connection ends.
+    fn log_refusal(&mut self, id: ServerId, severity: &str, message: &str) -> String {
         self.log(LogLevel::Warning, format!("server login failed: {severity} {message}"));
         let pool_id = self.server_mut(id).pool;
-        if self.pool(pool_id).welcome().is_some() {
+        let pool = self.pool(pool_id);
+        let is_replication = pool.key().kind.is_replication();
+        if is_replication || pool.welcome().is_some() {
             self.log(LogLevel::Error, format!("S: login failed: {severity}: {message}"));
+        }
+        match is_replication {
+            true => format!("login failed: {message}"),
+            false => message.to_owned(),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::{Client, ClientPhase};
 use crate::console::refusal::Refusal;
-use crate::console::state::{self, ConsoleState};
+use crate::console::state::{self, ConsoleState, NoMessage};
 use crate::flow::logins::admitting;
 use crate::login::welcome::Welcome;
 use crate::pooler::Pooler;
@@ -128,7 +128,11 @@ impl Pooler {
                     talk.message(now, tag, body)
                 }
                 Ok(None) => return at,
-                Err(why) => {
+                Err(NoMessage::Tag(tag)) => {
+                    self.refuse_packet(now, id, tag);
+                    return input.len();
+                }
+                Err(NoMessage::Length(why)) => {
                     self.fail_client(now, id, Failure::new(Trouble::ProtocolViolation, &why));
                     return input.len();
                 }
@@ -144,7 +148,7 @@ impl Pooler {
         match asked {
             Asked::Nothing => {}
             Asked::Close => self.close_client(now, id, "client close request"),
-            Asked::Fail(message) => self.fail_client(now, id, Failure::new(Trouble::ProtocolViolation, message)),
+            Asked::Refuse(tag) => self.refuse_packet(now, id, tag),
             Asked::Table {
                 show,
                 access,

@@ -45,8 +45,8 @@ pub(super) enum Asked {
     Nothing,
     /// The connection is closed, as the client wishes.
     Close,
-    /// The connection is closed with this error, because the protocol does not allow the message.
-    Fail(&'static str),
+    /// The connection is closed with an error, because the protocol does not allow a message of this kind.
+    Refuse(u8),
     /// A table, for this Execute or for a Query.
     Table {
         show: Show,
@@ -77,7 +77,7 @@ impl Talk<'_> {
         }
         match tag {
             FrontendTag::Terminate => return Asked::Close,
-            FrontendTag::Password => return Asked::Fail("unexpected password message"),
+            FrontendTag::Password => return Asked::Refuse(b'p'),
             FrontendTag::Query => return self.query(now, body),
             FrontendTag::Execute => return self.execute(now, body),
             FrontendTag::Sync => {
@@ -96,7 +96,7 @@ impl Talk<'_> {
                 }
             }
             FrontendTag::FunctionCall => {
-                self.error(&Refusal::protocol("function calls are not supported on the console"));
+                self.error(&Refusal::protocol("unsupported packet type for admin console: 70"));
                 self.ready();
             }
         }
@@ -107,6 +107,10 @@ impl Talk<'_> {
         self.console.begin_query();
         match state::query_text(body).and_then(|text| Command::parse(&text)) {
             Ok(command) => self.run(now, command, Formats::default(), None),
+            // Who may not give the command need not hear how it is completed.
+            Err(refusal) if refusal.is_about_argument() && self.console.access() != Access::Admin => {
+                self.refused(&Refusal::admin_only())
+            }
             Err(refusal) => self.refused(&refusal),
         }
     }
