@@ -1,4 +1,4 @@
-"""What the log says of a RELOAD whose files are bad, before a real PgBouncer 1.26 and before pgweir: ours has every line of
+"""What the log says of a RELOAD or a start whose files are bad, before a real PgBouncer 1.26 and before pgweir: ours has every line of
 theirs, with more behind it, because programs that read logs look for these words."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import pytest
 
 from harness.pooler import kind
 from harness.side_by_side import missing
+from test_pgbouncer_limits import both
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
 
@@ -49,6 +50,12 @@ def said(pooler, lines: str) -> list[str]:
     return [line.replace(pooler.dir, "%folder%") for line in LINE.findall(pooler.log()[offset:])]
 
 
+# What PgBouncer goes on with, and pgweir does not.
+REFUSED = ["auth_file = /no/users", "auth_file =", "auth_type = hba\nauth_hba_file = /no/hba"]
+
+# Lines at the end of the file, with which neither starts.
+NO_START = ["pool_mode = abc", "nosuch = abc", "nonsense", "[nosuch]", "%include /no/such", "[databases]\nx = nosuch=1"]
+
 # The words of OpenSSL behind those of PgBouncer.
 LIBRARY = re.compile(r"error:\d+:system library::")
 
@@ -61,3 +68,22 @@ def test_a_bad_file_is_told_in_the_same_words(pg15, make_pooler, lines):
     print(theirs, ours, sep="\n")
     assert theirs
     assert missing([line for line in theirs if not (own and line.startswith(own))], ours) == []
+
+
+@pytest.mark.parametrize("lines", REFUSED)
+def test_the_last_words_about_a_reload_that_is_refused(pg15, make_pooler, lines):
+    ours = said(make_pooler(pg15, settings={"auth_type": "md5"}), lines)
+    assert [line.partition(" (")[0] for line in ours[-2:]] == ["config file loading failed", "RELOAD failed, the old configuration stays"]
+
+
+@pytest.mark.parametrize("lines", NO_START)
+def test_the_last_words_about_a_start_that_fails(pg15, make_pooler, lines):
+    last = []
+    for pooler in both(make_pooler, pg15, start=False):
+        pooler.write_ini()
+        with open(pooler.ini_path, "a", encoding="utf-8") as file:
+            file.write(lines + "\n")
+        pooler.spawn()
+        assert pooler.wait_exit() == 1
+        last.append(pooler.stderr().splitlines()[-1].rpartition("FATAL ")[2])
+    assert last == ["cannot load config file"] * 2

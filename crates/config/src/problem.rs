@@ -120,6 +120,11 @@ impl Problem {
         }
     }
 
+    /// What PgBouncer says last when a RELOAD is refused.
+    pub fn not_loaded(file: &Place) -> Problem {
+        Problem::warning(file, "config file loading failed")
+    }
+
     /// Adds a hint: what to do about the problem.
     pub fn hint(mut self, hint: impl Into<String>) -> Problem {
         self.hint = Some(hint.into());

@@ -49,8 +49,7 @@ impl ConfigurationFile {
                 }
             },
             Err(mut problems) => {
-                let place = Place::file(&self.path);
-                problems.push(Problem::warning(&place, "config file loading failed"));
+                problems.push(Problem::not_loaded(&Place::file(&self.path)));
                 (ReloadOutcome::Bad(problems), None)
             }
         }

@@ -8,8 +8,8 @@ use thiserror::Error;
 /// Every way in which starting, or running the event loop, can fail.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The configuration has errors. The warnings are listed with them.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    /// The configuration has errors. The warnings are listed with them; the last line is PgBouncer's.
+    #[error("{}\ncannot load config file", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Configuration(Vec<Problem>),
     /// Running as root without a user to change to.
     #[error("pgweir should not run as root\n    hint: name an unprivileged user with -u USER or the setting user")]

@@ -23,7 +23,10 @@ impl Pooler {
         let answer = match outcome {
             ReloadOutcome::Bad(problems) => reload_refused(&mut self.shared, &problems),
             ReloadOutcome::New(config, warnings) => match self.shared.config.reload((*config).clone()) {
-                Err(problems) => reload_refused(&mut self.shared, &problems),
+                Err(mut problems) => {
+                    problems.push(Problem::not_loaded(&config.place()));
+                    reload_refused(&mut self.shared, &problems)
+                }
                 Ok(reload) => {
                     log_problems(&mut self.shared, &warnings);
                     log_problems(&mut self.shared, &reload.warnings);
