@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import socket
+import struct
+import termios
 import threading
 
 import pgthrow
@@ -54,10 +57,12 @@ class Daemon:
         pgthrow.give_to_server_user(path)
         self.lines: list[tuple[str, ...]] = []
         # The queue of the socket is short, and PgBouncer stops when it is full.
+        self.may_listen = threading.Event()
+        self.may_listen.set()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
-        while True:
+        while self.may_listen.wait():
             self.lines.append(PACKET.fullmatch(self.socket.recv(65536).decode()).groups())
 
     def wait_line(self, words: str) -> tuple[str, ...]:
@@ -112,3 +117,21 @@ def test_on_and_off_by_reload(with_daemon):
         daemon.wait_line("login attempt: db=postgres user=stats")
         users = [re.search("user=([a-z]+)", line[3])[1] for line in daemon.lines if "login attempt" in line[3]]
         assert users == ["bob", "stats"], which
+
+
+def test_lines_that_the_daemon_has_no_room_for_are_counted(with_daemon):
+    """PgBouncer stops until the daemon goes on. pgweir serves its clients, and says how many lines are lost."""
+    pooler, daemon = with_daemon("pgweir", {"syslog": 1})
+    logged = lambda: len(pooler.log().splitlines())  # noqa: E731
+    daemon.may_listen.clear()
+    for _ in range(300):
+        pooler.connect(user="alice").close()
+    daemon.may_listen.set()
+    unread = lambda: struct.unpack("i", fcntl.ioctl(daemon.socket, termios.FIONREAD, bytes(4)))[0]  # noqa: E731
+    eventually(lambda: unread() == 0, what="an empty queue")
+    pooler.connect(user="bob").close()
+    pooler.wait_log("user=bob")
+    told = daemon.wait_line("messages to syslog were lost")
+    assert told[0] == str(3 * 8 + 4)
+    lost = int(told[3].split()[0])
+    eventually(lambda: len(daemon.lines) - 1 + lost == logged(), what=lambda: (len(daemon.lines), lost, logged()))

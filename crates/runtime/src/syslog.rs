@@ -8,12 +8,15 @@ use std::os::unix::net::UnixDatagram;
 /// Where the daemon listens.
 const SOCKET: &str = "/dev/log";
 
-/// A connection to the daemon with its identity. Lines are lost while the daemon cannot be reached, as with syslog(3).
+/// A connection to the daemon with its identity. Lines are lost while the daemon cannot be reached or its queue is full;
+/// the next line that gets through comes behind their number.
 #[derive(Debug)]
 pub(crate) struct Syslog {
     facility: u8,
     ident: String,
     socket: Option<UnixDatagram>,
+    /// Lines since the last one that got through.
+    lost: u64,
 }
 
 impl Syslog {
@@ -22,22 +25,39 @@ impl Syslog {
             facility: facility_number(facility),
             ident: ident.to_owned(),
             socket: None,
+            lost: 0,
+        }
+    }
+
+    /// Sends one line, behind the number of those that were lost before it.
+    pub(crate) fn send(&mut self, level: LogLevel, text: &str) {
+        if self.lost > 0
+            && self.gets_through(
+                LogLevel::Warning,
+                &format!("{} messages to syslog were lost", self.lost),
+            )
+        {
+            self.lost = 0;
+        }
+        if self.lost > 0 || !self.gets_through(level, text) {
+            self.lost += 1;
         }
     }
 
     /// Sends one line. The daemon may have been restarted since the last line, so after a failure it is tried once
     /// more.
-    pub(crate) fn send(&mut self, level: LogLevel, text: &str) {
+    fn gets_through(&mut self, level: LogLevel, text: &str) -> bool {
         let packet = packet(self.facility, &self.ident, level, &Zoned::now(), text);
         for _ in 0..2 {
             if self.socket.is_none() {
                 self.socket = connect();
             }
             match &self.socket {
-                Some(socket) if socket.send(packet.as_bytes()).is_ok() => return,
+                Some(socket) if socket.send(packet.as_bytes()).is_ok() => return true,
                 _ => self.socket = None,
             }
         }
+        false
     }
 }
 
