@@ -11,6 +11,7 @@ import time
 import pytest
 
 from harness import wire
+from harness.odd_server import NoCancels
 from harness.pooler import kind
 from harness.scenes import backend_pid, held_server
 from harness.waiting import Stopwatch, eventually
@@ -364,3 +365,15 @@ def test_cancel_wait_timeout(own_cluster, make_pooler):
         c.read_ready(timeout=15)
         with pooler.connect() as other:
             assert other.value("select 1", timeout=10) == "1"
+
+
+@pytest.mark.skipif(kind() != "pgweir", reason="PgBouncer's log says that the request was sent")
+def test_the_log_has_the_servers_error_about_a_cancel_request(pg15, make_pooler):
+    with NoCancels(pg15) as server:
+        pooler = make_pooler(databases={"full": f"host=127.0.0.1 port={server.port} dbname=postgres"})
+        with pooler.connect(database="full") as c:
+            c.send(query("select pg_sleep(1)"))
+            eventually(lambda: running(pg15, "pg_sleep"), what="the query")
+            c.cancel()
+            pooler.wait_log("WARNING cancel request to S-0x[0-9a-f]+ failed: FATAL: sorry, too many clients already")
+            assert error_codes(c.read_ready()) == []

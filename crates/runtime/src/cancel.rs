@@ -239,6 +239,10 @@ impl EventLoop {
                 self.log_failed_cancel(slot, &why);
                 self.drop_cancel(slot, CancelEnd::Over);
             }
+            Progress::Refused(why) => {
+                self.log_failed_cancel(slot, &why);
+                self.finish_cancel(slot);
+            }
             Progress::Babbles => self.give_up_cancel(slot, "the other side answers without end"),
             Progress::Done => self.finish_cancel(slot),
             Progress::Waits | Progress::Goes => {}

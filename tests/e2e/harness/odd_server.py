@@ -96,6 +96,17 @@ class CutServer(OddServer):
                 end.shutdown(socket.SHUT_RDWR)
 
 
+class NoCancels(CutServer):
+    """The server of a cluster that answers cancel requests with an error."""
+
+    def _serve(self, connection):
+        if connection.recv(8, socket.MSG_PEEK)[4:] != wire.cancel_request(1, b"")[4:8]:
+            return super()._serve(connection)
+        with connection:
+            connection.recv(65536)
+            connection.sendall(server_message("E", b"SFATAL\0C53300\0Msorry, too many clients already\0\0"))
+
+
 class ScramServer(OddServer):
     """A server whose first SCRAM message is given (`%s` is the nonce), and that does not know the password: it answers the
     proof with a signature that is wrong, and the rest of its answers."""

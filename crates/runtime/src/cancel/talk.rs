@@ -9,7 +9,7 @@ use crate::tls::{End, TlsContexts, TlsSession};
 use crate::token::Subject;
 use crate::transport::{Received, Sent, Transport};
 use pgweir_core::ids::Slot;
-use pgweir_wire::StartupPacket;
+use pgweir_wire::{ErrorFields, StartupPacket};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io;
@@ -26,6 +26,8 @@ pub(super) struct Talk {
     pub(super) stage: Stage,
     /// The bytes that the other side has sent after the packet.
     heard_bytes: usize,
+    /// The first of them.
+    heard: Vec<u8>,
 }
 
 /// The state of a CancelRequest. It uses TLS if the server's connection does.
@@ -51,6 +53,8 @@ pub(super) enum Progress {
     Failed(String),
     /// The packet was sent, and the other side answers without end.
     Babbles,
+    /// The packet was sent, and the other side has answered with this error and closed the connection.
+    Refused(String),
     Done,
 }
 
@@ -91,6 +95,7 @@ impl Talk {
             out,
             stage,
             heard_bytes: 0,
+            heard: Vec::new(),
         })
     }
 
@@ -193,11 +198,24 @@ impl Talk {
         let mut answer = [0; 1024];
         while self.heard_bytes <= HEARD_BYTES_MAX {
             match self.transport.receive(&mut answer) {
-                Received::Bytes(count) => self.heard_bytes += count,
+                Received::Bytes(count) => {
+                    if self.heard_bytes == 0 {
+                        self.heard.extend_from_slice(&answer[..count]);
+                    }
+                    self.heard_bytes += count;
+                }
                 Received::WouldBlock => return Progress::Waits,
-                Received::Closed => return Progress::Done,
+                Received::Closed => return self.refusal().map_or(Progress::Done, Progress::Refused),
             }
         }
         Progress::Babbles
+    }
+
+    /// The error that the other side has answered with. By TLS it is not read.
+    fn refusal(&self) -> Option<String> {
+        let body = self.heard.strip_prefix(b"E")?.get(4..)?;
+        let fields = ErrorFields::read_prefix(body);
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Some(format!("{}: {}", text(fields.severity), text(fields.message)))
     }
 }
