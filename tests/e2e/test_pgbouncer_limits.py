@@ -294,6 +294,26 @@ def test_query_timeout_counts_from_the_clients_request(pg15, make_pooler, of_use
     assert fates == ["query timeout"] * 2
 
 
+@pytest.mark.parametrize("of_user", (False, True), ids=("global", "user"))
+@pytest.mark.parametrize("paused", (False, True), ids=("busy", "paused"))
+def test_transaction_timeout_counts_from_the_clients_request(pg15, make_pooler, paused, of_user):
+    """Also while the client waits for a server."""
+    fates = []
+    limit = {"transaction_timeout": 2}
+    users = {"alice": "transaction_timeout=2"} if of_user else {}
+    settings = {"default_pool_size": 1, **({} if of_user else limit)}
+    for pooler in both(make_pooler, pg15, settings=settings, users=users):
+        with pooler.connect(user="alice") as holder, pooler.connect(user="alice") as c:
+            holder.query("select 1")
+            pooler.console("pause") if paused else holder.send(wire.query("select pg_sleep(1.3)"))
+            c.send(wire.query("select pg_sleep(1.7)"))
+            time.sleep(1.3)
+            if paused:
+                pooler.console("resume")
+            fates.append(fate(c))
+    assert fates == ["transaction timeout"] * 2
+
+
 PARTS = {
     "outside a transaction": ([], wire.one_statement("select 1")),
     "in a transaction": (["begin", "select 1"], wire.one_statement("select 1")),

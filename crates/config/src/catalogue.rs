@@ -640,7 +640,7 @@ catalogue! {
     /// How long a transaction may take.
     transaction_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "After this time client and server are disconnected. The time runs from the first request of the transaction (or of the extended-protocol messages up to Sync) until the server is free again. It includes the time in which the server waits for the client. 0 is off.",
+        help: "After this time client and server are disconnected. The time runs from the first request of the transaction (or of the extended-protocol messages up to Sync) until the server is free again. It includes the wait for a server and the time in which the server waits for the client. 0 is off.",
     }
     /// The directory of the Unix socket.
     unix_socket_dir: UnixSocketDir {

@@ -89,8 +89,10 @@ pub(crate) struct Client {
     pub(crate) connect_time: Time,
     /// When its latest request began.
     pub(crate) request_time: Time,
-    /// When its present transaction got its server.
+    /// When it sent the first request of its present transaction.
     pub(crate) xact_start: Time,
+    /// When it asked to define something, while that waits: see [`Waiting::ToDefine`].
+    pub(crate) defines_since: Option<Time>,
     /// The account of the server time that it has used while other clients waited.
     pub(crate) used: Flow,
 }
@@ -119,6 +121,7 @@ impl Client {
             connect_time: now,
             request_time: now,
             xact_start: now,
+            defines_since: None,
             used: Flow::default(),
         }
     }

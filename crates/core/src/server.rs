@@ -115,6 +115,14 @@ impl Server {
         self.asked.unwrap_or(self.conversation.request_time())
     }
 
+    /// When the client asked for what the server is to do after what it does now.
+    pub(crate) fn asked_before(&self, now: Time) -> Time {
+        match self.conversation.queue().is_empty() && !self.awaits_sync() {
+            true => self.asked.unwrap_or(now),
+            false => self.asked_time(),
+        }
+    }
+
     /// Nothing is owed and no transaction is open.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {

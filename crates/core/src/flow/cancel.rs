@@ -192,7 +192,7 @@ impl Pooler {
         let client = self.client_mut(id);
         client.waiting = Waiting::No;
         client.dropping = Dropping::Request;
-        client.request_time = now;
+        (client.request_time, client.defines_since) = (now, None);
         client.session.request_is_cancelled();
         self.shared.requests.push_back(Request::Resume(id.into()));
         self.send(id, |w| w.error(error));

@@ -17,9 +17,27 @@ impl Pooler {
         }
         self.shared.state_stats.definitions_delayed += 1;
         self.shared.catalogs.definition_waits(id);
-        self.client_mut(id).waiting = Waiting::ToDefine;
+        self.begins_to_wait(now, id, server_id);
         self.release_if_clean(now, server_id);
         true
+    }
+
+    /// A client waits to define. The time counts as a part of its request, whether or not it gives its server back.
+    pub(super) fn begins_to_wait(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        let asked = self.server_mut(server_id).asked_before(now);
+        let client = self.client_mut(id);
+        client.waiting = Waiting::ToDefine;
+        client.defines_since.get_or_insert(asked);
+    }
+
+    /// A client that has waited to define goes on.
+    pub(super) fn waits_no_longer(&mut self, id: ClientId) {
+        let client = self.client_mut(id);
+        client.waiting = Waiting::No;
+        if let Some(server_id) = client.link {
+            let asked = client.defines_since.take();
+            self.server_mut(server_id).asked = asked;
+        }
     }
 
     /// Lets those go on whose definitions need not wait any longer.
@@ -36,7 +54,7 @@ impl Pooler {
             if pool_id.is_some_and(|pool| self.catalogs().must_definitions_wait(now, pool)) {
                 self.shared.catalogs.definition_waits(id);
             } else {
-                self.client_mut(id).waiting = Waiting::No;
+                self.waits_no_longer(id);
                 self.shared.requests.push_back(Request::Resume(id.into()));
             }
         }

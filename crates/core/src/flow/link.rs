@@ -55,17 +55,17 @@ impl Exchange<'_> {
         client.link = Some(self.server_id);
         self.counts_visit();
         let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
-        server.asked = None;
+        server.asked = client.defines_since.take();
         if let Waiting::ForServer { since, .. } = client.waiting {
             pool.stats_mut().wait_time += self.now.us_since(since);
-            server.asked = client.is_session().then_some(since);
+            server.asked = server.asked.or(client.is_session().then_some(client.request_time));
         }
         if let Some(share) = pool.share_mut() {
             self.shared.sizings.begins(self.now, share, &mut server.work);
         }
         client.waiting = Waiting::No;
         client.session.traces_are_considered();
-        client.xact_start = self.now;
+        client.xact_start = server.asked.unwrap_or(self.now);
         if pool.settings().mode == PoolMode::Session || pool.key().kind.is_replication() {
             client.session.pin_by_mode();
         }

@@ -30,14 +30,13 @@ impl Pooler {
         let pools = self.catalogs().sharing(pool_id);
         if self.is_weak(Weakness::PublishesAmongFlights) || !self.any_riders(&pools) {
             self.shared.catalogs.publications_mut().ends(id);
-            let client = self.client_mut(id);
-            if client.waiting == Waiting::ToDefine {
-                client.waiting = Waiting::No;
+            if self.client_mut(id).waiting == Waiting::ToDefine {
+                self.waits_no_longer(id);
             }
             return false;
         }
         self.shared.catalogs.publications_mut().one_waits(now, id, pools);
-        self.client_mut(id).waiting = Waiting::ToDefine;
+        self.begins_to_wait(now, id, server_id);
         true
     }
 
@@ -73,8 +72,8 @@ impl Pooler {
         let free = waiting.filter(|(_, pools)| !self.any_riders(pools));
         let free: Vec<ClientId> = free.map(|(client, _)| client).collect();
         for id in free {
-            if let Some(client) = self.clients.get_mut(id.0).filter(|c| c.waiting == Waiting::ToDefine) {
-                client.waiting = Waiting::No;
+            if self.clients.get(id.0).is_some_and(|c| c.waiting == Waiting::ToDefine) {
+                self.waits_no_longer(id);
                 self.shared.requests.push_back(Request::Resume(id.into()));
             }
         }

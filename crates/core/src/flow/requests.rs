@@ -242,7 +242,7 @@ impl Exchange<'_> {
         if self.server.conversation.queue().is_empty() {
             self.server.conversation.query_begins(self.now);
             if self.server.is_clean() {
-                self.client.xact_start = self.now;
+                self.client.xact_start = self.server.asked.unwrap_or(self.now);
             }
         }
     }

@@ -164,8 +164,8 @@ const OWN_IDLE_TRANSACTION_LIMIT: Exceeded = Exceeded {
 /// The time limit that a linked client has exceeded, if any.
 ///
 /// While the server works on a request, query_timeout applies, even if only a part of the request has been sent and the
-/// client must send the rest. It counts from when the client began to wait for the server, and up to its Sync. A client
-/// that owes the next message (a COMMIT, a Sync or the rest of a message) is idle in a transaction:
+/// client must send the rest. It counts from when the client began to wait for the server, or to define something, and
+/// up to its Sync. A client that owes the next message (a COMMIT, a Sync or the rest of a message) is idle in a transaction:
 /// idle_transaction_timeout applies. transaction_timeout counts both.
 pub(super) fn limit_over(
     now: Time,
@@ -184,8 +184,9 @@ pub(super) fn limit_over(
     let works = !server.conversation.queue().is_empty();
     let is_amid_message = matches!(client.passing, Passing::Forward(_));
     let is_in_transaction = !server.is_clean() || is_amid_message;
-    let is_asked = works || server.awaits_sync();
-    if is_asked && is_over(pool.settings().query_timeout, now, server.asked_time()) {
+    let is_asked = works || server.awaits_sync() || client.waiting == Waiting::ToDefine;
+    let asked = client.defines_since.unwrap_or(server.asked_time());
+    if is_asked && is_over(pool.settings().query_timeout, now, asked) {
         return exceeded(Trouble::QueryTimeout, "query timeout", "query_timeout");
     }
     if is_in_transaction && is_over(pool.settings().transaction_timeout, now, client.xact_start) {
@@ -263,6 +264,22 @@ fn lacks_welcome(client: &Client, pool: Option<&Pool>) -> bool {
     !asks_about_user && pool.is_some_and(|pool| pool.welcome().is_none())
 }
 
+/// The time limit that a client without a server has exceeded, because it has waited to define something.
+fn definer_limit_over(now: Time, client: &Client, pool: Option<&Pool>, settings: &Settings) -> Option<Exceeded> {
+    let since = client.defines_since?;
+    let over = |trouble, words| Exceeded {
+        trouble,
+        message: words,
+        setting: Some(words),
+    };
+    if is_over(settings.query_timeout, now, since) {
+        return Some(over(Trouble::QueryTimeout, "query_timeout"));
+    }
+    let limit = pool.and_then(|pool| pool.settings().query_wait_timeout);
+    let is_late = client.waiting == Waiting::ToDefine && is_over(limit, now, since);
+    is_late.then(|| over(Trouble::QueryWaitTimeout, "query_wait_timeout"))
+}
+
 /// What is due for a client; `pool` is its pool.
 pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, settings: &Settings) -> ClientDue {
     match client.phase {
@@ -280,6 +297,9 @@ pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, setting
             if is_over(settings.cancel_wait_timeout, now, client.connect_time) {
                 return ClientDue::CancelTimeout;
             }
+        }
+        ClientPhase::Session if client.link.is_none() && client.defines_since.is_some() => {
+            return definer_limit_over(now, client, pool, settings).map_or(ClientDue::Nothing, ClientDue::Exceeded);
         }
         ClientPhase::Session if client.link.is_none() && client.session.deferred_begin().is_some() => {
             return deferred_limit_over(now, client, pool).map_or(ClientDue::Nothing, ClientDue::Exceeded);

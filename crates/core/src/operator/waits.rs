@@ -2,7 +2,8 @@
 //! the `query_timeout` of its user does not count, as in PgBouncer.
 //!
 //! A client waits in the queue of its pool, or its flight stands behind another client's on a server
-//! ([`crate::upstream::flights`]). All count from when it began to wait until a server can begin its transaction.
+//! ([`crate::upstream::flights`]). All count from when it began to wait until a server can begin its transaction. If the
+//! flight runs again, `query_timeout` also counts the time for which a server has worked on it.
 
 use crate::base::errors::Trouble;
 use crate::base::failure::Failure;
@@ -55,14 +56,15 @@ impl Limits {
         [self.query, self.timeout, self.notify].into_iter().flatten().min()
     }
 
-    /// The limit that is over, if any. If both are, PgBouncer names query_timeout.
-    fn over(&self, waited: Duration) -> Option<Over> {
-        let over = |limit: Option<Duration>, trouble, setting| {
-            let is_over = limit.is_some_and(|limit| waited > limit);
+    /// The limit that is over, if any. If both are, PgBouncer names query_timeout. `asked`: how long ago the client sent
+    /// its request.
+    fn over(&self, waited: Duration, asked: Duration) -> Option<Over> {
+        let over = |limit: Option<Duration>, time: Duration, trouble, setting| {
+            let is_over = limit.is_some_and(|limit| time > limit);
             is_over.then_some(Over { trouble, setting })
         };
-        over(self.query, Trouble::QueryTimeout, "query_timeout")
-            .or_else(|| over(self.timeout, Trouble::QueryWaitTimeout, "query_wait_timeout"))
+        over(self.query, asked, Trouble::QueryTimeout, "query_timeout")
+            .or_else(|| over(self.timeout, waited, Trouble::QueryWaitTimeout, "query_wait_timeout"))
     }
 
     fn notice_is_due(&self, waited: Duration) -> bool {
@@ -98,11 +100,11 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
-        let session = client.is_session();
+        let (session, asked) = (client.is_session(), now - client.request_time);
         let Waiting::ForServer { since, notified, .. } = &mut client.waiting else {
             return;
         };
-        if let Some(Over { trouble, setting }) = limits.over(now - *since) {
+        if let Some(Over { trouble, setting }) = limits.over(now - *since, asked) {
             let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
             let (detail, hint) = shortage::why_it_waited(self.pool(pool_id), pinned, setting);
             let failure = Failure::new(trouble, setting).with_detail(&detail).with_hint(&hint);
@@ -142,7 +144,7 @@ impl Pooler {
             return;
         };
         let Some(since) = flights.rides_since(id) else { return };
-        if let Some(Over { trouble, setting }) = limits.over(now - since) {
+        if let Some(Over { trouble, setting }) = limits.over(now - since, now - since) {
             let failure = Failure::new(trouble, setting).with_detail(SENT).with_hint(SENT_HINT);
             self.fail_client(now, id, failure);
         } else if limits.notice_is_due(now - since) && flights.notify_rider(id) {

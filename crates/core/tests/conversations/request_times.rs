@@ -1,6 +1,6 @@
 //! From when query_timeout counts, and until when: conversations in virtual time.
 
-use crate::flights::crowd::{SHARED, crowd, first_ends};
+use crate::flights::crowd::{SHARED, cancelled, crowd, first_ends, login};
 use crate::rig::Rig;
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
@@ -14,6 +14,7 @@ const ROUND: Duration = Duration::from_millis(150);
 /// What a client hears that waits for a server, and one that has a server.
 const WAITED: &str = "Error 57014 query_timeout";
 const WORKED: &str = "Error 57014 query timeout";
+const TRANSACTION: &str = "Error 25P04 transaction timeout";
 
 /// One server, these settings, and keys of the user of all clients.
 fn one_server(settings: &str, user: &str) -> Rig {
@@ -161,6 +162,86 @@ fn the_wait_behind_another_clients_flight_counts() {
     rig.wait(2 * SECOND + ROUND);
     is_told(&mut rig, waiting[0], WORKED);
     is_told(&mut rig, waiting[1], WAITED);
+}
+
+/// A flight that another client's cancel has hit after two seconds. It is to run again, alone.
+fn flight_to_run_again(settings: &str) -> (Rig, ClientId, ServerId) {
+    let mut rig = Rig::new(&format!("{SHARED}\n{settings}"));
+    let first = rig.client();
+    rig.query(first, "select 'first'");
+    let server = rig.server_of(first).expect("the only one");
+    let (canceller, hit) = (login(&mut rig), login(&mut rig));
+    let key = rig.key_told(canceller);
+    rig.told(hit);
+    rig.query(canceller, "select 'a'");
+    rig.query(hit, "select 'b'");
+    first_ends(&mut rig, server);
+    rig.cancel_request(&key);
+    rig.completes(server, "SELECT 1");
+    rig.wait(2 * SECOND);
+    rig.told(server);
+    rig.says(server, cancelled);
+    (rig, hit, server)
+}
+
+#[test]
+fn a_flight_that_runs_again_counts_from_its_request() {
+    for (limit, error) in [("query_timeout = 3", WORKED), ("transaction_timeout = 3", TRANSACTION)] {
+        let (mut rig, hit, server) = flight_to_run_again(limit);
+        rig.cancel_arrives(server);
+        assert_eq!(rig.told(server), ["Query select 'b'"], "it runs again");
+        rig.wait(SECOND);
+        assert!(!rig.is_closed(hit));
+        rig.wait(ROUND);
+        is_told(&mut rig, hit, error);
+    }
+}
+
+#[test]
+fn a_flight_that_waits_again_counts_from_its_request() {
+    let (mut rig, hit, _) = flight_to_run_again("query_timeout = 3\nquery_wait_timeout = 3");
+    rig.wait(SECOND);
+    assert!(!rig.is_closed(hit));
+    rig.wait(ROUND);
+    is_told(&mut rig, hit, WAITED);
+}
+
+/// While a server worked on it, it has not waited.
+#[test]
+fn a_flight_that_waits_again_has_only_waited_without_a_server() {
+    let (mut rig, hit, _) = flight_to_run_again("query_wait_timeout = 3");
+    rig.wait(2 * SECOND);
+    assert!(!rig.is_closed(hit));
+    rig.wait(SECOND + ROUND);
+    is_told(&mut rig, hit, "Error 57014 query_wait_timeout");
+}
+
+/// As in PgBouncer, a transaction begins with its client's request.
+#[test]
+fn the_wait_for_a_server_counts_for_the_transaction() {
+    for status in [None, Some(InTransaction)] {
+        let (mut rig, client, server) = late_client("transaction_timeout = 3", "");
+        if let Some(status) = status {
+            rig.says(server, |w| w.ready_for_query(status));
+            rig.told(client);
+        }
+        rig.wait(SECOND);
+        assert!(!rig.is_closed(client));
+        rig.wait(ROUND);
+        is_told(&mut rig, client, TRANSACTION);
+    }
+}
+
+#[test]
+fn a_wait_counts_for_one_transaction() {
+    let (mut rig, client, server) = late_client("transaction_timeout = 3", "");
+    rig.completes(server, "SELECT 2");
+    rig.told(client);
+    rig.query(client, "select 3");
+    rig.wait(3 * SECOND);
+    assert!(!rig.is_closed(client));
+    rig.wait(ROUND);
+    is_told(&mut rig, client, TRANSACTION);
 }
 
 #[test]

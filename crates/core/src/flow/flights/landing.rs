@@ -58,7 +58,7 @@ impl Exchange<'_> {
         server.phase = ServerPhase::Linked;
         server.link = Some(self.id);
         client.link = Some(self.server_id);
-        client.xact_start = self.now;
+        client.xact_start = since;
         server.asked = Some(since);
         if let Some(front) = server.flights.as_ref().and_then(|flights| flights.front())
             && let Form::Parse(statement) = front.flight().form()

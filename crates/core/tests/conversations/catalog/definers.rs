@@ -178,3 +178,82 @@ fn definitions_that_cost_nobody_anything_never_wait() {
     }
     assert!(rig.told(maker).ends_with(&["ReadyForQuery I".into()]));
 }
+
+/// The wait for a definition is a part of the request, as the wait for a server is.
+#[test]
+fn limits_count_while_a_definition_waits() {
+    let round = Duration::from_millis(600);
+    for (limit, error) in [
+        ("query_timeout = 3", "Error 57014 query_timeout"),
+        ("query_wait_timeout = 3", "Error 57014 query_wait_timeout"),
+        ("query_timeout = 3\nquery_wait_timeout = 3", "Error 57014 query_timeout"),
+    ] {
+        let mut rig = rig(&format!("{SIZE_2}\n{limit}"));
+        let (maker, ..) = high_debt(&mut rig);
+        waits(&mut rig, maker);
+        rig.wait(Duration::from_secs(3));
+        assert!(!rig.is_closed(maker));
+        rig.wait(round);
+        assert!(rig.is_closed(maker), "{limit}");
+        assert_eq!(rig.told(maker), [error]);
+    }
+}
+
+#[test]
+fn what_a_definition_has_waited_counts_when_it_runs() {
+    for (limit, error) in [
+        ("query_timeout = 7", "Error 57014 query timeout"),
+        ("transaction_timeout = 7", "Error 25P04 transaction timeout"),
+    ] {
+        let mut rig = rig(&format!("{SIZE_2}\n{limit}"));
+        let (maker, ..) = high_debt(&mut rig);
+        waits(&mut rig, maker);
+        rig.wait(WAIT);
+        let server = rig.server_of(maker).expect("its definition is sent");
+        rig.wait(Duration::from_secs(7) - WAIT);
+        assert!(!rig.is_closed(maker));
+        rig.wait(Duration::from_millis(200));
+        assert!(rig.is_closed(maker), "{limit}");
+        assert_eq!(rig.told(maker), [error]);
+        assert!(!rig.told(server).is_empty());
+    }
+}
+
+/// Its server has nothing to do meanwhile, and yet its client has asked for something.
+#[test]
+fn query_timeout_counts_while_a_definition_waits_in_a_block() {
+    let mut rig = rig(&format!("{SIZE_2}\nquery_timeout = 3\nidle_transaction_timeout = 2"));
+    let (maker, ..) = high_debt(&mut rig);
+    rig.says(maker, |w| w.query(b"begin; select 1"));
+    let server = rig.server_of(maker).expect("linked");
+    rig.says(server, |w| {
+        w.command_complete("BEGIN");
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+    });
+    rig.wait(Duration::from_secs(1));
+    rig.told(maker);
+    rig.says(maker, |w| w.query(DEFINITION.as_bytes()));
+    rig.wait(Duration::from_secs(3));
+    assert!(!rig.is_closed(maker));
+    rig.wait(Duration::from_millis(200));
+    assert!(rig.is_closed(maker));
+    assert_eq!(rig.told(maker), ["Error 57014 query timeout"]);
+}
+
+/// A client that has cancelled its definition has asked for nothing.
+#[test]
+fn a_cancelled_definition_does_not_count() {
+    let mut rig = rig(&format!("{SIZE_2}\nquery_timeout = 3"));
+    let (maker, key, _) = high_debt(&mut rig);
+    waits(&mut rig, maker);
+    rig.wait(Duration::from_secs(2));
+    rig.cancel_request(&key);
+    rig.told(maker);
+    rig.wait(Duration::from_secs(2));
+    let server = asks(&mut rig, maker, "select 1");
+    settles(&mut rig, server);
+    rig.says(maker, |w| w.query(b"select 2"));
+    rig.wait(Duration::from_secs(2));
+    assert!(!rig.is_closed(maker));
+}
