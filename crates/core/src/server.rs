@@ -10,6 +10,7 @@ use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
 use crate::catalog::reading::Reading;
+use crate::pools::hosts::OPENS_IN_TIME;
 use crate::pools::pool::{self, Pool};
 use crate::pools::sizing::Work;
 use crate::state::server_session::ServerSession;
@@ -264,6 +265,11 @@ impl Server {
     /// Whether it has logged in, and is being examined before it serves its first client.
     pub(crate) fn is_examined(&self) -> bool {
         matches!(self.phase, ServerPhase::ConnectQuery)
+    }
+
+    /// Whether its host has not answered for long.
+    pub(crate) fn is_silent(&self, now: Time) -> bool {
+        matches!(self.phase, ServerPhase::Connecting) && now - self.connect_time > OPENS_IN_TIME
     }
 
     /// Whether its login is not finished.

@@ -221,7 +221,7 @@ impl Pooler {
             return;
         };
         match server.phase {
-            ServerPhase::CancelPending(AfterCancel::CleanUp) => self.clean_up(now, server_id),
+            ServerPhase::CancelPending(AfterCancel::CleanUp) => self.clean_up(now, server_id, true),
             ServerPhase::CancelPending(AfterCancel::Free) => self.server_is_free(server_id),
             ServerPhase::Draining => self.drained(now, server_id),
             // Internal requests had to wait for the cancel.

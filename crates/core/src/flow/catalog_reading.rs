@@ -117,8 +117,12 @@ impl Pooler {
             self.names_have_moved(pool_id);
         }
         // If the reading failed in an internal transaction block, that is rolled back first.
-        self.server_mut(server_id).phase = ServerPhase::Draining;
-        self.drained(now, server_id);
+        let server = self.server_mut(server_id);
+        server.phase = ServerPhase::Draining;
+        match server.is_clean() && !server.cancels.may_hit() {
+            true => self.clean_up(now, server_id, false),
+            false => self.drained(now, server_id),
+        }
     }
 
     /// A server that was reading the catalog is gone.

@@ -59,6 +59,8 @@ impl Pooler {
         self.work_ends(now, server_id);
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         let client_id = server.link.take();
+        let client = client_id.and_then(|id| self.clients.get(id.0));
+        let has_served = client.is_none_or(|client| client.is_session());
         // A cancel of the client's work must not hit the requests that clean the session.
         let must_wait = server.cancels.may_hit();
         if must_wait {
@@ -74,12 +76,14 @@ impl Pooler {
             }
         }
         if !must_wait {
-            self.clean_up(now, server_id);
+            self.clean_up(now, server_id, has_served);
         }
     }
 
     /// Cleans the session of a server without a client, if that is necessary, before another client may get it.
-    pub(crate) fn clean_up(&mut self, now: Time, server_id: ServerId) {
+    /// `has_served`: it has worked for a client that had logged in. Behind others, PgBouncer does not send
+    /// server_reset_query.
+    pub(crate) fn clean_up(&mut self, now: Time, server_id: ServerId, has_served: bool) {
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         let pool = self.pools[server.pool as usize]
             .as_mut()
@@ -93,7 +97,7 @@ impl Pooler {
         let leaves_traces = server.session.leaves_traces();
         let is_console = server.nature == Nature::Console;
         let session = pool.settings().mode == PoolMode::Session;
-        let used_by_clients = pool.key().kind == PoolKind::Clients;
+        let used_by_clients = has_served && pool.key().kind == PoolKind::Clients;
         let replication = pool.key().kind.is_replication();
         let shares = pool.shares_sessions() && !is_console;
         if replication {

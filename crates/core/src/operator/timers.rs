@@ -169,6 +169,8 @@ impl Pooler {
             }
             return;
         };
+        self.take_silent_place(now, pool_id);
+        let pool = self.pool(pool_id);
         let waited = now - since;
         let uses_reserve = pool.settings().size > 0 && pool.settings().reserve_size > 0;
         if uses_reserve && waited > self.shared.settings.reserve_pool_timeout && pool.connecting() == 0 {

@@ -50,6 +50,19 @@ fn a_reload_while_a_server_tries_values_makes_another_server_try_them() {
     }
 }
 
+/// As in PgBouncer, where no login uses a server: server_reset_query runs behind transactions only.
+#[test]
+fn a_login_is_no_use_that_server_reset_query_follows() {
+    let mut rig = Rig::one_server("server_reset_query_always = 1");
+    rig.client();
+    let client = logs_in_with(&mut rig, &[("app.request", "1")]);
+    let server = rig.server_of(client).expect("it is free, and tries the value");
+    confirms(&mut rig, server, &[]);
+    assert!(is_welcome(&mut rig, client));
+    rig.query(client, "select 1");
+    assert_eq!(rig.server_of(client), Some(server), "it is free");
+}
+
 /// Guards against a refusal by a server of the old database, which the new one would not have given.
 #[test]
 fn a_server_that_is_replaced_refuses_nothing() {

@@ -32,6 +32,9 @@ impl Pooler {
             if !self.lacks_servers(pool_id) || pool.connecting() >= OPENING_AT_ONCE_MAX {
                 return;
             }
+            if self.is_silent(now, pool_id) {
+                return;
+            }
             if self.pool_takes_no_clients_now(pool_id) || !self.open_server(now, pool_id, false) {
                 return;
             }
@@ -72,6 +75,37 @@ impl Pooler {
         self.server_mut(ServerId(slot)).is_former = true;
         self.close_server(now, ServerId(slot), "no answer, another host is tried");
         self.settle(now);
+    }
+
+    /// A shared limit keeps a pool from opening a server, and attempts of another pool that have had no answer count for
+    /// it. The latest of them makes way, unless it is the only one of its pool: PgBouncer makes one at a time. A pool
+    /// with several hosts gives up attempts by itself.
+    pub(crate) fn take_silent_place(&mut self, now: Time, pool_id: PoolId) {
+        if !self.lacks_servers(pool_id) || self.is_silent(now, pool_id) {
+            return;
+        }
+        let Some(limit) = self.shared_limit_reached(now, pool_id) else {
+            return;
+        };
+        let key = self.pool(pool_id).key();
+        let spare = self.servers.iter().filter(|(_, server)| {
+            let pool = pool::of(&self.pools, server.pool);
+            server.is_silent(now) && pool.connecting() > 1 && limit.is_shared(pool.key(), key)
+        });
+        let Some((slot, _)) = spare.max_by_key(|(_, server)| server.connect_time) else {
+            return;
+        };
+        // Its clients are not told: other attempts are under way.
+        self.server_mut(ServerId(slot)).is_former = true;
+        self.close_server(now, ServerId(slot), "no answer, another pool needs its place");
+        self.settle(now);
+    }
+
+    /// Whether the only host of a pool has not answered an attempt for long: it gets no further ones meanwhile.
+    fn is_silent(&self, now: Time, pool_id: PoolId) -> bool {
+        let pool = self.pool(pool_id);
+        let is_silent = |(_, server): (_, &Server)| server.pool == pool_id && server.is_silent(now);
+        pool.connecting() > 0 && pool.settings().endpoints.len() == 1 && self.servers.iter().any(is_silent)
     }
 
     /// A server will soon be free: see [`Server::is_soon_free`].

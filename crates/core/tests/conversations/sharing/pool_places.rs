@@ -73,6 +73,51 @@ fn a_limit_holds_over_pools_and_an_idle_server_makes_way() {
     assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
 }
 
+/// Clients of a database whose host does not answer, and a client of another database of the same user.
+fn beside_a_silent_host(limit: usize) -> (Rig, Vec<ServerId>, ClientId) {
+    let databases = "deaf = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";
+    let mut rig = Rig::with(databases, &format!("max_user_connections = {limit}"));
+    let enter = |rig: &mut Rig, database: &str| rig.client_begins(&[("user", "u"), ("database", database)]);
+    for _ in 0..10 {
+        enter(&mut rig, "deaf");
+    }
+    let silent: Vec<ServerId> = rig.connects.drain(..).collect();
+    assert_eq!(silent.len(), limit);
+    let two = enter(&mut rig, "two");
+    (rig, silent, two)
+}
+
+/// Guards against a database that nobody could use because the host of another one did not answer: attempts to connect
+/// to that host had taken all places. PgBouncer makes one attempt at a time.
+#[test]
+fn a_silent_host_keeps_one_place_of_a_limit_that_pools_share() {
+    let (mut rig, silent, two) = beside_a_silent_host(4);
+    rig.wait(Duration::from_millis(900));
+    assert!(rig.connects.is_empty(), "they may be answered yet");
+    rig.wait(Duration::from_millis(300));
+    rig.servers_log_in();
+    assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
+    let open = |rig: &Rig| silent.iter().filter(|id| !rig.is_closed(**id)).count();
+    assert_eq!(open(&rig), 3, "one has made way");
+    rig.wait(Duration::from_secs(9));
+    assert!(
+        rig.connects.is_empty(),
+        "no further attempt takes the place of the server"
+    );
+    assert_eq!(open(&rig), 3);
+    rig.query(two, "select 1");
+    assert!(rig.server_of(two).is_some());
+}
+
+#[test]
+fn the_only_attempt_of_a_pool_keeps_its_place() {
+    let (mut rig, silent, two) = beside_a_silent_host(1);
+    rig.wait(Duration::from_secs(9));
+    assert!(!rig.is_closed(silent[0]) && rig.connects.is_empty());
+    rig.server_logs_in(silent[0]);
+    assert!(rig.told(two).is_empty(), "user u may have one connection");
+}
+
 #[test]
 fn a_server_whose_lifetime_ends_while_it_logs_in_is_counted_once() {
     let mut rig = Rig::new("server_lifetime = 1\ndefault_pool_size = 1");
