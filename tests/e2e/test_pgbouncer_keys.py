@@ -184,6 +184,23 @@ def test_autodb_idle_timeout(pg15, make_pooler):
             assert "warehouse" in known(pooler) & counted(pooler), pooler.which
 
 
+def test_a_paused_database_of_the_star_entry_stays_paused(pg15, make_pooler):
+    """Guards against a pause that is forgotten with its database, so that clients reach a server in the midst of its upgrade."""
+    pooler = make_pooler(pg15, settings={"autodb_idle_timeout": 1, "server_idle_timeout": 0.5})
+    for database in ("shop", "warehouse"):
+        login(pooler, database=database)
+    pooler.console("pause shop")
+    paused = lambda: {row["name"]: row["paused"] for row in pooler.console("show databases")}  # noqa: E731
+    eventually(lambda: "warehouse" not in paused(), what="the other one is forgotten")
+    assert paused()["shop"] == "1"
+    with pooler.connect(login=False, database="shop") as c:
+        c.send(wire.startup(c.startup_parameters()))
+        with pytest.raises(wire.NoReply):
+            c.read_ready(timeout=1)
+        pooler.console("resume shop")
+        c.read_ready()
+
+
 # -- auth_dbname: of all, of the database
 
 SECRETS = """
