@@ -164,6 +164,7 @@ impl Pooler {
                 && shortage::keeps_warm(pool, &self.shared.config)
                 && pool.connecting() == 0
                 && pool.may_warm(now)
+                && self.limits_allow_one_more(now, pool_id)
             {
                 self.open_server(now, pool_id, false);
             }

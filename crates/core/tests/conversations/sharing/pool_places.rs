@@ -109,6 +109,27 @@ fn a_silent_host_keeps_one_place_of_a_limit_that_pools_share() {
     assert!(rig.server_of(two).is_some());
 }
 
+/// Guards against clients that lost their idle servers to a pool for which nobody waits.
+#[test]
+fn no_idle_server_makes_way_for_min_pool_size() {
+    let databases = "cold = host=127.0.0.1 user=u\nwarm = host=127.0.0.1 user=u min_pool_size=2";
+    let mut rig = Rig::with(databases, "max_user_connections = 2");
+    let enter = |rig: &mut Rig, database: &str| {
+        let id = rig.client_begins(&[("user", "u"), ("database", database)]);
+        rig.servers_log_in();
+        id
+    };
+    let cold = enter(&mut rig, "cold");
+    enter(&mut rig, "warm");
+    rig.query(cold, "select 1");
+    let server = rig.server_of(cold).expect("it is idle");
+    rig.told(server);
+    rig.completes(server, "SELECT 1");
+    rig.wait(Duration::from_secs(2));
+    assert_eq!(rig.told(server), [""; 0], "it is not evicted");
+    assert!(rig.connects.is_empty());
+}
+
 #[test]
 fn the_only_attempt_of_a_pool_keeps_its_place() {
     let (mut rig, silent, two) = beside_a_silent_host(1);
