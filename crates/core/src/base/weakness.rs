@@ -51,8 +51,6 @@ pub enum Weakness {
     CountsReplies,
     /// For each server that logs in, the pools of all databases are looked at.
     LooksAtAllPools,
-    /// A probe is told all names of a client's statements, however many there are.
-    AsksOfAllNames,
     /// Clients are not charged for the servers that they use.
     ForgetsToCharge,
     /// The client that came last gets the next server.
@@ -129,7 +127,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 53] = [
+    pub const ALL: [Weakness; 52] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -151,7 +149,6 @@ impl Weakness {
         Weakness::LooksAtEachPiece,
         Weakness::CountsReplies,
         Weakness::LooksAtAllPools,
-        Weakness::AsksOfAllNames,
         Weakness::ForgetsToCharge,
         Weakness::ServesNewestFirst,
         Weakness::CancelsAmongSegments,

@@ -95,10 +95,8 @@ impl ServerSide<'_> {
     /// not ASCII stay reasons. Only a client that is pinned has more than [`NAMES_ASKED_MAX`]; it stays so.
     pub(crate) fn names_that_need_no_pin(&mut self, tracked: bool) -> Vec<Box<[u8]>> {
         let held = &self.server.held;
-        let names_all = self.shared.is_weak(Weakness::AsksOfAllNames);
         let named = match held.client_named_len() {
             0..=NAMES_ASKED_MAX => held.all_client_named(),
-            _ if names_all => held.all_client_named(),
             _ => Vec::new(),
         };
         let by_sql = named

@@ -36,7 +36,7 @@ const NAMES_MAX: usize = 4096;
 
 /// The most names of a client by SQL-level PREPARE that are kept. A transaction of a client that prepares another one
 /// costs a moment for each.
-pub(crate) const NAMES_BY_SQL_MAX: usize = 512;
+pub(crate) const NAMES_BY_SQL_MAX: usize = 128;
 
 /// The most names whose statements are looked at for further names.
 const NESTED_MAX: usize = 64;

@@ -96,8 +96,8 @@ impl Canary {
 
     /// Whether a flood can show it.
     pub fn is_of_floods(self) -> bool {
-        use Weakness::{AsksOfAllNames, CountsReplies, LooksAtAllPools};
-        matches!(self, Canary::Weak(AsksOfAllNames | CountsReplies | LooksAtAllPools))
+        use Weakness::{CountsReplies, LooksAtAllPools};
+        matches!(self, Canary::Weak(CountsReplies | LooksAtAllPools))
     }
 
     /// Its name on the command line.

@@ -124,6 +124,8 @@ impl Plan {
             let (piece, parses) = (ends, false);
             phases = vec![Phase::Cycle(vec![Part::Query(made)]), Phase::Text { piece, parses }];
         }
+        // Behind a text that is too long to be read, messages cost more than behind a shorter one.
+        phases.sort_by_key(|phase| matches!(phase, Phase::Text { .. }));
         let is_text = phases.iter().any(|phase| matches!(phase, Phase::Text { .. }));
         let from_each = !is_text && r.percent(25);
         let few = *r.pick(&[1, 7, 50, 1000]);
