@@ -9,6 +9,9 @@ use rustix::process::Uid;
 use std::io;
 use std::os::fd::AsFd;
 
+/// The user id that the kernel gives where there is none.
+const NO_USER: u32 = u32::MAX;
+
 /// The process that has connected, or listens, when it did so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credentials {
@@ -21,14 +24,15 @@ impl Credentials {
     /// Those of the other end.
     pub(crate) fn of_peer(socket: &impl AsFd) -> io::Result<Credentials> {
         let credentials = getsockopt(socket, PeerCredentials)?;
-        Ok(Credentials::new(credentials.uid(), credentials.pid()))
+        Credentials::new(credentials.uid(), credentials.pid()).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    fn new(uid: u32, pid: i32) -> Credentials {
-        Credentials {
+    /// `None`: the socket has no other end on this machine, or no Unix-domain one.
+    fn new(uid: u32, pid: i32) -> Option<Credentials> {
+        (uid != NO_USER).then(|| Credentials {
             uid: Uid::from_raw(uid),
             pid: u32::try_from(pid).ok().filter(|pid| *pid > 0),
-        }
+        })
     }
 
     /// The process, for the log.
@@ -54,10 +58,18 @@ mod tests {
         assert_eq!(found.process(), format!("process {}", std::process::id()));
     }
 
+    /// Guards against a panic when a TCP client has left before its address was asked for.
+    #[test]
+    fn a_tcp_socket_tells_nobody() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(Credentials::of_peer(&socket).is_err());
+    }
+
     /// Such a process has id 0, which is no id.
     #[test]
     fn the_user_is_known_without_a_process() {
-        let found = Credentials::new(1000, 0);
+        let found = Credentials::new(1000, 0).unwrap();
         assert_eq!((found.uid.as_raw(), found.pid), (1000, None));
         assert_eq!(found.process(), "a process of another PID namespace");
     }
