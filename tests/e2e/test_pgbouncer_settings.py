@@ -66,6 +66,39 @@ def test_disable_pqexec(pg15, make_pooler, on):
                 assert wire.rows_of(c.read_ready()) == [("2",)], pooler.which
 
 
+# Startup parameters of a client.
+IGNORED = {
+    "options": {"options": "-c DateStyle=German -c TimeZone=Asia/Tokyo -c work_mem=7MB --IntervalStyle=iso_8601"},
+    "more in options": {"options": "-c statement_timeout=77s -c search_path=nowhere -c standard_conforming_strings=off"},
+    "an application_name": {"application_name": "mine", "work_mem": "7MB", "TimeZone": "Asia/Tokyo"},
+    "an application_name in options": {"options": "-c application_name=mine -c DateStyle=German"},
+    "unreadable": {"options": "-c DateStyle=German -x"},
+    "half": {"options": "-c DateStyle=German -c"},
+}
+
+
+@pytest.mark.parametrize("listed", ["options,application_name,TimeZone,work_mem", "options", "work_mem,statement_timeout"])
+@pytest.mark.parametrize("sent", IGNORED)
+def test_what_ignore_startup_parameters_leaves(pg15, make_pooler, sent, listed):
+    """If the list has `options`, the settings in there that PgBouncer follows reach the session all the same."""
+    names = ["DateStyle", "TimeZone", "IntervalStyle", "application_name", "work_mem", "search_path"]
+    names += ["statement_timeout", "standard_conforming_strings"]
+    seen = []
+    for pooler in both(make_pooler, pg15, settings={"ignore_startup_parameters": listed}):
+        try:
+            with pooler.connect(options=IGNORED[sent]) as c:
+                seen.append({name: c.value(f"show {name}") for name in names})
+        except wire.ServerError as error:
+            seen.append(error.fields["M"])
+    pgbouncer, pgweir = seen
+    if pgbouncer == "unsupported startup parameter: work_mem":
+        assert pgweir["work_mem"] == "7MB"
+    elif "only '-c config=val'" in pgbouncer:
+        assert "options" in pgweir
+    else:
+        assert pgweir == pgbouncer
+
+
 @pytest.mark.parametrize("on", [0, 1])
 def test_log_pooler_errors(pg15, make_pooler, on):
     named = {"settings": {"log_pooler_errors": on}, "databases": {"shop": "host=127.0.0.1"}}

@@ -245,7 +245,7 @@ catalogue! {
     /// Startup parameters to accept and not pass on.
     ignore_startup_parameters: CommaList {
         default: Some(""), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "Names separated by commas. pgweir accepts startup parameters of any name: a server checks them, and they follow the client. The parameters named here are dropped without an error: with `options` in the list, `options=-c search_path=...` has no effect. Leave the list empty unless a client sends a parameter that must not reach the server.",
+        help: "Names separated by commas. pgweir accepts startup parameters of any name: a server checks them, and they follow the client. The parameters named here are dropped without an error, also in `options`; only `application_name` is kept as a parameter of its own. With `options` in the list, only these settings in `options` reach the session, as in PgBouncer: `application_name`, `client_encoding`, `DateStyle`, `IntervalStyle`, `search_path`, `standard_conforming_strings`, `TimeZone`. Leave the list empty unless a client sends a parameter that must not reach the server.",
     }
     /// How many bytes of a message's text are examined at once.
     inspect_bytes_max: u32 {

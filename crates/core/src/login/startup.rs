@@ -124,6 +124,21 @@ pub(crate) struct Wishes {
     pub(crate) kind: PoolKind,
 }
 
+/// Whether PgBouncer keeps this setting of a client's for the session. If ignore_startup_parameters names `options`, it
+/// ignores the others there.
+fn pgbouncer_keeps(name: &str) -> bool {
+    let kept = [
+        "application_name",
+        "client_encoding",
+        "DateStyle",
+        "IntervalStyle",
+        "search_path",
+        "standard_conforming_strings",
+        "TimeZone",
+    ];
+    kept.iter().any(|kept| kept.eq_ignore_ascii_case(name))
+}
+
 impl Wishes {
     /// Reads the parameters of a client at `peer`; `host` is the name of this machine.
     pub(crate) fn read(
@@ -149,8 +164,13 @@ impl Wishes {
                 "user" => wishes.user = value,
                 "database" => wishes.database = value,
                 "replication" => wishes.kind = replication(&value)?,
-                "options" if is_ignored("options") => {}
-                "options" => by_options = options(&value)?,
+                "options" => {
+                    by_options = options(&value)?;
+                    by_options
+                        .retain(|(name, _)| !is_ignored(name) && (!is_ignored("options") || pgbouncer_keeps(name)));
+                }
+                // PgBouncer keeps it even if the list names it.
+                "application_name" => wishes.settings.push((name, value)),
                 _ if name.starts_with("_pq_.") || is_ignored(&name) => {}
                 _ => wishes.settings.push((name, value)),
             }
