@@ -58,7 +58,13 @@ ORDERS = [
     "SHUTDOWN WAIT_FOR_CLIENTS, SHUTDOWN WAIT_FOR_SERVERS",
     "SHUTDOWN WAIT_FOR_SERVERS, SHUTDOWN WAIT_FOR_CLIENTS",
     "SHUTDOWN WAIT_FOR_SERVERS, SHUTDOWN WAIT_FOR_SERVERS",
+    "SHUTDOWN WAIT_FOR_SERVERS, SHUTDOWN",
+    "SHUTDOWN WAIT_FOR_SERVERS, PAUSE",
     "INT, SHUTDOWN WAIT_FOR_CLIENTS",
+    "INT, SHUTDOWN",
+    "TERM, SHUTDOWN WAIT_FOR_CLIENTS",
+    "TERM, SHUTDOWN",
+    "PAUSE, SHUTDOWN WAIT_FOR_CLIENTS",
     "SHUTDOWN WAIT_FOR_CLIENTS, SHUTDOWN WAIT_FOR_CLIENTS",
     "SHUTDOWN WAIT_FOR_CLIENTS, SHUTDOWN",
     "SHUTDOWN WAIT_FOR_CLIENTS, PAUSE",
@@ -184,6 +190,7 @@ DIFFERENT: dict[str, dict[str, object]] = {
             "TERM",
             "TERM, USR2",
             "TERM, HUP",
+            "TERM, SHUTDOWN WAIT_FOR_CLIENTS",
             "SHUTDOWN WAIT_FOR_CLIENTS",
             "SHUTDOWN WAIT_FOR_CLIENTS, SHUTDOWN WAIT_FOR_CLIENTS",
             "SHUTDOWN WAIT_FOR_CLIENTS, RESUME",
@@ -192,11 +199,14 @@ DIFFERENT: dict[str, dict[str, object]] = {
         CONSOLE_IS_NO_CLIENT,
     ),
     "USR1, TERM": NOBODY_WAITS_FOR_EVER,
+    "PAUSE, SHUTDOWN WAIT_FOR_CLIENTS": NOBODY_WAITS_FOR_EVER,
     "TERM, USR1": NO_PAUSE_WHILE_SHUTTING_DOWN,
     "SHUTDOWN WAIT_FOR_CLIENTS, PAUSE": {
         "answers": ["SHUTDOWN", "pooler is shutting down"],
         **NO_PAUSE_WHILE_SHUTTING_DOWN,
     },
+    # PgBouncer calls its shutdown a pause.
+    "SHUTDOWN WAIT_FOR_SERVERS, PAUSE": {"answers": ["SHUTDOWN", "pooler is shutting down"]},
     # PgBouncer stays paused, and lets clients wait for ever.
     **dict.fromkeys(
         ("SHUTDOWN WAIT_FOR_SERVERS, SHUTDOWN WAIT_FOR_CLIENTS", "INT, SHUTDOWN WAIT_FOR_CLIENTS"),
@@ -204,7 +214,9 @@ DIFFERENT: dict[str, dict[str, object]] = {
     ),
     # PgBouncer closes the console without an answer.
     "SHUTDOWN": {"answers": ["SHUTDOWN"]},
+    **{f"{first}, SHUTDOWN": {"answers": [first, "SHUTDOWN"]} for first in ("TERM", "INT")},
     "SHUTDOWN WAIT_FOR_CLIENTS, SHUTDOWN": {"answers": ["SHUTDOWN", "SHUTDOWN"]},
+    "SHUTDOWN WAIT_FOR_SERVERS, SHUTDOWN": {"answers": ["SHUTDOWN", "SHUTDOWN"]},
     # PgBouncer 1.26 has no SUSPEND.
     "SUSPEND, RESUME": {"answers": ["SUSPEND", "RESUME"]},
     "SUSPEND, PAUSE": {
