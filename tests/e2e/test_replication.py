@@ -264,6 +264,31 @@ def test_database_limits_count_replication(publisher, make_pooler):
     assert eventually(lambda: walsenders(publisher) == 0) is not None
 
 
+def test_limits_of_users_count_replication(publisher, make_pooler):
+    """In both ways: a stream is counted, and is held back by what is counted."""
+    limits = {"max_user_connections": 1, "query_wait_timeout": 1, "query_timeout": 0, "client_login_timeout": 5}
+    no_limits = {"transaction_timeout": 0, "idle_transaction_timeout": 0, "server_check_delay": 30}
+    pooler = through(make_pooler, publisher, **limits, **no_limits)
+    alice = {"user": "alice", "password": "alice-pw"}
+    with walker(pooler) as stream:
+        assert stream.value("select 1") == "1"
+        with pytest.raises(wire.ServerError, match="query_wait_timeout"):
+            pooler.connect(**alice)
+        # Another user has another count.
+        with pooler.connect(user="bob", password="bob-pw") as c:
+            assert c.value("select 2") == "2"
+    eventually(lambda: walsenders(publisher) == 0)
+    with pooler.connect(**alice) as c:
+        c.query("begin")
+        c.value("select 3")
+        with pytest.raises(wire.ServerError, match="query_wait_timeout"):
+            walker(pooler, application_name="second")
+        c.query("commit")
+        # An idle server gives way.
+        with walker(pooler, application_name="third") as stream:
+            assert stream.value("select 4") == "4"
+
+
 def test_a_stream_ends_with_its_client(publisher, make_pooler):
     """A client that vanishes while its server streams; and time limits are no concern of a stream."""
     pooler = through(make_pooler, publisher)
