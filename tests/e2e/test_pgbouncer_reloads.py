@@ -31,8 +31,20 @@ BAD = {
     "auth_file = /no/users": None,
     "auth_type = hba\nauth_hba_file = /no/hba": None,
     "auth_type = hba\nauth_hba_file = %folder%/hba\nauth_ident_file = /no/ident": None,
+    "auth_type = hba\nauth_hba_file = %folder%/bad_hba": "hba line ",
+    "auth_type = hba\nauth_hba_file = %folder%/mapped_hba\nauth_ident_file = %folder%/ident": "hba line ",
+    "auth_type = hba\nauth_hba_file = %folder%/hba\nauth_ident_file = %folder%/bad_ident": "ident line ",
     "client_tls_sslmode = require": "TLS configuration could not be reloaded",
     "client_tls_sslmode = require\nclient_tls_key_file = /no/k\nclient_tls_cert_file = /no/c": None,
+}
+
+# Files of rules and maps that the lines name.
+FILES = {
+    "hba": "local all all trust\n",
+    "bad_hba": "local all all trust\nhost all all nowhere md5\nnonsense\n",
+    "mapped_hba": "# maps\nlocal all all peer map=m\n",
+    "ident": "n a b\n",
+    "bad_ident": "m a b\nm a\n",
 }
 
 # A line without its time and level.
@@ -41,7 +53,8 @@ LINE = re.compile(r"^\S+ \S+ UTC \[\d+\] (?:ERROR|WARNING) (.*)", re.M)
 
 def said(pooler, lines: str) -> list[str]:
     """What the log says of a SIGHUP with these lines at the end of the file, with one name for its folder."""
-    pooler.write_file(pooler.dir + "/hba", "local all all trust\n")
+    for name, content in FILES.items():
+        pooler.write_file(f"{pooler.dir}/{name}", content)
     with open(pooler.ini_path, encoding="utf-8") as file:
         pooler.write_file(pooler.ini_path, file.read() + lines.replace("%folder%", pooler.dir) + "\n")
     offset = len(pooler.log())

@@ -20,13 +20,13 @@ pub(crate) fn read(config: &mut Config, files: &dyn FileSource, places: &Places,
     if !hba_file.is_empty() {
         let (read, problems) = Rules::read(&hba_file, &source);
         rules = read;
-        found.extend(problems.into_iter().map(of_file));
+        found.extend(problems.into_iter().map(|problem| of_file(problem, "hba")));
         found.extend(rules.iter().flat_map(|rules| problems_of_roles(rules, config)));
     }
     if let Some(name) = &ident_file {
         let (read, problems) = IdentMaps::read(name, &source);
         maps = read;
-        found.extend(problems.into_iter().map(of_file));
+        found.extend(problems.into_iter().map(|problem| of_file(problem, "ident")));
     }
     let has_maps = maps.is_some() || ident_file.is_none();
     let maps = maps.unwrap_or_default();
@@ -100,9 +100,8 @@ fn missing_maps(rules: &Rules, maps: &IdentMaps) -> Vec<Problem> {
     let missing = named.filter(|(_, map)| !maps.has(map));
     missing
         .map(|(place, map)| {
-            let place = line(place);
-            Problem::error(&place, format!("map \"{map}\" is not in auth_ident_file"))
-                .hint("nobody could pass the rule")
+            let why = format!("map \"{map}\" is not in auth_ident_file");
+            Problem::error(&line(place), not_parsed("hba", place.line, &why)).hint("nobody could pass the rule")
         })
         .collect()
 }
@@ -110,7 +109,8 @@ fn missing_maps(rules: &Rules, maps: &IdentMaps) -> Vec<Problem> {
 /// Where nobody can tell who is in a role.
 fn problems_of_roles(rules: &Rules, config: &Config) -> Vec<Problem> {
     if !config.has_auth_user() {
-        return rules.problems_without_roles().into_iter().map(of_file).collect();
+        let problems = rules.problems_without_roles().into_iter();
+        return problems.map(|problem| of_file(problem, "hba")).collect();
     }
     let mut silent: Vec<(&str, &str)> = config
         .databases
@@ -145,11 +145,18 @@ fn line(place: &pgweir_hba::Place) -> Place {
     }
 }
 
-fn of_file(problem: pgweir_hba::Problem) -> Problem {
+/// What PgBouncer says of a line that it cannot use, and why that is so.
+fn not_parsed(kind: &str, line: u32, why: &str) -> String {
+    format!("could not parse {kind} config line {line}: {why}")
+}
+
+/// `kind`: PgBouncer's word for the file.
+fn of_file(problem: pgweir_hba::Problem, kind: &str) -> Problem {
     let place = line(&problem.place);
     let hint = (!problem.hint.is_empty()).then(|| problem.hint.to_owned());
-    match problem.level {
-        Level::Error => Problem::error(&place, problem.message).maybe_hint(hint),
-        Level::Warning => Problem::warning(&place, problem.message).maybe_hint(hint),
+    match (problem.level, place.line) {
+        (Level::Error, Some(line)) => Problem::error(&place, not_parsed(kind, line, &problem.message)).maybe_hint(hint),
+        (Level::Error, None) => Problem::error(&place, problem.message).maybe_hint(hint),
+        (Level::Warning, _) => Problem::warning(&place, problem.message).maybe_hint(hint),
     }
 }

@@ -67,8 +67,11 @@ impl fmt::Display for Place {
 /// Where PgBouncer's lines of the log name file and line.
 const IN_CONFIGURATION: &str = " in configuration";
 
+/// What PgBouncer's lines of the log say of a line of another file: its number, and nothing more.
+const NOT_PARSED: [&str; 2] = ["could not parse hba config line ", "could not parse ident config line "];
+
 /// How PgBouncer's lines of the log begin. Programs that read logs look for these words.
-const PGBOUNCERS: [&str; 14] = [
+const PGBOUNCERS: [&str; 16] = [
     "TLS configuration could not be reloaded",
     "TLS setup failed: ",
     "To allow TLS connections from clients, ",
@@ -77,6 +80,8 @@ const PGBOUNCERS: [&str; 14] = [
     "could not open auth_file ",
     "could not open hba config file ",
     "could not open ident config file ",
+    NOT_PARSED[0],
+    NOT_PARSED[1],
     "ids of peers must be ",
     "invalid section ",
     "invalid value ",
@@ -156,6 +161,16 @@ impl Problem {
         PGBOUNCERS.iter().any(|words| self.message.starts_with(words))
     }
 
+    /// The message behind the place, which it need not name again.
+    fn behind_place(&self) -> String {
+        let is_not_parsed = NOT_PARSED.iter().any(|words| self.message.starts_with(words));
+        match (is_not_parsed, self.message.split_once(": ")) {
+            (true, Some((_, why))) => why.to_string(),
+            _ if self.is_pgbouncers() => self.message.replacen(IN_CONFIGURATION, "", 1),
+            _ => self.message.clone(),
+        }
+    }
+
     /// The problem of a command, which is in no configuration file.
     pub(crate) fn on_console(self) -> Problem {
         Problem {
@@ -173,11 +188,7 @@ impl Problem {
 /// `pgbouncer.ini:12:5: error: message`, and on its own line `    hint: ...`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let message = match self.is_pgbouncers() {
-            true => self.message.replacen(IN_CONFIGURATION, "", 1),
-            false => self.message.clone(),
-        };
-        write!(f, "{}: {}: {message}", self.place, self.severity.word())?;
+        write!(f, "{}: {}: {}", self.place, self.severity.word(), self.behind_place())?;
         if let Some(hint) = &self.hint {
             write!(f, "\n    hint: {hint}")?;
         }
@@ -265,6 +276,9 @@ mod tests {
         assert_eq!(line("odd in configuration"), "a.ini:8:13: odd in configuration");
         let whole = Problem::error(&Place::file("a.ini"), "config file loading failed").hint("look");
         assert_eq!(whole.line(), "config file loading failed (a.ini) (HINT: look)");
+        let not_parsed = Problem::error(&place, "could not parse hba config line 8: odd: x");
+        assert_eq!(not_parsed.line(), "could not parse hba config line 8: odd: x (a.ini:8)");
+        assert_eq!(not_parsed.to_string(), "a.ini:8:13: error: odd: x");
         let shown = Problem::error(&place, "invalid section \"x\" in configuration").to_string();
         assert_eq!(shown, "a.ini:8:13: error: invalid section \"x\"");
     }

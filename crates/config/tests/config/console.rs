@@ -93,10 +93,14 @@ fn set_refuses_and_leaves_everything_as_it_was() {
 #[test]
 fn set_cannot_choose_rules_that_could_not_be_read() {
     for (hba, ident, why) in [
-        ("nonsense\n", "", "hba.conf:1: "),
+        ("nonsense\n", "", "could not parse hba config line 1: expected local"),
         ("# none\n", "", "hba.conf: the file contains no entries"),
         ("local all all peer map=m\n", "", "map \"m\" is not in auth_ident_file"),
-        ("local all all trust\n", "m a\n", "ident.conf:1: "),
+        (
+            "local all all trust\n",
+            "m a\n",
+            "could not parse ident config line 1: expected three",
+        ),
     ] {
         let ini = sound("auth_type = md5\nauth_hba_file = hba.conf\nauth_ident_file = ident.conf");
         let files = [
