@@ -43,6 +43,7 @@ mod beginning;
 pub mod canary;
 mod checks;
 pub mod client;
+mod configured;
 pub mod crowd;
 mod driver;
 mod faults;

@@ -1,18 +1,16 @@
 //! Plays the driver, the clients and the servers of a crowd.
 
 use super::super::canary::Canary;
+use super::super::configured::pooler_of;
 use super::super::network::address;
 use super::plan::Plan;
 use crate::random::Random;
 use crate::transcript::split_messages;
 use foldhash::HashMap;
-use pgweir_core::{
-    Accepted, ClientId, Connected, ConnectionId, Pooler, Request, ServerId, Source, Surroundings, Time, WallClock,
-};
+use pgweir_core::{Accepted, ClientId, Connected, ConnectionId, Pooler, Request, ServerId, Source, Time};
 use pgweir_wire::{HEADER_BYTES, ProtocolVersion, StartupPacket, TransactionStatus, Writer};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::Arc;
 
 /// A client that was refused asks again after this time, microseconds.
 const REFUSED_US: u64 = 50_000;
@@ -63,28 +61,7 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(plan: &Plan, canary: Option<Canary>) -> Self {
-        let (ini, users) = (plan.ini(), plan.users_file());
-        let files = |name: &str| -> std::io::Result<Vec<u8>> {
-            match name {
-                "crowd.ini" => Ok(ini.clone().into_bytes()),
-                _ => Ok(users.clone().into_bytes()),
-            }
-        };
-        let config = match pgweir_config::load("crowd.ini", &files) {
-            Ok(loaded) => Arc::new(loaded.config),
-            Err(problems) => panic!("the simulation's own configuration is refused: {problems:?}\n{ini}"),
-        };
-        let surroundings = Surroundings {
-            seed: [7; 32],
-            wall: WallClock { unix_us: 0 },
-            own_uid: 1000,
-            host_name: "here".into(),
-            open_files_max: 200_000,
-        };
-        let mut pooler = Pooler::new(config, surroundings, Time(0));
-        if let Some(Canary::Weak(weakness)) = canary {
-            pooler.weaken(weakness);
-        }
+        let pooler = pooler_of(&plan.ini(), &plan.users_file(), canary);
         let mut driver = Driver {
             pooler,
             now_us: 0,

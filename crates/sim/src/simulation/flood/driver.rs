@@ -1,18 +1,16 @@
 //! Plays the driver, the clients and the servers of a flood, and adds up the time that the core takes.
 
 use super::super::canary::Canary;
+use super::super::configured::pooler_of;
 use super::super::network::{address, move_front};
 use super::super::postgres::Postgres;
 use super::plan::Plan;
 use crate::model::{Pace, Version};
 use foldhash::HashMap;
-use pgweir_core::{
-    Accepted, ClientId, Connected, ConnectionId, Pooler, Request, ServerId, Surroundings, Time, WallClock,
-};
+use pgweir_core::{Accepted, ClientId, Connected, ConnectionId, Pooler, Request, ServerId, Time};
 use pgweir_wire::{ProtocolVersion, StartupPacket};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The pooler's own time limits do not end a flood: only what happens within this time is waited for.
@@ -60,28 +58,7 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(plan: &Plan, canary: Option<Canary>) -> Self {
-        let ini = plan.ini();
-        let files = |name: &str| -> std::io::Result<Vec<u8>> {
-            Ok(match name {
-                "flood.ini" => ini.clone().into_bytes(),
-                _ => b"\"u\" \"\"\n".to_vec(),
-            })
-        };
-        let config = match pgweir_config::load("flood.ini", &files) {
-            Ok(loaded) => Arc::new(loaded.config),
-            Err(problems) => panic!("the simulation's own configuration is refused: {problems:?}\n{ini}"),
-        };
-        let surroundings = Surroundings {
-            seed: [7; 32],
-            wall: WallClock { unix_us: 0 },
-            own_uid: 1000,
-            host_name: "here".into(),
-            open_files_max: 200_000,
-        };
-        let mut pooler = Pooler::new(config, surroundings, Time(0));
-        if let Some(Canary::Weak(weakness)) = canary {
-            pooler.weaken(weakness);
-        }
+        let pooler = pooler_of(&plan.ini(), "\"u\" \"\"\n", canary);
         Driver {
             pooler,
             now: Time(0),
