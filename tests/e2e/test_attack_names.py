@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from harness import wire
 from harness.pooler import kind
 from harness.scenes import backend_pid
 from harness.wire import bind, close, describe, error_codes, execute, function_call, parse, query, rows_of, sync
@@ -225,3 +226,58 @@ def test_the_setting_that_keeps_values_is_nobodys(pg15, make_pooler):
         assert a.value("show datestyle") == "SQL, DMY"
         assert a.value("select current_setting('pgweir.DateStyle')") == "forged"
         a.query("commit")
+
+
+# Reads the view when its first row is asked for.
+LISTER = 'select name, from_sql from pg_prepared_statements order by name collate "C"'
+SAYS = [parse("said", "select 'said'")]
+TOLD = [bind("p", "told")]
+
+# What is sent, each in one write, before the rows of the view are asked for and at last.
+LATER = {
+    "a Parse between Bind and Execute": [[parse("list", LISTER), bind("", "list"), *SAYS, execute(), sync()]],
+    "a Bind between Bind and Execute": [[parse("list", LISTER), bind("", "list"), *TOLD, execute(), sync()]],
+    "an unnamed statement": [[parse("", LISTER), bind("q", ""), *SAYS, *TOLD, execute("q"), sync()]],
+    "an Execute after a Sync": [
+        [query("begin")],
+        [parse("list", LISTER), bind("q", "list"), sync()],
+        [*SAYS, *TOLD, sync()],
+        [execute("q"), sync()],
+    ],
+    "a cursor": [[query(f"begin; declare c cursor for {LISTER}")], [*SAYS, *TOLD, sync()], [query("fetch all in c")]],
+    "a cursor, by Bind": [
+        [query("begin")],
+        [parse("", f"declare c cursor for {LISTER}"), bind("", ""), execute(), sync()],
+        [*SAYS, *TOLD, sync()],
+        [parse("", "fetch all in c"), bind("", ""), *SAYS[1:], execute(), sync()],
+    ],
+    "a cursor WITH HOLD": [
+        [query(f"begin; declare c cursor with hold for {LISTER}")],
+        [*SAYS, *TOLD, sync()],
+        [query("commit")],
+        [query("fetch all in c")],
+    ],
+    "an EXECUTE": [
+        [query(f"prepare list as {LISTER}")],
+        [parse("", "execute list"), bind("", ""), *SAYS, *TOLD, execute(), sync()],
+    ],
+}
+
+
+@pytest.mark.parametrize("how", LATER)
+def test_rows_that_are_read_later(pg, make_pooler, how):
+    """A portal or cursor reads pg_prepared_statements long after its Bind or DECLARE. What the client has prepared
+    meanwhile is there under its own name, and nothing else is."""
+    steps = LATER[how]
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    seen = []
+    for connect in (lambda: wire.Connection(host=pg.host, port=pg.port), pooler.connect):
+        with connect() as c:
+            assert not error_codes(ask(c, parse("told", "select 'told'"), sync()))
+            for step in steps:
+                messages = ask(c, *step)
+                assert not error_codes(messages)
+            seen.append(rows_of(messages))
+    direct, pooled = seen
+    assert len(direct) > 1
+    assert pooled == direct

@@ -67,9 +67,7 @@ impl Exchange<'_> {
         let ends_failed = self.server.conversation.is_surely_failed() && statement.as_ref().is_none_or(may_end_block);
         let client = &mut *self.client;
         let ends = statement.as_ref().and_then(|s| s.ends());
-        if ends.is_some() || client.statements.some_portal_ends() {
-            client.statements.binds(names.portal, ends);
-        }
+        client.statements.binds(names.portal, ends);
         client.session.portal_is_replaced(names.portal);
         if !names.statement.is_empty()
             && self.may_run_unread(names.statement, statement.as_ref())
@@ -77,7 +75,7 @@ impl Exchange<'_> {
         {
             return step;
         }
-        let knows_names = self.to().knows_names();
+        let knows_names = self.to().knows_names() || self.portals_may_list();
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
             if let Some(step) = self.wishes_of_bound(&statement, &names, message) {

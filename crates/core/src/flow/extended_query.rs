@@ -39,10 +39,15 @@ impl Exchange<'_> {
 
     #[inline(always)]
     pub(crate) fn execute_as_bound(&mut self, message: &Message<'_>) -> Step {
-        if !self.client.statements.some_portal_ends() {
+        if !self.client.statements.has_careful_portals() {
             return self.plain(message, Expect::Execute);
         }
         if let Err(step) = self.names_whole(message) {
+            return step;
+        }
+        if self.portals_may_list()
+            && let Some(step) = self.shows_names_now()
+        {
             return step;
         }
         let portal = Reader::new(message.body()).cstr();

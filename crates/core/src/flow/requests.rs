@@ -122,7 +122,7 @@ impl Exchange<'_> {
             return false;
         }
         let statements = &self.client.statements;
-        let executes = !statements.some_portal_ends()
+        let executes = !statements.has_careful_portals()
             && !self.client.session.has_bound_reset()
             && !self.server.session.has_definitions();
         let describes = !statements.has_untold_portal();
@@ -174,6 +174,7 @@ impl Exchange<'_> {
             && self.tracks_statements()
             && self.client.statements.unnamed().is_none()
             && !self.client.statements.has_untold_portal()
+            && !self.client.statements.has_careful_portals()
             && message.total <= INSPECT_BYTES_MAX
             && !self.client.session.shape().hides_ascii()
             && !self.to().knows_names();
@@ -193,7 +194,7 @@ impl Exchange<'_> {
     fn binds_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
         let is_usual = self.server.conversation.takes_requests()
             && self.tracks_statements()
-            && !self.client.statements.some_portal_ends()
+            && !self.client.statements.has_careful_portals()
             && !self.client.session.has_bound_reset()
             && !self.to().knows_names();
         let names = BindNames::read(message.body()).ok().filter(|_| is_usual)?;

@@ -84,7 +84,7 @@ impl Exchange<'_> {
         let judges = self.keeps_session();
         let client = &mut *self.client;
         let follows =
-            client.session.follows_any() || client.session.has_bound_reset() || client.statements.some_portal_ends();
+            client.session.follows_any() || client.session.has_bound_reset() || client.statements.has_careful_portals();
         if judges || follows {
             let names = match BindNames::read(message.body()) {
                 Err(_) if !message.is_whole() && message.total <= INSPECT_BYTES_MAX => return Step::NeedBytes,

@@ -11,6 +11,7 @@ pub(crate) mod function_plans;
 pub(crate) mod inspection;
 pub(crate) mod jobs;
 pub(crate) mod known_code;
+mod listing;
 pub(crate) mod long_query;
 pub(crate) mod misread;
 pub(crate) mod probe;

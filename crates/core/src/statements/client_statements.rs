@@ -1,14 +1,11 @@
 //! What a client's names for prepared statements and portals mean.
 
 use crate::statements::client_names::{Names, StatementName};
-use crate::statements::ends::{BoundEnds, Ends};
+use crate::statements::ends::{CarefulPortals, Ends};
 use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// The most portals of a client that are followed because their statements end prepared statements.
-const BOUND_ENDS_MAX: usize = 64;
 
 /// A portal whose rows the client has not been told.
 #[derive(Debug, pgweir_freeze::Freeze)]
@@ -26,39 +23,49 @@ pub(crate) struct ClientStatements {
     unnamed: Option<Arc<Statement>>,
     /// The latest portal, if a Describe of it would be the first to tell the rows of its statement.
     bound: Option<Box<Bound>>,
-    /// Portals of statements that end prepared statements.
-    bound_ends: Option<Box<BoundEnds>>,
+    /// Portals of statements that end prepared statements, or list them.
+    careful_portals: Option<Box<CarefulPortals>>,
     /// See [`ClientStatements::may_be_lent`].
     may_be_lent: bool,
 }
 
 impl ClientStatements {
     /// A portal is being bound; `ends` is what its statement ends.
+    #[inline(always)]
     pub(crate) fn binds(&mut self, portal: &[u8], ends: Option<Ends>) {
-        if let Some(bound) = &mut self.bound_ends {
-            bound.retain(|(of, _)| **of != *portal);
-        }
-        if let Some(ends) = ends {
-            let bound = self.bound_ends.get_or_insert_default();
-            if bound.len() == BOUND_ENDS_MAX {
-                bound.remove(0);
-            }
-            bound.push((portal.into(), ends));
-        } else if self.bound_ends.as_ref().is_some_and(|bound| bound.is_empty()) {
-            self.bound_ends = None;
+        if ends.is_some() || self.careful_portals.is_some() {
+            self.change_careful_portals(|portals| portals.binds(portal, ends));
         }
     }
 
     /// What the portal's statement ends, if it ends prepared statements.
     pub(crate) fn ends_of(&self, portal: &[u8]) -> Option<&Ends> {
-        let bound = self.bound_ends.as_ref()?;
-        bound.iter().find(|(of, _)| **of == *portal).map(|(_, ends)| ends)
+        self.careful_portals.as_ref()?.ends_of(portal)
     }
 
-    /// Whether some portal's statement ends prepared statements.
+    /// Whether a portal or cursor may be open that reads `pg_prepared_statements` when its first row is asked for.
+    pub(crate) fn portals_may_list(&self) -> bool {
+        self.careful_portals.as_ref().is_some_and(|portals| portals.may_list())
+    }
+
+    /// A portal or cursor that reads `pg_prepared_statements` may be open from now on, or none is.
+    pub(crate) fn set_portals_may_list(&mut self, may_list: bool) {
+        if may_list != self.portals_may_list() {
+            self.change_careful_portals(|portals| portals.set_may_list(may_list));
+        }
+    }
+
+    #[cold]
+    fn change_careful_portals(&mut self, change: impl FnOnce(&mut CarefulPortals)) {
+        let mut portals = self.careful_portals.take().unwrap_or_default();
+        change(&mut portals);
+        self.careful_portals = Some(portals).filter(|portals| !portals.is_empty());
+    }
+
+    /// Whether requests that use some portal need care: its statement ends prepared statements or lists them.
     #[inline(always)]
-    pub(crate) fn some_portal_ends(&self) -> bool {
-        self.bound_ends.is_some()
+    pub(crate) fn has_careful_portals(&self) -> bool {
+        self.careful_portals.is_some()
     }
 
     /// The client's names, if it has had some.

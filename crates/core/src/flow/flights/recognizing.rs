@@ -104,7 +104,7 @@ fn is_usual(client: &Client) -> bool {
         && client.passing == Passing::None
         && client.dropping == Dropping::Nothing
         && !client.attends()
-        && !client.statements.some_portal_ends()
+        && !client.statements.has_careful_portals()
         && !client.statements.may_be_lent()
         && session.leaves_nothing()
         && session.shape().is_usual()
