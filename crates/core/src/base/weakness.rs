@@ -107,6 +107,8 @@ pub enum Weakness {
     AnswersStale,
     /// Describe of an EXECUTE does not lend the executed statement to the server.
     DescribesUnlent,
+    /// Forgets that a portal reads `pg_prepared_statements` after its Bind.
+    ListsAtBind,
     /// pg_cancel_backend() and pg_terminate_backend() act on the clients of other users, too.
     SignalsAnyone,
     /// Connections that have not logged in do not count.
@@ -127,7 +129,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 52] = [
+    pub const ALL: [Weakness; 53] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -177,6 +179,7 @@ impl Weakness {
         Weakness::TrustsPipelines,
         Weakness::AnswersStale,
         Weakness::DescribesUnlent,
+        Weakness::ListsAtBind,
         Weakness::SignalsAnyone,
         Weakness::ForgetsStrangers,
         Weakness::TellsWatchers,

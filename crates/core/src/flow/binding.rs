@@ -75,7 +75,7 @@ impl Exchange<'_> {
         {
             return step;
         }
-        let knows_names = self.to().knows_names() || self.portals_may_list();
+        let knows_names = self.to().knows_names() || self.client.statements.cursors_may_list();
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
             if let Some(step) = self.wishes_of_bound(&statement, &names, message) {

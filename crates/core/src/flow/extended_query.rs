@@ -45,15 +45,13 @@ impl Exchange<'_> {
         if let Err(step) = self.names_whole(message) {
             return step;
         }
-        if self.portals_may_list()
+        let portal = Reader::new(message.body()).cstr().ok();
+        if portal.is_some_and(|portal| self.client.statements.portal_lists(portal))
             && let Some(step) = self.shows_names_now()
         {
             return step;
         }
-        let portal = Reader::new(message.body()).cstr();
-        let ends = portal
-            .ok()
-            .and_then(|portal| self.client.statements.ends_of(portal).cloned());
+        let ends = portal.and_then(|portal| self.client.statements.ends_of(portal).cloned());
         let queue = self.server.conversation.queue();
         if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
             // The statement that this request ends may not exist.

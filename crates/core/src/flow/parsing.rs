@@ -303,9 +303,10 @@ impl Exchange<'_> {
             return Some(step);
         }
         let names = statement.effects.intersects(NAMING) && uses_names(&statement.verdict);
-        (names && self.keeps_session())
+        let waits = (names && self.keeps_session())
             .then(|| self.waits_to_name(&statement.query))
-            .flatten()
+            .flatten();
+        waits.or_else(|| self.lends_before_segment(statement))
     }
 
     /// Parse of a statement that names prepared statements, or lists them. The result of an EXECUTE depends on what the

@@ -43,6 +43,9 @@ impl Reply<'_> {
         }
         if let Some(statement) = effect.server_gains {
             server.held.remove(statement.id);
+            if statement.is_client_named() {
+                server.held.is_refused(statement.id);
+            }
         }
         if let Some(statement) = effect.server_loses {
             server.held.restore(statement);

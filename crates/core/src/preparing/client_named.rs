@@ -125,7 +125,8 @@ impl Exchange<'_> {
     pub(crate) fn lend_names(&mut self, effects: Effects, text: &[u8]) -> Mentioned {
         let mut mentioned = Mentioned::default();
         let guarded = self.to().lends_behind_savepoint(effects);
-        let all = self.client_named_in(effects, text);
+        let mut all = self.client_named_in(effects, text);
+        self.leaves_out_what_fails(effects, &mut all);
         // The server's statements are doubted once, and only if the server is about to get such a name. Otherwise two
         // such names would make each other doubtful, and a message that waits would repeat the doubts whenever it is
         // looked at again.

@@ -92,7 +92,7 @@ impl Exchange<'_> {
         if let pgweir_sql::Statement::SetLocal(name) = verdict {
             self.note_custom_setting(std::str::from_utf8(name).unwrap_or_default());
         }
-        let effects = crate::base::secret_names::effects_of(text) | self.effects_of_open_portals();
+        let effects = crate::base::secret_names::effects_of(text) | self.effects_of_open_cursors(None);
         self.may_move_names(effects);
         let looks = !effects.is_empty() || self.to().knows_names();
         if looks && let Some(step) = self.inspect_effects(message, effects, text, verdict) {
@@ -185,7 +185,7 @@ impl Exchange<'_> {
         };
         mentioned.effects |= self.effects_of_unknown(effects, verdict);
         let effects = SearchPath::adds_to(effects, text, None);
-        self.may_list_later(effects | mentioned.effects);
+        self.may_list_later(effects | mentioned.effects, text, None);
         let effects = self.to().before_text(effects | mentioned.effects, None);
         let effects = self.adds_untold(effects, text, verdict, &mut mentioned);
         let effects = if self.follows_names_in(verdict, text) {

@@ -1,37 +1,81 @@
 //! Portals and cursors that read `pg_prepared_statements`.
 //!
-//! PostgreSQL reads the view when the first row of a portal is asked for, which may be long after its Bind or DECLARE.
-//! Until the transaction ends, each later text and Execute may be the one that asks for it. Before it runs, the server
-//! must hold the client's names, and no internal ones, as before a text that reads the view itself.
+//! PostgreSQL reads the view when the first row of a portal or cursor is asked for, which may be long after its Bind or
+//! DECLARE. Before an Execute or a text that may ask for it, the server must hold the client's names, and no internal
+//! ones, as before a text that reads the view itself.
 
 use crate::base::message::Step;
+use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
+use crate::statements::held::Moment;
+use crate::statements::prepared::Statement;
 use pgweir_sql::Effects;
+use std::sync::Arc;
+
+/// What stands in each text that opens a cursor.
+const DECLARE: &[u8] = b"declare";
 
 impl Exchange<'_> {
-    /// A text with these effects is about to run, or a portal to be bound to it.
-    pub(super) fn may_list_later(&mut self, effects: Effects) {
-        if effects.intersects(Effects::STATEMENTS) {
-            self.client.statements.set_portals_may_list(true);
+    /// A text with these effects is about to run, or is bound to `portal`.
+    pub(super) fn may_list_later(&mut self, effects: Effects, text: &[u8], portal: Option<&[u8]>) {
+        if !effects.intersects(Effects::STATEMENTS) || self.shared.is_weak(Weakness::ListsAtBind) {
+            return;
+        }
+        if let Some(portal) = portal {
+            self.client.statements.binds_listing(portal);
+        }
+        let declares = || {
+            text.windows(DECLARE.len())
+                .any(|word| word.eq_ignore_ascii_case(DECLARE))
+        };
+        if effects.intersects(Effects::CODE) || declares() {
+            self.client.statements.opens_listing_cursor();
         }
     }
 
-    /// Whether a portal or cursor that reads the view may be open. In a new transaction none is: what a cursor WITH HOLD
-    /// returns was read when its transaction ended.
-    pub(crate) fn portals_may_list(&mut self) -> bool {
-        if !self.client.statements.portals_may_list() {
-            return false;
+    /// What a text may do because it may ask for rows of an open cursor. A Query may do so; of the statements that are
+    /// bound, FETCH, MOVE, code, and what ends the transaction: then the rows of cursors WITH HOLD are read.
+    pub(super) fn effects_of_open_cursors(&mut self, bound: Option<&Statement>) -> Effects {
+        // In a new transaction there is no cursor whose rows have not been read.
+        if self.client.statements.has_careful_portals() && self.server.is_clean() && !self.server.owes_client() {
+            self.client.statements.list_no_more();
         }
-        let begins_anew = self.server.is_clean() && self.server.conversation.queue().is_empty();
-        self.client.statements.set_portals_may_list(!begins_anew);
-        !begins_anew
-    }
-
-    /// What a text may do because it may ask for rows of an open portal or cursor.
-    pub(super) fn effects_of_open_portals(&mut self) -> Effects {
-        match self.portals_may_list() {
+        let may_fetch = |of: &Statement| {
+            let (text, effects) = (&of.query, of.effects);
+            effects.intersects(Effects::CODE) || pgweir_sql::belongs_to_session(text) || pgweir_sql::may_end_block(text)
+        };
+        match self.client.statements.cursors_may_list() && bound.is_none_or(may_fetch) {
             true => Effects::STATEMENTS,
             false => Effects::NONE,
+        }
+    }
+
+    /// A statement is about to be parsed. If it reads the view, the names are lent now if the segment has not begun: in
+    /// the segment, a name that cannot be prepared again would be the client's error. `Some`: it must wait.
+    #[cold]
+    pub(crate) fn lends_before_segment(&mut self, statement: &Statement) -> Option<Step> {
+        let effects = statement.effects | self.to().effects_of_mentioned(statement);
+        if self.is_in_segment() || !effects.intersects(Effects::STATEMENTS) || !self.keeps_session() {
+            return None;
+        }
+        let waits = self.waits_to_lend(Effects::STATEMENTS, b"");
+        if waits.is_none() {
+            self.lend_names(Effects::STATEMENTS, b"");
+        }
+        waits
+    }
+
+    /// Whether the client has begun a segment. A deferred BEGIN does not count.
+    fn is_in_segment(&self) -> bool {
+        let conversation = &self.server.conversation;
+        conversation.queue().segment_open() && !conversation.is_beginning()
+    }
+
+    /// Names are about to be lent to a text with these effects. In the midst of a segment, names that this
+    /// server has refused to prepare are left out.
+    pub(crate) fn leaves_out_what_fails(&mut self, effects: Effects, names: &mut Vec<(Arc<Statement>, Moment)>) {
+        if effects.intersects(Effects::STATEMENTS) && self.is_in_segment() {
+            names.retain(|(named, _)| !self.server.held.was_refused(named.id));
         }
     }
 

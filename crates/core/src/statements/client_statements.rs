@@ -43,15 +43,32 @@ impl ClientStatements {
         self.careful_portals.as_ref()?.ends_of(portal)
     }
 
-    /// Whether a portal or cursor may be open that reads `pg_prepared_statements` when its first row is asked for.
-    pub(crate) fn portals_may_list(&self) -> bool {
-        self.careful_portals.as_ref().is_some_and(|portals| portals.may_list())
+    /// Whether the portal's statement lists prepared statements.
+    pub(crate) fn portal_lists(&self, portal: &[u8]) -> bool {
+        self.careful_portals
+            .as_ref()
+            .is_some_and(|all| all.portal_lists(portal))
     }
 
-    /// A portal or cursor that reads `pg_prepared_statements` may be open from now on, or none is.
-    pub(crate) fn set_portals_may_list(&mut self, may_list: bool) {
-        if may_list != self.portals_may_list() {
-            self.change_careful_portals(|portals| portals.set_may_list(may_list));
+    /// The statement of the portal that is being bound lists prepared statements.
+    pub(crate) fn binds_listing(&mut self, portal: &[u8]) {
+        self.change_careful_portals(|portals| portals.lists(portal));
+    }
+
+    /// Whether a cursor may be open that lists prepared statements when its first row is asked for.
+    pub(crate) fn cursors_may_list(&self) -> bool {
+        self.careful_portals.as_ref().is_some_and(|all| all.cursors_may_list())
+    }
+
+    /// A text is about to run that may open such a cursor.
+    pub(crate) fn opens_listing_cursor(&mut self) {
+        self.change_careful_portals(|portals| portals.set_cursors_may_list(true));
+    }
+
+    /// A transaction begins: portals and cursors that list are gone.
+    pub(crate) fn list_no_more(&mut self) {
+        if self.careful_portals.is_some() {
+            self.change_careful_portals(CarefulPortals::list_no_more);
         }
     }
 

@@ -9,46 +9,79 @@ pub(crate) enum Ends {
     Name(Box<[u8]>),
 }
 
-/// The most portals of a client that are followed because their statements end prepared statements.
-const ENDING_PORTALS_MAX: usize = 64;
+/// The most portals of a client that are followed because their statements end prepared statements or list them.
+const CAREFUL_PORTALS_MAX: usize = 64;
 
-/// Portals of a client whose later requests need care.
+/// What an Execute of a portal does to prepared statements.
+#[derive(Debug, pgweir_freeze::Freeze)]
+struct CarefulPortal {
+    name: Box<[u8]>,
+    ends: Option<Ends>,
+    lists: bool,
+}
+
+/// Portals and cursors of a client whose later requests need care.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct CarefulPortals {
-    /// Names of portals, each with what its statement ends.
-    ends: Vec<(Box<[u8]>, Ends)>,
-    /// See [`CarefulPortals::may_list`].
-    may_list: bool,
+    portals: Vec<CarefulPortal>,
+    /// See [`CarefulPortals::cursors_may_list`].
+    cursors_may_list: bool,
 }
 
 impl CarefulPortals {
     /// A portal is being bound; `ends` is what its statement ends.
     pub(super) fn binds(&mut self, portal: &[u8], ends: Option<Ends>) {
-        self.ends.retain(|(of, _)| **of != *portal);
-        if let Some(ends) = ends {
-            if self.ends.len() == ENDING_PORTALS_MAX {
-                self.ends.remove(0);
-            }
-            self.ends.push((portal.into(), ends));
+        self.portals.retain(|of| *of.name != *portal);
+        if ends.is_some() {
+            self.add(portal, ends, false);
         }
+    }
+
+    /// The statement of the portal that is being bound lists prepared statements.
+    pub(super) fn lists(&mut self, portal: &[u8]) {
+        self.portals.retain(|of| *of.name != *portal);
+        self.add(portal, None, true);
+    }
+
+    fn add(&mut self, portal: &[u8], ends: Option<Ends>, lists: bool) {
+        if self.portals.len() == CAREFUL_PORTALS_MAX {
+            self.portals.remove(0);
+        }
+        let name = portal.into();
+        self.portals.push(CarefulPortal { name, ends, lists });
+    }
+
+    fn of(&self, portal: &[u8]) -> Option<&CarefulPortal> {
+        self.portals.iter().find(|of| *of.name == *portal)
     }
 
     /// What the portal's statement ends, if it ends prepared statements.
     pub(super) fn ends_of(&self, portal: &[u8]) -> Option<&Ends> {
-        self.ends.iter().find(|(of, _)| **of == *portal).map(|(_, ends)| ends)
+        self.of(portal)?.ends.as_ref()
     }
 
-    /// Whether a portal or cursor may be open that reads `pg_prepared_statements` when its first row is asked for.
-    pub(super) fn may_list(&self) -> bool {
-        self.may_list
+    /// Whether the portal's statement lists prepared statements.
+    pub(super) fn portal_lists(&self, portal: &[u8]) -> bool {
+        self.of(portal).is_some_and(|of| of.lists)
     }
 
-    pub(super) fn set_may_list(&mut self, may_list: bool) {
-        self.may_list = may_list;
+    /// Whether a cursor may be open that lists prepared statements when its first row is asked for.
+    pub(super) fn cursors_may_list(&self) -> bool {
+        self.cursors_may_list
     }
 
-    /// Whether no portal needs care.
+    pub(super) fn set_cursors_may_list(&mut self, may_list: bool) {
+        self.cursors_may_list = may_list;
+    }
+
+    /// The present transaction has ended, and with it all portals and cursors that list.
+    pub(super) fn list_no_more(&mut self) {
+        self.portals.retain(|of| !of.lists);
+        self.cursors_may_list = false;
+    }
+
+    /// Whether no portal or cursor needs care.
     pub(super) fn is_empty(&self) -> bool {
-        self.ends.is_empty() && !self.may_list
+        self.portals.is_empty() && !self.cursors_may_list
     }
 }

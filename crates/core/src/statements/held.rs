@@ -25,6 +25,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) struct Moment(pub(in crate::statements) u64);
 
+/// The most statements that are remembered because the server could not prepare them.
+const REFUSED_MAX: usize = 64;
+
 /// The statements that one server holds. The least recently used one is evicted first.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Held {
@@ -67,6 +70,8 @@ pub(crate) struct Held {
     ran_text: bool,
     /// The client under whose names the server may hold statements.
     lends_to: Option<ClientId>,
+    /// Statements under that client's names that the server could not prepare when they were last lent.
+    refused: Vec<u64>,
     /// The counts of changes, of the client's names and of the client-named copies, when all client-named statements
     /// were last found to be the client's.
     agreed: Option<(u64, u64)>,
@@ -95,6 +100,7 @@ impl Held {
             unnamed: Unnamed::Nothing,
             ran_text: false,
             lends_to: None,
+            refused: Vec::new(),
             agreed: None,
         }
     }
@@ -200,6 +206,7 @@ impl Held {
             beside_temporary: self.temporary,
             statement,
         };
+        self.refused.retain(|id| *id != copy.statement.id);
         self.provisional.push(copy.statement.id);
         self.unproven.insert(copy.statement.id);
         self.copies.insert(copy);
@@ -316,7 +323,23 @@ impl Held {
 
     /// The server may hold statements under this client's names from now on, or under nobody's.
     pub(crate) fn lends_names_to(&mut self, client: Option<ClientId>) {
+        if self.lends_to != client {
+            self.refused.clear();
+        }
         self.lends_to = client;
+    }
+
+    /// The server has refused or ignored the Parse of a statement that was to be lent.
+    pub(crate) fn is_refused(&mut self, id: u64) {
+        if self.refused.len() == REFUSED_MAX {
+            self.refused.remove(0);
+        }
+        self.refused.push(id);
+    }
+
+    /// Whether the server has not prepared this statement when it was last lent to the present client.
+    pub(crate) fn was_refused(&self, id: u64) -> bool {
+        self.refused.contains(&id)
     }
 
     /// The server has told the parameter types of a statement. The Describe was sent at the moment `asked`; the

@@ -183,6 +183,7 @@ pub(super) fn analyse_select(select: &mut Select, params: &mut Vec<Option<Type>>
     let columns: &[Type] = match &select.source {
         Source::Nothing | Source::Temporary(_) => &[],
         Source::Series(..) => &TABLE[..1],
+        Source::PreparedStatements => &TABLE[1..],
         Source::Table { .. } => &TABLE,
     };
     if let Source::Series(first, last) = &mut select.source {

@@ -8,7 +8,7 @@ use super::left_behind::LeftBehind;
 use super::objects::Locks;
 use super::session::Session;
 use super::settings::Settings;
-use super::statement::{Select, Source};
+use super::statement::{Prepared, Select, Source, Statement};
 use super::transaction::Shared;
 use super::value::{Type, Value};
 use std::collections::VecDeque;
@@ -35,9 +35,12 @@ pub(super) enum Rows {
         next: i64,
         last: i64,
     },
+    /// The names of the session's prepared statements, in order.
+    PreparedStatements,
     /// A series whose bounds are not known before it runs.
     SeriesOf(Expression, Expression),
     Table(VecDeque<[Value; 2]>),
+    Names(VecDeque<Value>),
     /// This many rows without columns.
     Same(u64),
     /// The reasons for pins; whether locks count, which statements do not, and whether those made by Parse do.
@@ -146,6 +149,7 @@ impl Session {
                 }
             }
             Source::Series(first, last) => Rows::SeriesOf(first, last),
+            Source::PreparedStatements => Rows::PreparedStatements,
             Source::Table { key } => {
                 let all = self.transaction.rows(shared).into_iter();
                 let mut rows: VecDeque<_> = all.map(|(k, v)| [Value::Int(k.into()), v]).collect();
@@ -217,10 +221,26 @@ impl Session {
         rows
     }
 
+    /// The names of the session's prepared statements, without those whose table is gone: see docs/differences.md.
+    fn prepared_names(&self) -> VecDeque<Value> {
+        let is_there = |prepared: &Prepared| {
+            let table = prepared.statement.as_ref().and_then(Statement::temporary_table);
+            table.is_none_or(|table| self.transaction.temporary.contains_key(table))
+        };
+        self.statements
+            .iter()
+            .filter(|(name, prepared)| !name.is_empty() && is_there(prepared))
+            .map(|(name, _)| Value::Text(String::from_utf8_lossy(name).into()))
+            .collect()
+    }
+
     /// The next row, with the type of each value.
     pub(super) fn next_row(&mut self, cursor: &mut Cursor) -> Result<Option<Vec<(Value, Type)>>, ServerError> {
         if let Rows::SeriesOf(first, last) = &cursor.rows {
             cursor.rows = self.series(&first.clone(), &last.clone())?;
+        }
+        if let Rows::PreparedStatements = &cursor.rows {
+            cursor.rows = Rows::Names(self.prepared_names());
         }
         let row = match &mut cursor.rows {
             Rows::One(value) => {
@@ -237,6 +257,10 @@ impl Session {
             }
             Rows::Table(rows) => match rows.pop_front() {
                 Some(row) => row.into(),
+                None => return Ok(None),
+            },
+            Rows::Names(names) => match names.pop_front() {
+                Some(name) => vec![name],
                 None => return Ok(None),
             },
             Rows::Show(name) => {
@@ -274,7 +298,7 @@ impl Session {
                 Some(row) => row,
                 None => return Ok(None),
             },
-            Rows::End | Rows::Sleep { .. } | Rows::SeriesOf(..) => return Ok(None),
+            Rows::End | Rows::Sleep { .. } | Rows::SeriesOf(..) | Rows::PreparedStatements => return Ok(None),
         };
         if cursor.items.is_empty() {
             return Ok(Some(row.into_iter().map(|v| (v, Type::Int8)).collect()));

@@ -209,6 +209,8 @@ pub(super) enum Source {
     Table { key: Option<Expression> },
     /// A temporary table.
     Temporary(String),
+    /// `pg_prepared_statements`: the names of the session's statements when the first row is asked for.
+    PreparedStatements,
 }
 
 /// A column of a result.
@@ -269,7 +271,7 @@ impl Select {
     pub(super) fn expressions_mut(&mut self) -> Vec<&mut Expression> {
         let mut all: Vec<_> = self.items.iter_mut().collect();
         match &mut self.source {
-            Source::Nothing | Source::Temporary(_) => {}
+            Source::Nothing | Source::Temporary(_) | Source::PreparedStatements => {}
             Source::Series(first, last) => all.extend([first, last]),
             Source::Table { key } => all.extend(key),
         }

@@ -74,6 +74,12 @@ impl Parser {
             self.keyword("as");
             return Ok((Source::Series(first, last), vec![self.name()?]));
         }
+        if self.keyword("pg_prepared_statements") {
+            for word in ["order", "by", "name", "collate", "C"] {
+                self.expect(word)?;
+            }
+            return Ok((Source::PreparedStatements, vec!["name".into()]));
+        }
         if let Some(name) = self.table_name()? {
             return Ok((Source::Temporary(name), Vec::new()));
         }

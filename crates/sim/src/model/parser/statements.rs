@@ -4,7 +4,7 @@ use super::{Parser, parse};
 use crate::model::error::ServerError;
 use crate::model::lexer::{Kind, tokens};
 use crate::model::objects::Announcement;
-use crate::model::statement::{Raise, SetTo, Statement};
+use crate::model::statement::{Raise, SetTo, Source, Statement};
 
 impl Parser {
     pub(super) fn statement(&mut self) -> Result<Statement, ServerError> {
@@ -185,7 +185,10 @@ impl Parser {
             self.expect(word)?;
         }
         match self.select()? {
-            Statement::Select(select) => Ok(Statement::Declare { name, select }),
+            // The rows of a cursor are made at once in the model, and those of the view are not.
+            Statement::Select(select) if select.source != Source::PreparedStatements => {
+                Ok(Statement::Declare { name, select })
+            }
             _ => Err(ServerError::unmodelled("DECLARE of this query")),
         }
     }

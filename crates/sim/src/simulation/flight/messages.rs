@@ -139,6 +139,48 @@ impl Author {
         vec![first, prepared, described, self.take_bytes()]
     }
 
+    /// A portal lists the client's statements after one of them is parsed or used; sometimes in a transaction, one
+    /// segment each.
+    pub(super) fn lists_later(&mut self) -> Vec<Vec<u8>> {
+        let (value, one_segment) = (self.value(), self.random.percent(50));
+        let list = "select name from pg_prepared_statements order by name collate \\\"C\\\"";
+        let mut segments = Vec::new();
+        let ends = |author: &mut Self, segments: &mut Vec<Vec<u8>>| {
+            if !one_segment {
+                author.push("Sync");
+                segments.push(author.take_bytes());
+            }
+        };
+        // Behind another message of its segment, the list would fail for a statement whose table is gone.
+        let name = self.pick(&["", "a", "list"]);
+        self.push(format!("Close S \"{name}\""));
+        self.push("Sync");
+        segments.push(self.take_bytes());
+        if !one_segment {
+            self.push("Query \"begin\"");
+            segments.push(self.take_bytes());
+        }
+        self.push(format!("Parse \"{name}\" \"{list}\""));
+        self.push(format!("Bind \"p\" \"{name}\""));
+        ends(self, &mut segments);
+        if self.random.percent(70) {
+            self.push("Close S \"b\"");
+            self.push("Parse \"b\" \"select $1\"");
+        }
+        if self.random.percent(70) {
+            self.push(format!("Bind \"\" \"b\" values \"{value}\""));
+        }
+        ends(self, &mut segments);
+        self.push("Execute \"p\" 0");
+        self.push("Sync");
+        segments.push(self.take_bytes());
+        if !one_segment {
+            self.push("Query \"commit\"");
+            segments.push(self.take_bytes());
+        }
+        segments
+    }
+
     /// Parse, Bind, Describe, Execute, Close in many orders, without a Sync.
     pub(super) fn extended(&mut self, certain: bool) {
         let mut name = self.statement_name();

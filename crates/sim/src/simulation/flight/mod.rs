@@ -242,6 +242,10 @@ impl Author {
         if self.has_session && self.tracked_statements && transactions && self.random.percent(2) {
             return Flight::in_stages(self.described_execute());
         }
+        if self.has_session && self.keeps_sessions && self.tracked_statements && transactions && self.random.percent(3)
+        {
+            return Flight::in_stages(self.lists_later());
+        }
         if self.beyond_ascii && self.tracked_statements && self.random.percent(8) {
             return self.bound_behind_set();
         }
