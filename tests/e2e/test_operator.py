@@ -50,7 +50,7 @@ def test_a_reload_without_its_users_is_refused(pg15, make_pooler, harm, by):
     else:
         pooler.signal(signal.SIGHUP)
     pooler.wait_log("ERROR .*auth_file")
-    pooler.wait_log("ERROR RELOAD failed, the old configuration stays")
+    pooler.wait_log("ERROR RELOAD Failed, see logs for more details; the old configuration stays")
     with pooler.connect(**log_in) as c:
         assert c.value("select 1") == "1"
     assert {r["key"]: r["value"] for r in pooler.console("show config", **log_in)}["default_pool_size"] == "7"
@@ -89,7 +89,7 @@ def test_warnings_of_a_reload_are_warnings(pg15, make_pooler):
     pooler.write_ini()
     pooler.signal(signal.SIGHUP)
     pooler.wait_log("ERROR .*pool_mode", after=offset)
-    pooler.wait_log("ERROR RELOAD failed", after=offset)
+    pooler.wait_log("ERROR RELOAD Failed", after=offset)
     lines = pooler.log()[offset:].splitlines()
     assert all(" WARNING " in line for line in lines if "scram_iterations" in line), lines
 

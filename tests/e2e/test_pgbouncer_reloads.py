@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from harness import wire
 from harness.pooler import kind
 from harness.side_by_side import missing
 from test_pgbouncer_limits import both
@@ -34,7 +35,10 @@ BAD = {
     "auth_type = hba\nauth_hba_file = %folder%/bad_hba": "hba line ",
     "auth_type = hba\nauth_hba_file = %folder%/mapped_hba\nauth_ident_file = %folder%/ident": "hba line ",
     "auth_type = hba\nauth_hba_file = %folder%/hba\nauth_ident_file = %folder%/bad_ident": "ident line ",
-    "client_tls_sslmode = require": "TLS configuration could not be reloaded",
+    "client_tls_sslmode = require": None,
+    "auth_type = cert\nclient_tls_sslmode = allow\nclient_tls_key_file = /no/k\nclient_tls_cert_file = /no/c": None,
+    "auth_type = cert\nclient_tls_sslmode = verify-full\nclient_tls_key_file = /no/k\nclient_tls_cert_file = /no/c": None,
+    "client_tls_sslmode = verify-full\nclient_tls_key_file = /no/k\nclient_tls_cert_file = /no/c": None,
     "client_tls_sslmode = require\nclient_tls_key_file = /no/k\nclient_tls_cert_file = /no/c": None,
 }
 
@@ -83,10 +87,22 @@ def test_a_bad_file_is_told_in_the_same_words(pg15, make_pooler, lines):
     assert missing([line for line in theirs if not (own and line.startswith(own))], ours) == []
 
 
+def test_a_reload_by_the_console_that_is_refused(pg15, make_pooler):
+    last = []
+    for pooler in both(make_pooler, pg15):
+        with open(pooler.ini_path, "a", encoding="utf-8") as file:
+            file.write("pool_mode = abc\n")
+        offset = len(pooler.log())
+        with pytest.raises(wire.ServerError, match="RELOAD failed, see logs for additional details"):
+            pooler.console("reload")
+        last.append(next(line for line in LINE.findall(pooler.log()[offset:]) if line.startswith("RELOAD")))
+    assert missing(last[:1], last[1:]) == []
+
+
 @pytest.mark.parametrize("lines", REFUSED)
 def test_the_last_words_about_a_reload_that_is_refused(pg15, make_pooler, lines):
     ours = said(make_pooler(pg15, settings={"auth_type": "md5"}), lines)
-    assert [line.partition(" (")[0] for line in ours[-2:]] == ["config file loading failed", "RELOAD failed, the old configuration stays"]
+    assert [line.partition(" (")[0] for line in ours[-2:]] == ["config file loading failed", "RELOAD Failed, see logs for more details; the old configuration stays"]
 
 
 @pytest.mark.parametrize("lines", NO_START)

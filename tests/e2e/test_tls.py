@@ -559,7 +559,7 @@ def test_reload_takes_new_certificates_and_refuses_bad_ones(pg15, certificates, 
             offset = len(pooler.log())
             pooler.reload()
             assert pair.certificate in pooler.wait_log(f"TLS setup failed: .*{words}|{words}", after=offset)
-            pooler.wait_log("RELOAD failed", after=offset)
+            pooler.wait_log("RELOAD Failed", after=offset)
             assert shown_certificate(pooler) == after
         assert stays.execute("select 1").fetchone() == (1,)
     finally:

@@ -88,8 +88,8 @@ pub(crate) fn unmet(config: &Config) -> Option<(&'static str, String, &'static s
         )),
         AuthType::Cert if global.client_tls_sslmode != SslMode::VerifyFull => Some((
             "auth_type",
-            "auth_type = cert requires client_tls_sslmode = verify-full".into(),
-            "without it nobody has a certificate that was checked",
+            "auth_type=cert requires client_tls_sslmode=SSLMODE_VERIFY_FULL".into(),
+            "set client_tls_sslmode = verify-full; without it nobody has a certificate that was checked",
         )),
         _ => None,
     }

@@ -70,11 +70,20 @@ const IN_CONFIGURATION: &str = " in configuration";
 /// What PgBouncer's lines of the log say of a line of another file: its number, and nothing more.
 const NOT_PARSED: [&str; 2] = ["could not parse hba config line ", "could not parse ident config line "];
 
+/// How PgBouncer's lines begin of which it says next that TLS could not be configured.
+const TLS_SETUP: [&str; 3] = [
+    "To allow TLS connections from clients, ",
+    "auth_type=cert requires ",
+    "client_tls_sslmode requires ",
+];
+
 /// How PgBouncer's lines of the log begin. Programs that read logs look for these words.
-const PGBOUNCERS: [&str; 16] = [
+const PGBOUNCERS: [&str; 18] = [
     "TLS configuration could not be reloaded",
     "TLS setup failed: ",
-    "To allow TLS connections from clients, ",
+    TLS_SETUP[0],
+    TLS_SETUP[1],
+    TLS_SETUP[2],
     "config file loading failed",
     "could not load file ",
     "could not open auth_file ",
@@ -128,6 +137,17 @@ impl Problem {
     /// What PgBouncer says last when a RELOAD is refused.
     pub fn not_loaded(file: &Place) -> Problem {
         Problem::warning(file, "config file loading failed")
+    }
+
+    /// What PgBouncer says last when certificates, keys or settings of TLS cannot be used.
+    pub fn tls_not_reloaded(place: &Place) -> Problem {
+        let text = "TLS configuration could not be reloaded, keeping old configuration";
+        Problem::error(place, text)
+    }
+
+    /// Whether PgBouncer finds the problem when it configures TLS.
+    pub fn is_of_tls_setup(&self) -> bool {
+        TLS_SETUP.iter().any(|words| self.message.starts_with(words))
     }
 
     /// Adds a hint: what to do about the problem.

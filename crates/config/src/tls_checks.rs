@@ -2,7 +2,7 @@
 
 use crate::catalogue::GlobalSettings;
 use crate::checks::Checks;
-use crate::choices::{SslMode, SslNegotiation};
+use crate::choices::{AuthType, SslMode, SslNegotiation};
 use crate::problem::Problem;
 
 /// Values of sslmode that need files which no setting names.
@@ -16,7 +16,12 @@ pub(crate) fn unmet(global: &GlobalSettings, demands: &mut Vec<(&'static str, St
         demands.push(("client_tls_sslmode", message.to_string(), hint));
     }
     if clients >= SslMode::VerifyCa && global.client_tls_ca_file.is_empty() {
-        let message = format!("client_tls_sslmode = {} needs client_tls_ca_file", clients.word());
+        let message = match global.auth_type {
+            AuthType::Cert if clients == SslMode::VerifyFull => {
+                "auth_type=cert requires client_tls_ca_file".to_string()
+            }
+            _ => format!("client_tls_sslmode requires client_tls_ca_file for {}", clients.word()),
+        };
         let hint = "name the file of the authorities that sign the certificates";
         demands.push(("client_tls_sslmode", message, hint));
     }

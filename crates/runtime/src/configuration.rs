@@ -43,12 +43,13 @@ impl ConfigurationFile {
             Ok((config, warnings)) => match TlsContexts::load_or_problem(&config) {
                 Ok(tls) => (ReloadOutcome::New(Arc::new(config), warnings), Some(tls)),
                 Err(problem) => {
-                    let text = "TLS configuration could not be reloaded, keeping old configuration";
-                    let told = Problem::error(&problem.place, text);
+                    let told = Problem::tls_not_reloaded(&problem.place);
                     (ReloadOutcome::Bad(vec![problem, told]), None)
                 }
             },
             Err(mut problems) => {
+                let tls = problems.iter().find(|problem| problem.is_of_tls_setup());
+                problems.extend(tls.map(|problem| Problem::tls_not_reloaded(&problem.place)));
                 problems.push(Problem::not_loaded(&Place::file(&self.path)));
                 (ReloadOutcome::Bad(problems), None)
             }

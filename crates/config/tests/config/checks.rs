@@ -64,7 +64,7 @@ fn demands_for_encryption_are_never_dropped() {
     );
     assert_one(
         &errors(&sound(&format!("{keyed}client_tls_sslmode = verify-ca"))),
-        &["client_tls_sslmode = verify-ca needs client_tls_ca_file"],
+        &["client_tls_sslmode requires client_tls_ca_file for verify-ca"],
     );
     assert_one(
         &errors(&sound("server_tls_cert_file = c")),
@@ -98,7 +98,7 @@ fn ways_to_log_in_need_their_files_and_options() {
     for (word, needs) in [
         ("hba", "auth_type = hba needs auth_hba_file"),
         ("ldap", "auth_type = ldap needs auth_ldap_options"),
-        ("cert", "auth_type = cert requires client_tls_sslmode = verify-full"),
+        ("cert", "auth_type=cert requires client_tls_sslmode=SSLMODE_VERIFY_FULL"),
     ] {
         assert_one(&errors(&sound(&format!("auth_type = {word}"))), &[needs]);
     }

@@ -151,7 +151,10 @@ impl Pooler {
 
 fn reload_refused(shared: &mut Shared, problems: &[Problem]) -> Result<(), Refusal> {
     log_problems(shared, problems);
-    shared.log(LogLevel::Error, "RELOAD failed, the old configuration stays".into());
+    shared.log(
+        LogLevel::Error,
+        "RELOAD Failed, see logs for more details; the old configuration stays".into(),
+    );
     Err(Refusal::reload_failed(problems))
 }
 
