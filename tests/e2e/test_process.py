@@ -228,6 +228,7 @@ def test_stale_pid_file(pg15, make_pooler):
     pooler.write_file(pooler.pid_path, "4194000\n")
     pooler.start()
     eventually(lambda: open(pooler.pid_path).read().strip() == str(pooler.process.pid))
+    pooler.wait_log("LOG stale pidfile, removing")
 
 
 def test_daemon(pg15, make_pooler):
@@ -579,9 +580,10 @@ def reach_both(port: int, path: str) -> None:
         assert client.recv(1) == b"R"
 
 
-def test_socket_activation(pg15, make_pooler):
+@pytest.mark.parametrize("named", (False, True))
+def test_socket_activation(pg15, make_pooler, named):
     """Listening sockets of a service manager (LISTEN_FDS) are used instead of listen_addr, and a Unix socket's file stays."""
-    pooler = make_pooler(pg15, start=False, settings={"listen_addr": None, "unix_socket_dir": None})
+    pooler = make_pooler(pg15, start=False, settings={} if named else {"listen_addr": None, "unix_socket_dir": None})
     with given_sockets(pooler.dir) as (port, path, pass_on):
         process = subprocess.Popen(
             pgthrow.as_server_user([*ACTIVATED, *program(), pooler.ini_path]),
@@ -592,6 +594,8 @@ def test_socket_activation(pg15, make_pooler):
         try:
             eventually(lambda: "process up" in pooler.log(), what="the start")
             reach_both(port, path)
+            ignored = [f"WARNING sockets passed from service manager, cf_{name} ignored" for name in ("listen_addr", "unix_socket_dir")]
+            assert [line in pooler.log() for line in ignored] == [named, named]
         finally:
             process.send_signal(signal.SIGQUIT)
             assert process.wait(10) == 0

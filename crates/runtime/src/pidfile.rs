@@ -22,10 +22,10 @@ pub(crate) enum OwnPidFile {
 impl OwnPidFile {
     /// Writes the file. A process that takes over writes one beside it, so that it does not take over anything if it
     /// cannot write there.
-    pub(crate) fn begin(settings: &Settings, takes_over: bool) -> Result<Self, StartError> {
+    pub(crate) fn begin(settings: &Settings, takes_over: bool, log: &mut Log) -> Result<Self, StartError> {
         match (settings.pidfile.as_str(), takes_over) {
             ("", _) => Ok(OwnPidFile::None),
-            (path, false) => PidFile::create(path).map(OwnPidFile::Written),
+            (path, false) => PidFile::create(path, log).map(OwnPidFile::Written),
             (path, true) => Prepared::new(path).map(OwnPidFile::Prepared),
         }
     }
@@ -95,7 +95,7 @@ pub(crate) struct PidFile {
 
 impl PidFile {
     /// Writes the id of this process to `path`, unless the file names a process that is alive.
-    pub(crate) fn create(path: &str) -> Result<Self, StartError> {
+    pub(crate) fn create(path: &str, log: &mut Log) -> Result<Self, StartError> {
         let error = |source| pidfile_error("open", path, source);
         match fs::read_to_string(path) {
             Ok(text) => match text.trim().parse::<i32>() {
@@ -106,7 +106,10 @@ impl PidFile {
                     });
                 }
                 // Its process is gone, or the file was not written completely.
-                _ => fs::remove_file(path).map_err(error)?,
+                _ => {
+                    log.write(LogLevel::Log, &format!("stale pidfile, removing ({path})"));
+                    fs::remove_file(path).map_err(error)?;
+                }
             },
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(error(e)),
@@ -173,12 +176,12 @@ mod tests {
         let name = path.to_str().unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         fs::write(&path, format!("{}\n", child.id())).unwrap();
-        let refused = PidFile::create(name);
+        let refused = PidFile::create(name, &mut Log::new(false, false));
         assert!(matches!(refused, Err(StartError::AlreadyRuns { pid, .. }) if pid == child.id().cast_signed()));
         assert!(path.exists());
         child.kill().unwrap();
         child.wait().unwrap();
-        let own = PidFile::create(name).unwrap();
+        let own = PidFile::create(name, &mut Log::new(false, false)).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
         drop(own);
         assert!(!path.exists());
@@ -188,7 +191,7 @@ mod tests {
     fn the_file_of_the_process_that_took_over_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pgweir.pid");
-        let old = PidFile::create(path.to_str().unwrap()).unwrap();
+        let old = PidFile::create(path.to_str().unwrap(), &mut Log::new(false, false)).unwrap();
         fs::write(&path, "1\n").unwrap();
         drop(old);
         assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
@@ -219,10 +222,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pgweir.pid");
         fs::write(&path, "").unwrap();
-        assert!(PidFile::create(path.to_str().unwrap()).is_ok());
+        assert!(PidFile::create(path.to_str().unwrap(), &mut Log::new(false, false)).is_ok());
         let nowhere = dir.path().join("no/pgweir.pid");
         assert!(matches!(
-            PidFile::create(nowhere.to_str().unwrap()),
+            PidFile::create(nowhere.to_str().unwrap(), &mut Log::new(false, false)),
             Err(StartError::PidFile { .. })
         ));
     }

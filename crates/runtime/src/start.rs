@@ -110,7 +110,7 @@ fn start(
     // Other processes may send signals as soon as they see the pid file or the sockets.
     let mut caught = signals::catch()?;
     let mut beginning = Beginning::find(options.reboot, &config, log)?;
-    let pidfile = OwnPidFile::begin(&settings, beginning.is_take_over())?;
+    let pidfile = OwnPidFile::begin(&settings, beginning.is_take_over(), log)?;
     let listeners = listeners(&settings, given, &mut beginning, log)?;
     let places: Vec<String> = listeners.iter().map(|l: &Listener| l.place.to_string()).collect();
     let mut begun = beginning.pooler(config, surroundings(open_files.now)?, log);
@@ -171,6 +171,9 @@ fn work(
     Ok(outcome?)
 }
 
+/// The default of `unix_socket_dir`.
+const USUAL_SOCKET_DIR: &str = "/tmp";
+
 /// The listening sockets. If a service manager has opened some (for this process, or for the earlier one), only these
 /// are used. Otherwise those of the earlier process are used, and the missing ones are opened.
 fn listeners(
@@ -184,6 +187,17 @@ fn listeners(
         false => activation::sockets(given, settings.listen.port).map_err(StartError::Activation)?,
     };
     if !given.is_empty() {
+        let is_usual = |dir: &String| dir == USUAL_SOCKET_DIR;
+        let has_dir = !settings.listen.unix_socket_dir.as_ref().is_none_or(is_usual);
+        for (name, is_set) in [
+            ("listen_addr", !settings.listen.addresses.is_empty()),
+            ("unix_socket_dir", has_dir),
+        ] {
+            if is_set {
+                let text = format!("sockets passed from service manager, cf_{name} ignored");
+                log.write(LogLevel::Warning, &text);
+            }
+        }
         return Ok(given);
     }
     listener::listen(&settings.listen, &settings.tcp, beginning.listeners(), log)
