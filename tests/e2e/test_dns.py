@@ -133,6 +133,7 @@ def test_a_new_serial_of_the_zone(pg15, make_pooler, names):
     eventually(lambda: names.count(NAME) > asked, timeout=10, what="the name is looked up again")
     eventually(lambda: server_addresses(pooler) == set(), timeout=10, what="the server at the old address is closed")
     assert eventually(lambda: zone()["serial"] == "2" and zone())
+    pooler.wait_log(f"LOG zone '{ZONE}' serial changed: old=1 new=2")
 
 
 def test_a_name_server_that_does_not_answer_stops_nobody(pg15, make_pooler, names):

@@ -128,7 +128,12 @@ impl EventLoop {
     /// The serial number of a zone has been looked up.
     pub(crate) fn handle_serial(&mut self, zone: &str, serial: Result<u32, String>) {
         match serial {
-            Ok(serial) => self.resolver.learn_serial(zone, serial),
+            Ok(serial) => {
+                if let Some(before) = self.resolver.learn_serial(zone, serial) {
+                    let text = format!("zone '{zone}' serial changed: old={before} new={serial}");
+                    self.log.write(LogLevel::Log, &text);
+                }
+            }
             Err(why) => {
                 let text = format!("DNS zone check failed: {zone}: {why}");
                 self.log.write(LogLevel::Warning, &text);

@@ -134,16 +134,15 @@ impl Resolver {
         Some(period)
     }
 
-    /// A zone has this serial number. If it had another one, its names are looked up.
-    pub(crate) fn learn_serial(&mut self, zone: &str, serial: u32) {
+    /// A zone has this serial number. If it had another one, which is given back, its names are looked up.
+    pub(crate) fn learn_serial(&mut self, zone: &str, serial: u32) -> Option<u32> {
         let before = self.serials.insert(zone.to_owned(), serial);
-        if before.is_none_or(|before| before == serial) {
-            return;
-        }
+        let before = before.filter(|before| *before != serial)?;
         let hosts = self.answers.keys().filter(|host| zone_of(host) == Some(zone));
         for host in hosts.cloned().collect::<Vec<_>>() {
             self.ask(&host);
         }
+        Some(before)
     }
 
     /// The facts for the console.
@@ -246,14 +245,14 @@ mod tests {
             resolver.learn(host, found(&["192.0.2.1"], None), Time(0));
         }
         assert_eq!(resolver.check_zones(), Some(Duration::from_secs(7)));
-        resolver.learn_serial("example.org", 5);
-        resolver.learn_serial("example.org", 5);
+        assert_eq!(resolver.learn_serial("example.org", 5), None);
+        assert_eq!(resolver.learn_serial("example.org", 5), None);
         assert!(resolver.asked.is_empty());
         assert_eq!(
             (resolver.facts().zones[0].serial, resolver.facts().zones[0].hosts),
             (5, 2)
         );
-        resolver.learn_serial("example.org", 6);
+        assert_eq!(resolver.learn_serial("example.org", 6), Some(5));
         assert_eq!(
             resolver.asked,
             HashSet::from(["a.example.org".into(), "b.example.org.".into()])
