@@ -218,6 +218,24 @@ def auth_query_that_fails(p):
     return refusal(p, user="nobody", password="x")
 
 
+def odd_auth_query(name: str, number: int, columns: str):
+    """A situation: an auth_query whose rows have other columns. Two of three would let the user in."""
+
+    def run(p):
+        told = refusal(p, user="nobody", password="x")
+        p.wait_log(f"expected 2 columns from auth_query, not {number}")
+        return told
+
+    run.__name__ = name
+    settings = {"auth_type": "plain", "auth_user": "postgres", "auth_query": f"select {columns} from (select $1::text) as a (name)"}
+    situation(ours="password authentication failed", log=False, settings=settings)(run)
+
+
+odd_auth_query("auth_query_of_no_column", 0, "")
+odd_auth_query("auth_query_of_one_column", 1, "name")
+odd_auth_query("auth_query_of_three_columns", 3, "name, 'x', 'more'")
+
+
 @situation(databases={"*": "{server} connect_query='select nonsense'"})
 def connect_query_that_fails(p):
     with p.connect() as c:
@@ -438,6 +456,7 @@ KEPT = {
     "closing because: bad pkt header",
     "closing because: client disconnect while server was not ready",
     "closing because: error response from auth_query",
+    "closing because: expected N columns from auth_query, not N",
     "closing because: transaction blocks not allowed in statement pooling mode",
     # It sends cancel requests over connections that it counts among its servers.
     "closing because: successfully sent cancel request",

@@ -69,6 +69,32 @@ fn time_limits_are_not_told() {
     }
 }
 
+/// Guards against a user who is let in by the second of three columns, which may be something else.
+#[test]
+fn an_answer_of_other_than_two_columns_is_not_told_and_opens_nothing() {
+    let row = |columns: usize| {
+        [Some(&b"stranger"[..]), Some(b"wrong"), Some(b"more")]
+            .into_iter()
+            .take(columns)
+    };
+    for columns in [0, 1, 3] {
+        let (mut rig, client, server) = stranger("");
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.empty(b'2');
+            w.data_row(columns, row(columns));
+            w.data_row(columns, row(columns));
+            w.command_complete("SELECT 2");
+            w.ready_for_query(Idle);
+        });
+        is_told_nothing(
+            &mut rig,
+            client,
+            &format!("expected 2 columns from auth_query, not {columns}"),
+        );
+    }
+}
+
 #[test]
 fn a_removed_database_is_not_told() {
     let (mut rig, client, _) = stranger("");

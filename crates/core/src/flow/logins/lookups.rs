@@ -121,6 +121,9 @@ impl Arrival<'_> {
         if let Some(is_answered) = login.roles_told() {
             return Some(self.roles_told(now, is_answered));
         }
+        if let Some(why) = login.fault_of_lookup() {
+            return self.lookup_failed(now, &why);
+        }
         let step = login.lookup_over()?;
         if let Some(secret) = login.found() {
             self.lookups.note_plain_secret(secret);

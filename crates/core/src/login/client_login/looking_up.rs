@@ -13,7 +13,12 @@ pub(super) enum Lookup {
     Nothing,
     /// The user, with a secret, or without one that can be used.
     User(Option<Secret>),
+    /// Rows of so many columns: which one is the secret is not known.
+    Columns(u16),
 }
+
+/// The columns of auth_query: the user name and the secret.
+const COLUMNS: usize = 2;
 
 impl Login {
     /// What is known of the user's roles.
@@ -58,7 +63,7 @@ impl Login {
     }
 
     /// Handles a message of a server that answers auth_query, or the question about roles. A row of auth_query holds
-    /// the user name and the secret; the first row about this user counts.
+    /// the user name and the secret; the first row about this user counts. Rows of other than two columns let nobody in.
     pub(crate) fn handle_lookup_message(&mut self, message: &[u8]) {
         if message.first() != Some(&b'D') {
             return;
@@ -72,6 +77,10 @@ impl Login {
         let Stage::LookingUp(_, found @ Lookup::Nothing) = &mut self.stage else {
             return;
         };
+        if row.len() != COLUMNS {
+            *found = Lookup::Columns(u16::try_from(row.len()).unwrap_or(u16::MAX));
+            return;
+        }
         if row.first().copied().flatten() != Some(self.wishes.user.as_bytes()) {
             return;
         }
@@ -80,12 +89,22 @@ impl Login {
         *found = Lookup::User(Secret::parse(secret).ok());
     }
 
+    /// Why the answer of auth_query cannot be used, in PgBouncer's words.
+    pub(crate) fn fault_of_lookup(&self) -> Option<String> {
+        match &self.stage {
+            Stage::LookingUp(_, Lookup::Columns(count)) => {
+                Some(format!("expected {COLUMNS} columns from auth_query, not {count}"))
+            }
+            _ => None,
+        }
+    }
+
     /// auth_query has ended.
     pub(crate) fn lookup_over(&mut self) -> Option<LoginStep> {
         let (auth, lookup) = self.take_lookup()?;
         let secret = match lookup {
             Lookup::User(secret) => secret,
-            Lookup::Nothing => None,
+            Lookup::Nothing | Lookup::Columns(_) => None,
         };
         self.found.clone_from(&secret);
         Some(self.secret_known(auth, secret))
