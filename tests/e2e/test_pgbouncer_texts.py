@@ -104,6 +104,13 @@ def protocol_2(p):
         return last_words(c)
 
 
+@situation(databases={"*": "{server}", "forced": "{server} user=postgres dbname=postgres"})
+def a_user_name_that_is_too_long(p):
+    """In whichever database; that of 127 bytes is unknown, no more."""
+    told = {refusal(p, user="u" * 128, database=name) for name in ("postgres", "forced", "pgbouncer")}
+    return f"{told.pop()} {told} {refusal(p, user='u' * 127, database='forced')}"
+
+
 @situation(ours='unrecognized configuration parameter "no_such_setting"', log=False)
 def an_unknown_startup_parameter(p):
     return refusal(p, options={"no_such_setting": "1"})

@@ -115,6 +115,12 @@ impl Rejection {
         Self::new(Trouble::BadStartupParameter, message, "")
     }
 
+    /// A user name that is longer than any may be. The same in every database, so it shows none.
+    pub(super) fn too_long_user(bytes_max: usize) -> Self {
+        let detail = format!("expected at most {bytes_max} bytes");
+        Self::protocol("username too long").with_detail(detail)
+    }
+
     /// A setting of this name cannot exist.
     pub(crate) fn no_such_setting(name: &str) -> Self {
         let message = format!("unrecognized configuration parameter \"{name}\"");

@@ -13,8 +13,11 @@ use pgweir_wire::startup::StartupError;
 use pgweir_wire::{CancelKey, ProtocolVersion, StartupPacket};
 use std::borrow::Cow;
 
-/// The longest database and user name, bytes; PostgreSQL cuts them at 63.
-const NAME_BYTES_MAX: usize = 1024;
+/// The longest name of a user, bytes, as in PgBouncer. PostgreSQL cuts names at 63.
+const USER_BYTES_MAX: usize = 127;
+
+/// The longest name of a database, bytes.
+const DATABASE_BYTES_MAX: usize = 1024;
 
 /// The first byte of a TLS handshake: the content type of its record. Startup packets begin with a length, whose first
 /// byte is 0.
@@ -199,11 +202,12 @@ impl Wishes {
         if self.database.is_empty() {
             self.database.clone_from(&self.user);
         }
-        for (what, name) in [("user", &self.user), ("database", &self.database)] {
-            if name.len() > NAME_BYTES_MAX {
-                let message = format!("{what} name is too long: expected at most {NAME_BYTES_MAX} bytes");
-                return Err(Rejection::protocol(message));
-            }
+        if self.user.len() > USER_BYTES_MAX {
+            return Err(Rejection::too_long_user(USER_BYTES_MAX));
+        }
+        if self.database.len() > DATABASE_BYTES_MAX {
+            let message = format!("database name is too long: expected at most {DATABASE_BYTES_MAX} bytes");
+            return Err(Rejection::protocol(message));
         }
         if self.settings.len() > SETTINGS_MAX {
             let message = format!("too many startup parameters: expected at most {SETTINGS_MAX}");

@@ -120,3 +120,16 @@ fn replication_takes_booleans_and_database() {
     assert_eq!(replication("off"), Ok(PoolKind::Clients));
     assert!(replication("maybe").is_err());
 }
+
+#[test]
+fn names_that_are_too_long_are_refused() {
+    let read = |user: usize, database: usize| {
+        let (user, database) = ("u".repeat(user), "d".repeat(database));
+        let read = wishes(&[("user", &user), ("database", &database)]);
+        read.map(|_| "taken".to_string())
+            .unwrap_or_else(|why| why.message.into())
+    };
+    assert_eq!(read(127, 1024), "taken");
+    assert_eq!(read(128, 1), "username too long");
+    assert!(read(1, 1025).starts_with("database name is too long"));
+}
