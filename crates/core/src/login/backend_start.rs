@@ -4,26 +4,30 @@
 //! their startup packets share a pool, whose servers are started with that value.
 
 use crate::base::pool_id::StartupValue;
-use crate::login::spelling::canonical;
+use crate::login::spelling::{canonical, seconds};
 
-/// The names of these settings: those whose `pg_settings.context` is `backend` or `superuser-backend`, and
+/// How PostgreSQL reads a value.
+#[derive(Clone, Copy)]
+enum Kind {
+    Boolean,
+    /// A whole number with the unit `s`.
+    Seconds,
+    /// SHOW gives it back as it was written, so each spelling is another value. Since PostgreSQL 18, `log_connections`
+    /// is of this kind, too; `on` and `off` mean there what they meant before.
+    Text,
+}
+
+/// These settings: those whose `pg_settings.context` is `backend` or `superuser-backend`, and
 /// `session_preload_libraries`, which PostgreSQL lets superusers change later, but only reads when a session begins.
-const NAMES: [&str; 8] = [
-    "ignore_system_indexes",
-    "jit_debugging_support",
-    "jit_profiling_support",
-    "local_preload_libraries",
-    "log_connections",
-    "log_disconnections",
-    "post_auth_delay",
-    "session_preload_libraries",
-];
-
-/// The settings among them whose values are not booleans.
-const NOT_BOOLEAN: [&str; 3] = [
-    "local_preload_libraries",
-    "post_auth_delay",
-    "session_preload_libraries",
+const SETTINGS: [(&str, Kind); 8] = [
+    ("ignore_system_indexes", Kind::Boolean),
+    ("jit_debugging_support", Kind::Boolean),
+    ("jit_profiling_support", Kind::Boolean),
+    ("local_preload_libraries", Kind::Text),
+    ("log_connections", Kind::Boolean),
+    ("log_disconnections", Kind::Boolean),
+    ("post_auth_delay", Kind::Seconds),
+    ("session_preload_libraries", Kind::Text),
 ];
 
 /// Removes these settings from those that a client asks for, and returns them. The last value of each counts. They are
@@ -31,16 +35,16 @@ const NOT_BOOLEAN: [&str; 3] = [
 pub(crate) fn take_from(settings: &mut Vec<(String, String)>) -> Box<[StartupValue]> {
     let mut taken: Vec<StartupValue> = Vec::new();
     settings.retain(|(name, value)| {
-        let Some(known) = NAMES.iter().find(|n| n.eq_ignore_ascii_case(name)) else {
+        let Some((known, kind)) = SETTINGS.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)) else {
             return true;
         };
         taken.retain(|(n, _)| **n != **known);
-        let value = if NOT_BOOLEAN.contains(known) {
-            value
-        } else {
-            canonical(value)
+        let value = match kind {
+            Kind::Boolean => canonical(value).into(),
+            Kind::Seconds => seconds(value).map_or_else(|| value.as_str().into(), |s| s.to_string().into()),
+            Kind::Text => value.as_str().into(),
         };
-        taken.push(((*known).into(), value.into()));
+        taken.push(((*known).into(), value));
         false
     });
     taken.sort();
@@ -77,5 +81,50 @@ mod tests {
             ("session_preload_libraries".into(), "on".into()),
         ];
         assert_eq!(*taken, expected);
+    }
+    #[test]
+    fn equal_spellings_are_one_value() {
+        let taken = |name: &str, value: &str| {
+            let mut wished = vec![(name.to_string(), value.to_string())];
+            take_from(&mut wished)[0].1.to_string()
+        };
+        for value in [
+            "2",
+            " 2",
+            "+2 ",
+            "02",
+            "0x2",
+            "2s",
+            "2 s",
+            "2000ms",
+            "1.6",
+            "2e0",
+            "0.2e1s",
+            "2000000us",
+        ] {
+            assert_eq!(taken("post_auth_delay", value), "2", "{value}");
+        }
+        for (value, is) in [
+            ("1min", "60"),
+            ("0.5h", "1800"),
+            ("010", "8"),
+            ("0", "0"),
+            ("2S", "2S"),
+            ("", ""),
+            ("x", "x"),
+        ] {
+            assert_eq!(taken("post_auth_delay", value), is, "{value}");
+        }
+        for value in ["on", "TRUE", "y", "1"] {
+            assert_eq!(taken("log_disconnections", value), "on", "{value}");
+        }
+        // SHOW gives back texts as they were written, and on PostgreSQL 18 log_connections is a list.
+        for (name, value) in [
+            ("local_preload_libraries", "a, B"),
+            ("session_preload_libraries", "2s"),
+            ("log_connections", "Receipt , setup_durations"),
+        ] {
+            assert_eq!(taken(name, value), value);
+        }
     }
 }
