@@ -8,6 +8,7 @@ mod changed_passwords;
 mod client_named;
 mod closing_words;
 mod console;
+mod enumeration;
 mod failed_lookups;
 mod fair_queue;
 mod flights;

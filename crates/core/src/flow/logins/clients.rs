@@ -143,16 +143,21 @@ impl Pooler {
             return SecretSource::Known(None);
         };
         let (user, database) = (login.user().to_string(), login.database().to_string());
-        if login.membership().is_in_vain() || admission::is_too_long_user(&self.shared.config, &database, &user) {
+        if login.membership().is_in_vain() {
             return SecretSource::Known(None);
         }
+        let is_too_long = admission::is_too_long_user(&self.shared.config, &database, &user);
         if let Some(secret) = self.shared.config.auth_users.get(&user) {
-            return SecretSource::Known(Secret::parse(secret.text().as_bytes()).ok());
+            let secret = Secret::parse(secret.text().as_bytes()).ok();
+            return SecretSource::Known(secret.filter(|_| !is_too_long));
         }
         if method.needs_no_user() {
             return SecretSource::Known(None);
         }
+        // A name that is too long is looked up, too: only where the database has a forced user it may exist, and nobody
+        // may learn which databases have one by the time of an answer.
         match self.secret_from_auth_query(now, id, &database, &user) {
+            Ok(SecretSource::Kept(_)) if is_too_long => SecretSource::Known(None),
             Ok(source) => source,
             Err(NoLookup::Nowhere) => SecretSource::Known(None),
             Err(NoLookup::Misconfigured(fault)) => {

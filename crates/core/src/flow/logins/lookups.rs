@@ -8,6 +8,7 @@ use crate::base::request::LogLevel;
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::flow::logins::arrival::{Arrival, Next};
+use crate::login::admission;
 use crate::login::client_login::Login;
 use crate::login::login_step::SecretSource;
 use crate::login::lookups::{AskedAt, BadAuthDatabase, NoLookup};
@@ -124,7 +125,10 @@ impl Arrival<'_> {
         if let Some(why) = login.fault_of_lookup() {
             return self.lookup_failed(now, &why);
         }
-        let step = login.lookup_over()?;
+        let step = match admission::is_too_long_user(&self.shared.config, login.database(), login.user()) {
+            true => login.lookup_failed()?,
+            false => login.lookup_over()?,
+        };
         if let Some(secret) = login.found() {
             self.lookups.note_plain_secret(secret);
         }
