@@ -203,7 +203,9 @@ def a_server_whose_name_is_unknown(p):
 
 @situation(settings={"auth_type": "any"}, databases={"*": "{server}"})
 def any_without_a_forced_user(p):
-    return refusal(p)
+    told = refusal(p)
+    p.wait_log("ERROR C-.* auth_type=any requires forced user")
+    return told
 
 
 @situation(

@@ -8,6 +8,9 @@ use pgweir_auth::Refused;
 use pgweir_wire::{HEADER_BYTES, StartupPacket};
 use std::borrow::Cow;
 
+/// PgBouncer's words for `auth_type = any` and a database without a forced user.
+pub(crate) const NEEDS_FORCED_USER: &str = "auth_type=any requires forced user";
+
 /// The text for one client. `trouble` determines the consequences.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
@@ -207,7 +210,7 @@ impl Rejection {
             "bouncer config error",
             "Add user= to the database's line.",
         )
-        .with_detail("auth_type = any requires a database with a forced user.")
+        .with_detail(NEEDS_FORCED_USER)
     }
 
     /// See [`START_POOLS_MAX`].

@@ -3,6 +3,7 @@
 use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
 use crate::base::pool_id::PoolId;
+use crate::base::request::LogLevel;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::client::Client;
@@ -12,7 +13,7 @@ use crate::login::cancel_keys::KeyForm;
 use crate::login::client_login::Login;
 use crate::login::login_step::Destination;
 use crate::login::process_ids::ProcessIds;
-use crate::login::rejection::Rejection;
+use crate::login::rejection::{NEEDS_FORCED_USER, Rejection};
 use crate::pooler::Pooler;
 use crate::pools::databases::NoPool;
 use crate::pools::pool::Pool;
@@ -44,7 +45,14 @@ impl Pooler {
                 self.begin_welcome(now, id);
                 Next::Nothing
             }
-            Err(why) => Next::Reject(why),
+            Err(why) => {
+                if why == Rejection::needs_forced_user()
+                    && let Some(mut arrival) = self.arrival(id)
+                {
+                    arrival.log(LogLevel::Error, NEEDS_FORCED_USER);
+                }
+                Next::Reject(why)
+            }
         }
     }
 
