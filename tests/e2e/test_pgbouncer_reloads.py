@@ -13,6 +13,7 @@ from harness import wire
 from harness.pooler import kind
 from harness.side_by_side import missing
 from test_pgbouncer_limits import both
+from test_tls import client_leg
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
 
@@ -85,6 +86,21 @@ def test_a_bad_file_is_told_in_the_same_words(pg15, make_pooler, lines):
     print(theirs, ours, sep="\n")
     assert theirs
     assert missing([line for line in theirs if not (own and line.startswith(own))], ours) == []
+
+
+# A value that is none. PgBouncer takes any for server_tls13_ciphers, and has no server_tls_ecdhcurve.
+BAD_TLS = [f"client_tls_{name}" for name in ("ciphers", "protocols", "ecdhcurve")] + ["client_tls13_ciphers", "server_tls_ciphers", "server_tls_protocols"]
+
+
+@pytest.mark.parametrize("name", BAD_TLS)
+def test_a_bad_value_of_tls_is_told_in_the_same_words(pg15, certificates, make_pooler, name):
+    settings = {**client_leg(certificates), "server_tls_sslmode": "prefer"}
+    theirs, ours = (said(make_pooler(pg15, which=which, settings=settings), f"{name} = nonsense") for which in ("pgbouncer", "pgweir"))
+    # Its slip, where ours has the setting's name.
+    theirs = [line.replace("ecdhecurve", "ecdhcurve") for line in theirs]
+    print(theirs, ours, sep="\n")
+    assert theirs
+    assert missing(theirs, ours) == []
 
 
 def test_a_reload_by_the_console_that_is_refused(pg15, make_pooler):

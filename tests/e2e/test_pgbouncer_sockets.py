@@ -127,6 +127,16 @@ def test_listen_addr(make_pooler, what):
     assert seen[1] == seen[0]
 
 
+def test_a_host_name_that_nobody_knows_is_told_in_the_same_words(make_pooler):
+    said = []
+    for pooler in both(make_pooler, None, settings={"listen_addr": "nowhere.invalid"}, start=False):
+        assert places(pooler) == []
+        line = next(line for line in pooler.log().splitlines() if " FATAL " in line)
+        said.append(line.partition(" FATAL ")[2].replace(str(pooler.port), "PORT").replace(" [-2]", ""))
+    assert said[0] == "getaddrinfo('nowhere.invalid', 'PORT') = Name or service not known"
+    assert said[1].startswith(said[0])
+
+
 UNIX_SOCKETS = {
     "defaults": {},
     "a folder with a slash": {"unix_socket_dir": "{dir}/"},

@@ -9,6 +9,7 @@ use crate::conn_string;
 use crate::mismatch::Mismatch;
 use crate::number::atoi;
 use crate::problem::{Place, Problem, nearest};
+use crate::tls_checks;
 use crate::value::{Kind, PoolSize, SettingValue};
 
 /// A key of a line, for the documentation.
@@ -247,14 +248,10 @@ pub(crate) fn bad_value(place: &Place, name: &str, value: &str, mismatch: Mismat
         Some((end, _)) => format!("{}...", &value[..end]),
         None => value.to_string(),
     };
-    Problem::error(
-        place,
-        format!(
-            "invalid value \"{shown}\" for parameter {name} in configuration: expected {}",
-            mismatch.expected
-        ),
-    )
-    .maybe_hint(trailing_comment(value).or(mismatch.hint))
+    let words = tls_checks::words_for_bad_value(name, &shown)
+        .unwrap_or_else(|| format!("invalid value \"{shown}\" for parameter {name} in configuration"));
+    Problem::error(place, format!("{words}: expected {}", mismatch.expected))
+        .maybe_hint(trailing_comment(value).or(mismatch.hint))
 }
 
 /// A hint for a comment behind a value: an ini file takes it for a part of the value.

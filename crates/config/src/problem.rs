@@ -71,19 +71,24 @@ const IN_CONFIGURATION: &str = " in configuration";
 const NOT_PARSED: [&str; 2] = ["could not parse hba config line ", "could not parse ident config line "];
 
 /// How PgBouncer's lines begin of which it says next that TLS could not be configured.
-const TLS_SETUP: [&str; 3] = [
+const TLS_SETUP: [&str; 6] = [
+    "TLS setup failed: ",
     "To allow TLS connections from clients, ",
     "auth_type=cert requires ",
     "client_tls_sslmode requires ",
+    "invalid client_tls_",
+    "invalid server_tls_",
 ];
 
 /// How PgBouncer's lines of the log begin. Programs that read logs look for these words.
-const PGBOUNCERS: [&str; 18] = [
+const PGBOUNCERS: [&str; 20] = [
     "TLS configuration could not be reloaded",
-    "TLS setup failed: ",
     TLS_SETUP[0],
     TLS_SETUP[1],
     TLS_SETUP[2],
+    TLS_SETUP[3],
+    TLS_SETUP[4],
+    TLS_SETUP[5],
     "config file loading failed",
     "could not load file ",
     "could not open auth_file ",

@@ -69,3 +69,15 @@ impl Checks<'_> {
         }
     }
 }
+
+/// PgBouncer's words for a value that OpenSSL does not take: it finds out when it configures TLS.
+pub(crate) fn words_for_bad_value(name: &str, value: &str) -> Option<String> {
+    let kind = name.strip_prefix("client_").or_else(|| name.strip_prefix("server_"))?;
+    match kind {
+        "tls_ciphers" | "tls_protocols" | "tls_ecdhcurve" => Some(format!("invalid {name}: {value}")),
+        "tls13_ciphers" => Some(format!(
+            "TLS setup failed: failed to set the TLSv1.3 cipher suites: {name} = {value}"
+        )),
+        _ => None,
+    }
+}

@@ -170,9 +170,10 @@ fn places_of(address: &ListenAddress, port: u16) -> Result<(Vec<SocketAddr>, boo
         }
         ListenAddress::Address(address) => (vec![*address], false),
         ListenAddress::Name(name) => {
-            let addresses = name_server::addresses_of(name).map_err(|source| StartError::ListenName {
+            let addresses = name_server::addresses_of(name).map_err(|e| StartError::ListenName {
                 name: name.clone(),
-                source,
+                port,
+                why: e.to_string().replace("failed to lookup address information: ", ""),
             })?;
             (addresses, true)
         }

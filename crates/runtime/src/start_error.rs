@@ -94,12 +94,14 @@ pub enum StartError {
         source: io::Error,
     },
     /// A name in `listen_addr` has no address.
-    #[error("could not look up {name}: {source}\n    hint: see the setting listen_addr")]
+    #[error("getaddrinfo('{name}', '{port}') = {why}\n    hint: see the setting listen_addr")]
     ListenName {
         /// The name.
         name: String,
-        /// The resolver's error.
-        source: io::Error,
+        /// The setting `listen_port`.
+        port: u16,
+        /// The resolver's words.
+        why: String,
     },
     /// Another process listens there.
     #[error(

@@ -72,7 +72,7 @@ fn demands_for_encryption_are_never_dropped() {
     );
     assert_one(
         &errors(&sound("client_tls_ciphers = RC4")),
-        &["expected a cipher list of OpenSSL"],
+        &["invalid client_tls_ciphers: RC4: expected a cipher list of OpenSSL"],
     );
     assert_one(
         &errors(&sound("server_tls_protocols = tlsv1.1")),
