@@ -73,6 +73,7 @@ REFUSED = ["auth_file = /no/users", "auth_file =", "auth_type = hba\nauth_hba_fi
 
 # Lines at the end of the file, with which neither starts.
 NO_START = ["pool_mode = abc", "nosuch = abc", "nonsense", "[nosuch]", "%include /no/such", "[databases]\nx = nosuch=1"]
+NO_START += ["client_tls_sslmode = require", *(lines for lines in BAD if lines.startswith("auth_type = cert"))]
 
 # The words of OpenSSL behind those of PgBouncer.
 LIBRARY = re.compile(r"error:\d+:system library::")
@@ -123,7 +124,7 @@ def test_the_last_words_about_a_reload_that_is_refused(pg15, make_pooler, lines)
 
 @pytest.mark.parametrize("lines", NO_START)
 def test_the_last_words_about_a_start_that_fails(pg15, make_pooler, lines):
-    last = []
+    last, logged = [], []
     for pooler in both(make_pooler, pg15, start=False):
         pooler.write_ini()
         with open(pooler.ini_path, "a", encoding="utf-8") as file:
@@ -131,4 +132,16 @@ def test_the_last_words_about_a_start_that_fails(pg15, make_pooler, lines):
         pooler.spawn()
         assert pooler.wait_exit() == 1
         last.append(pooler.stderr().splitlines()[-1].rpartition("FATAL ")[2])
-    assert last == ["cannot load config file"] * 2
+        logged.append([line.replace(pooler.dir, "%folder%") for line in LINE.findall(pooler.log())])
+        assert pooler.log().splitlines()[-1].endswith(f" FATAL {last[-1]}")
+    assert last == ["TLS setup failed" if "_tls_" in lines else "cannot load config file"] * 2
+    theirs, ours = logged
+    theirs = [line.removesuffix(", stopping loading") for line in theirs]
+    assert missing([line for line in theirs if not (BAD[lines] and line.startswith(BAD[lines]))], ours) == []
+
+
+def test_an_unknown_user_at_the_start_is_logged(pg15, make_pooler):
+    for pooler in both(make_pooler, pg15, settings={"user": "nowhere"}, start=False):
+        pooler.spawn()
+        assert pooler.wait_exit() == 1
+        assert "FATAL could not find user 'nowhere' to switch to" in pooler.log()

@@ -62,7 +62,7 @@ pub use file_source::FileSource;
 pub use host::{Host, ListenAddress, ListenAddresses, UnixSocketDir};
 pub use ini::{INCLUDE_DEPTH_MAX, INCLUDED_FILES_MAX};
 pub use line_key::LineKey;
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, settings_as_far_as_read};
 pub use login_rules::LoginRules;
 pub use losses::{Holder, Holdings};
 pub use mismatch::Mismatch;

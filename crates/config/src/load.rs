@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::auth_file;
-use crate::catalogue::CATALOGUE;
+use crate::catalogue::{CATALOGUE, GlobalSettings};
 use crate::config::{CONSOLE_DATABASE, Config};
 use crate::database::{self, DatabaseSettings};
 use crate::file_source::FileSource;
@@ -65,6 +65,16 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
     checks::check(&loader.config, &loader.places, &Place::file(path), &mut loader.problems);
     sort(&mut loader.problems[causes..], path);
     loader.finish()
+}
+
+/// The settings in a file that [`load`] refuses, as far as they can be read: they say where its problems are logged.
+pub fn settings_as_far_as_read(path: &str, files: &dyn FileSource) -> GlobalSettings {
+    let mut loader = Loader::default();
+    let ini = ini::read(path, files);
+    for entry in ini.entries.iter().filter(|entry| &*entry.section == "pgbouncer") {
+        loader.setting(entry);
+    }
+    loader.config.global
 }
 
 /// Sorts problems by place, the main file first. The sort is stable, so the problems of a line stay in the order in which

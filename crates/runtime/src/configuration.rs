@@ -2,7 +2,7 @@
 
 use crate::interfaces;
 use crate::tls::TlsContexts;
-use pgweir_config::{Config, Place, Problem, load};
+use pgweir_config::{Config, GlobalSettings, Place, Problem, load, settings_as_far_as_read};
 use pgweir_core::ReloadOutcome;
 use std::io;
 use std::sync::Arc;
@@ -34,6 +34,11 @@ impl ConfigurationFile {
             Err(_) => {}
         }
         Ok((loaded.config, loaded.warnings))
+    }
+
+    /// The settings of a file that cannot be used, as far as they can be read.
+    pub(crate) fn settings_as_far_as_read(&self) -> GlobalSettings {
+        settings_as_far_as_read(&self.path, &read_file)
     }
 
     /// Reads the file again, for the core, and the certificates and keys that it names. Unless all of them can be used,

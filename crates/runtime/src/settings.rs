@@ -1,7 +1,7 @@
 //! The settings for sockets, files and the log, taken from the configuration.
 
 use crate::configuration::ConfigurationFile;
-use pgweir_config::{Config, Holdings, IoUringChoice, ListenAddress, UnixSocketDir, off};
+use pgweir_config::{Config, GlobalSettings, Holdings, IoUringChoice, ListenAddress, UnixSocketDir, off};
 use std::time::Duration;
 
 /// The part of the configuration that the runtime uses.
@@ -75,6 +75,18 @@ pub(crate) struct LogSettings {
     pub(crate) verbose: u32,
 }
 
+impl LogSettings {
+    pub(crate) fn of(global: &GlobalSettings) -> Self {
+        LogSettings {
+            logfile: global.logfile.clone(),
+            syslog: global.syslog.is_on(),
+            syslog_facility: global.syslog_facility.word().to_owned(),
+            syslog_ident: global.syslog_ident.clone(),
+            verbose: global.verbose,
+        }
+    }
+}
+
 /// PgBouncer's meaning of `tcp_defer_accept = 1`.
 const DEFER_ACCEPT_SECONDS: u32 = 45;
 
@@ -113,13 +125,7 @@ impl Settings {
                 zone_check_period: off(global.dns_zone_check_period),
                 resolv_conf: global.resolv_conf.clone(),
             },
-            log: LogSettings {
-                logfile: global.logfile.clone(),
-                syslog: global.syslog.is_on(),
-                syslog_facility: global.syslog_facility.word().to_owned(),
-                syslog_ident: global.syslog_ident.clone(),
-                verbose: global.verbose,
-            },
+            log: LogSettings::of(global),
             login_wait: off(global.client_login_timeout),
             io_uring: global.io_uring,
             holdings: config.holdings(),

@@ -15,14 +15,15 @@ use crate::log::Log;
 use crate::pidfile::OwnPidFile;
 use crate::privileges::drop_privileges;
 use crate::service_manager::{Environment, ServiceManager};
-use crate::settings::Settings;
+use crate::settings::{LogSettings, Settings};
 use crate::signals::{self, Interrupt};
 use crate::start_error::StartError;
 use crate::takeover::{self, Beginning, Succession};
 use crate::tls::{TlsContexts, report_panics};
 use crate::verifier::Verifier;
 use mio::Poll;
-use pgweir_config::Config;
+use nix::unistd::geteuid;
+use pgweir_config::{Config, Problem, Severity};
 use pgweir_core::{ConnectionId, LogLevel, Predecessor, Surroundings, WallClock};
 use std::collections::HashSet;
 use std::io;
@@ -67,9 +68,12 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     let given = activation::descriptors();
     let mut log = Log::new(!options.quiet, options.verbose);
     let file = ConfigurationFile::new(&options.config_file);
-    let (config, warnings) = file.load().map_err(StartError::Configuration)?;
+    let (config, warnings) = file
+        .load()
+        .map_err(|problems| refused(&options, &file, problems, &mut log))?;
     let settings = Settings::of(&config);
-    drop_privileges(options.user.as_deref().unwrap_or(&settings.user))?;
+    let user = options.user.as_deref().unwrap_or(&settings.user);
+    drop_privileges(user).map_err(|e| not_begun(e, &settings.log, &mut log))?;
     let has_log = !settings.log.logfile.is_empty() || settings.log.syslog;
     if options.daemon && settings.pidfile.is_empty() && !has_log {
         return Err(StartError::DaemonWithoutPidFile);
@@ -85,6 +89,36 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
         log.write(LogLevel::Fatal, &e.log_line());
     }
     outcome
+}
+
+/// The configuration has errors. They are logged where it says, as far as it can be read, because nobody may read stderr.
+fn refused(options: &RunOptions, file: &ConfigurationFile, problems: Vec<Problem>, log: &mut Log) -> StartError {
+    let global = file.settings_as_far_as_read();
+    let user = options.user.as_deref().or(global.user.as_deref());
+    let has_user = drop_privileges(user.unwrap_or_default());
+    let error = StartError::Configuration(problems);
+    match has_user {
+        Ok(()) => not_begun(error, &LogSettings::of(&global), log),
+        Err(_) => error,
+    }
+}
+
+/// Logs an error before the log is open. Root does not: the log file would be root's, and the next start could not open it.
+fn not_begun(error: StartError, settings: &LogSettings, log: &mut Log) -> StartError {
+    // The caller prints the error on stderr.
+    log.leave_stderr();
+    if !geteuid().is_root() && log.open(settings).is_ok() {
+        let (before, last) = error.log_lines();
+        for problem in before {
+            let level = match problem.severity {
+                Severity::Error => LogLevel::Error,
+                Severity::Warning => LogLevel::Warning,
+            };
+            log.write(level, &problem.line());
+        }
+        log.write(LogLevel::Fatal, &last);
+    }
+    error
 }
 
 /// `given`: the descriptors of a service manager, or the error of taking them.

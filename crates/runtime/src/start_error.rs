@@ -1,15 +1,24 @@
 //! Why the pooler did not start, and what to do about it.
 
 use crate::tls::TlsFailure;
-use pgweir_config::Problem;
+use pgweir_config::{Problem, Severity};
 use std::io;
 use thiserror::Error;
+
+/// What PgBouncer says last of a configuration with errors.
+fn last_words(problems: &[Problem]) -> &'static str {
+    let mut errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+    match errors.all(Problem::is_of_tls_setup) {
+        true => "TLS setup failed",
+        false => "cannot load config file",
+    }
+}
 
 /// Every way in which starting, or running the event loop, can fail.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The configuration has errors. The warnings are listed with them; the last line is PgBouncer's.
-    #[error("{}\ncannot load config file", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("{}\n{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), last_words(.0))]
     Configuration(Vec<Problem>),
     /// Running as root without a user to change to.
     #[error("pgweir should not run as root\n    hint: name an unprivileged user with -u USER or the setting user")]
@@ -181,6 +190,14 @@ impl StartError {
         match self {
             StartError::DaemonEnded { status } => u8::try_from(*status).unwrap_or(1).max(1),
             _ => 1,
+        }
+    }
+
+    /// The problems of a configuration, and the last line of the log, which is PgBouncer's.
+    pub(crate) fn log_lines(&self) -> (&[Problem], String) {
+        match self {
+            StartError::Configuration(problems) => (problems, last_words(problems).to_string()),
+            _ => (&[], self.log_line()),
         }
     }
 
