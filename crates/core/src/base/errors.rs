@@ -54,6 +54,8 @@ pub enum Trouble {
     BadStartupParameter,
     /// A setting in the startup packet that does not exist.
     NoSuchSetting,
+    /// `options` in the startup packet that cannot be read.
+    BadOptions,
     /// max_client_conn or a similar limit is reached.
     TooManyClients,
     /// Waited longer than query_wait_timeout for a server.
@@ -111,7 +113,7 @@ pub struct Row {
 
 impl Trouble {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Trouble; 27] = [
+    pub const ALL: [Trouble; 28] = [
         Trouble::ProtocolViolation,
         Trouble::BytesBeforeEncryption,
         Trouble::UnsupportedVersion,
@@ -122,6 +124,7 @@ impl Trouble {
         Trouble::DatabaseDisabled,
         Trouble::BadStartupParameter,
         Trouble::NoSuchSetting,
+        Trouble::BadOptions,
         Trouble::TooManyClients,
         Trouble::QueryWaitTimeout,
         Trouble::QueueTooLong,
@@ -167,6 +170,7 @@ impl Trouble {
             Trouble::DatabaseDisabled => row(Operator, "57P03", Closed, None, true),
             Trouble::BadStartupParameter => row(Client, "22023", Closed, Kept, false),
             Trouble::NoSuchSetting => row(Client, "42704", Closed, None, false),
+            Trouble::BadOptions => row(Client, "42601", Closed, None, false),
             Trouble::TooManyClients => row(Limit, "53300", Closed, None, true),
             Trouble::QueryWaitTimeout => row(Limit, "57014", Closed, None, true),
             Trouble::QueueTooLong => row(Limit, "53300", Kept, None, true),
@@ -214,6 +218,7 @@ impl Trouble {
             Trouble::NoSuchSetting => {
                 "a setting in the startup packet that has the name of a keyword of the packet, such as `-c user=x`"
             }
+            Trouble::BadOptions => "`options` in the startup packet that set nothing, such as `-c x` or `-p 5432`",
             Trouble::TooManyClients => {
                 "`max_client_conn`, `max_db_client_connections` or `max_user_client_connections` is reached"
             }

@@ -130,7 +130,7 @@ fn debugging(argument: &str) -> Vec<(String, String)> {
 fn unsupported(word: &str) -> Rejection {
     // PgBouncer's words.
     let message = "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed";
-    Rejection::bad_parameter(format!("{message}, got \"{word}\""))
+    Rejection::bad_options(format!("{message}, got \"{word}\""))
 }
 
 #[cfg(test)]

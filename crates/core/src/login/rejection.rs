@@ -124,6 +124,11 @@ impl Rejection {
         Self::protocol("username too long").with_detail(detail)
     }
 
+    /// `options` that cannot be read.
+    pub(super) fn bad_options(message: String) -> Self {
+        Self::new(Trouble::BadOptions, message, "")
+    }
+
     /// A setting of this name cannot exist.
     pub(crate) fn no_such_setting(name: &str) -> Self {
         let message = format!("unrecognized configuration parameter \"{name}\"");

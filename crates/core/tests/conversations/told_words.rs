@@ -95,7 +95,7 @@ fn a_header_that_no_message_has() {
 #[test]
 fn an_option_without_a_value() {
     let expected =
-        "Error 22023 unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed";
+        "Error 42601 unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed";
     for options in ["-c", "-c work_mem", "--work_mem"] {
         let mut rig = Rig::new("");
         let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("options", options)]);
