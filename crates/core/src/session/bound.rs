@@ -36,7 +36,7 @@ impl Exchange<'_> {
             return Some(step);
         }
         let mut mentioned = self.lend_to_bound(statement, effects);
-        mentioned.effects |= self.effects_of_unknown(effects, &statement.verdict);
+        mentioned.effects |= self.effects_of_unknown(effects, &statement.query, &statement.verdict);
         self.bind_may_publish(names.portal, &statement.query, effects);
         let values = message.is_whole().then(|| message.body());
         let effects = SearchPath::adds_to(effects, &statement.query, values);

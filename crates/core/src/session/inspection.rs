@@ -6,6 +6,7 @@
 
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
+use crate::catalog::known::Known;
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::client_named::Mentioned;
 use crate::server_side::ServerSide;
@@ -183,7 +184,7 @@ impl Exchange<'_> {
         } else {
             Mentioned::default()
         };
-        mentioned.effects |= self.effects_of_unknown(effects, verdict);
+        mentioned.effects |= self.effects_of_unknown(effects, text, verdict);
         let effects = SearchPath::adds_to(effects, text, None);
         self.may_list_later(effects | mentioned.effects, text, None);
         let effects = self.to().before_text(effects | mentioned.effects, None);
@@ -264,7 +265,7 @@ impl Exchange<'_> {
         if !effects.intersects(Effects::PREPARE) || !self.keeps_session() || !uses_names(verdict) {
             return effects;
         }
-        let mut all = effects | self.effects_of_unknown(effects, verdict);
+        let mut all = effects | self.effects_of_unknown(effects, text, verdict);
         for named in self.statements_mentioned(effects, text) {
             all |= self.effects_of_names_in(&named);
             if self.is_unread_by_name(&named) {
@@ -276,9 +277,9 @@ impl Exchange<'_> {
 
     /// What an EXECUTE may do if the pooler does not know its statement: it did not follow the PREPARE that made the
     /// statement, or does not track statements.
-    pub(super) fn effects_of_unknown(&self, effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
+    pub(super) fn effects_of_unknown(&self, effects: Effects, text: &[u8], verdict: &pgweir_sql::Statement) -> Effects {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Execute, Prepare};
-        if !effects.intersects(Effects::PREPARE) || !self.keeps_session() {
+        if !effects.intersects(Effects::PREPARE) || !self.keeps_session() || !self.may_execute(effects, text) {
             return Effects::NONE;
         }
         let client = &*self.client;
@@ -290,6 +291,14 @@ impl Exchange<'_> {
             _ if !tracked || self.may_meet_prepare() => pgweir_sql::UNREAD,
             _ => Effects::NONE,
         }
+    }
+
+    /// Whether a text with these effects may run an EXECUTE: its own, or one in code that it runs.
+    fn may_execute(&self, effects: Effects, text: &[u8]) -> bool {
+        let of_names = |known: &Known| known.effects_of_names_in(text).intersects(Effects::PREPARE);
+        effects.intersects(Effects::CODE)
+            || pgweir_sql::contains(text, b"execute")
+            || self.pool.catalog().is_some_and(of_names)
     }
 
     pub(super) fn suspect_text(&mut self, effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {

@@ -224,3 +224,21 @@ fn an_execute_of_a_statement_of_another_transaction_is_code_that_is_not_read() {
     assert!(probes(&rig.answers_about(server, NOTHING)));
     assert_eq!(rig.server_of(client), Some(server));
 }
+
+/// Guards against a pin for something that a text without EXECUTE cannot do: seed `random()`, for example.
+#[test]
+fn a_deallocate_among_other_statements_executes_nothing() {
+    for (text, executes) in [
+        ("select 1; deallocate s", false),
+        ("select 1; deallocate all", false),
+        ("prepare t as select 1; deallocate t", false),
+        ("select 1; Execute s; deallocate s", true),
+        ("select 1; deallocate s; do $$begin end$$", true),
+    ] {
+        let mut rig = Rig::one_server(UNTRACKED);
+        let client = rig.client();
+        let server = does(&mut rig, client, text);
+        assert!(probes(&rig.answers_about(server, NOTHING)), "{text}");
+        assert_eq!(rig.server_of(client), executes.then_some(server), "{text}");
+    }
+}
