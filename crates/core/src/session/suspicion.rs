@@ -200,12 +200,15 @@ impl Reply<'_> {
 
 impl Exchange<'_> {
     /// The client leaves: notes that its server may have a schema for temporary objects that no probe has reported.
+    /// After DISCARD ALL the server is asked whether it has one. Then its answer counts, and not what the client's texts
+    /// might have made: a server that seems to have a schema takes no flights until it is closed.
     pub(crate) fn note_temporary_schema(&mut self) {
+        let is_asked = self.cleanup_after() >= Cleanup::Discard;
         let may_make = |s: &Suspicion| s.may_have(Effects::TEMPORARY | Effects::CODE);
-        let may_have = self.client.session.pins().contains(PinReason::TemporaryObjects)
-            || self.client.session.suspicion().is_some_and(may_make)
+        let is_suspected = self.client.session.suspicion().is_some_and(may_make)
             || self.server.session.probe().is_some_and(|p| p.may_find_temporary());
-        if may_have {
+        let has_made = self.client.session.pins().contains(PinReason::TemporaryObjects);
+        if has_made || is_suspected && !is_asked {
             self.server.session.gains_temporary_schema();
         }
     }

@@ -3,6 +3,7 @@
 use super::crowd::{SHARED, cancelled, crowd, first_ends, login};
 use crate::rig::{Rig, fatal};
 use pgweir_core::channels::UNHEARD_BYTES_MAX;
+use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 use std::time::Duration;
 
 #[test]
@@ -315,4 +316,45 @@ fn who_does_not_read_its_reply_and_keeps_nobody_waiting_is_left_alone() {
     rig.settle(&[]);
     rig.wait(Duration::from_secs(20));
     assert!(!rig.is_closed(crowd[0]));
+}
+
+/// Guards against a server that took no flights until it was closed, because it might have a temporary schema.
+#[test]
+fn a_server_takes_flights_again_when_a_client_with_a_definition_has_left() {
+    for has_schema in [false, true] {
+        let mut rig = Rig::new(SHARED);
+        let maker = rig.client();
+        rig.query(
+            maker,
+            "begin; create function f() returns int language sql as 'select 1'",
+        );
+        let server = rig.server_of(maker).expect("the pool's only server");
+        rig.told(server);
+        rig.says(server, |w| {
+            w.command_complete("BEGIN");
+            w.command_complete("CREATE FUNCTION");
+            w.ready_for_query(InTransaction);
+        });
+        rig.client_leaves(maker);
+        assert_eq!(rig.told(server), ["Query ROLLBACK"]);
+        rig.completes(server, "ROLLBACK");
+        rig.is_told_to_discard(server);
+        rig.completes(server, "DISCARD ALL");
+        rig.says(server, |w| {
+            w.data_row(1, [Some(if has_schema { &b"t"[..] } else { b"f" })]);
+            w.command_complete("SELECT 1");
+            w.ready_for_query(Idle);
+        });
+        rig.wait(Duration::from_secs(1));
+        let first = login(&mut rig);
+        rig.query(first, "select 'first'");
+        rig.tells_catalog(server, &[], &[]);
+        assert_eq!(rig.told(server), ["Query select 'first'"]);
+        for text in ["select 'a'", "select 'b'"] {
+            let id = login(&mut rig);
+            rig.query(id, text);
+        }
+        let aboard = if has_schema { 0 } else { 2 };
+        assert_eq!(rig.told(server).len(), aboard, "{has_schema}");
+    }
 }
