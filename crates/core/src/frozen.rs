@@ -8,6 +8,7 @@ use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::request::Request;
 use crate::base::surroundings::Surroundings;
 use crate::base::time::Time;
+use crate::base::weakness::Weakness;
 use crate::login::process_ids::ProcessIds;
 use crate::operator::admin::before::Before;
 use crate::pooler::Pooler;
@@ -188,12 +189,15 @@ impl Pooler {
             self.have_keys_derived_again(ServerId(slot));
         }
         let config = self.shared.config.clone();
-        self.use_config(now, config, predecessor.before);
+        if !self.is_weak(Weakness::KeepsOldServers) {
+            self.use_config(now, config, predecessor.before);
+        }
         self.settle(now);
     }
 
     fn connect_again_or_lose(&mut self, now: Time, id: ServerId) {
         match self.servers.get(id.0) {
+            Some(_) if self.is_weak(Weakness::ForgetsAttempts) => {}
             Some(server) if server.connected.is_none() => {
                 let endpoint = server.endpoint.clone();
                 self.shared

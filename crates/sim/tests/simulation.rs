@@ -54,7 +54,7 @@ fn a_seed_happens_the_same_way_twice() {
 fn a_process_that_takes_over_goes_on_as_the_other_one_would_have() {
     for seed in 0..TAKE_OVER_SEEDS {
         let alone = run_with(seed, None, TakeOvers::Never, false);
-        let taken_over = run_with(seed, None, TakeOvers::PerThousand(TAKE_OVERS_PER_THOUSAND), false);
+        let taken_over = run_with(seed, None, TakeOvers::States(TAKE_OVERS_PER_THOUSAND), false);
         assert_eq!(
             (
                 taken_over.violation,
@@ -86,6 +86,7 @@ fn caught_by(canary: Canary, earlier: Option<u64>) -> Option<u64> {
             && (!canary.is_of_encodings() || Topology::new(*seed).beyond_ascii)
             && (!canary.is_of_replaced_code() || Topology::new(*seed).replaces_code_under_flights())
             && (!canary.is_of_floods() || has_flood(*seed))
+            && (!canary.is_of_successors() || matches!(TakeOvers::of_seed(*seed), TakeOvers::Processes(_)))
             && (!canary.is_of_replicas() || Topology::new(*seed).replica_lag > 0)
     };
     let first = (0..).filter(can_show).take(CANARY_SEEDS_MAX);

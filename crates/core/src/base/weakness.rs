@@ -115,6 +115,10 @@ pub enum Weakness {
     ForgetsStrangers,
     /// Users in `stats_users` see values and statements of clients.
     TellsWatchers,
+    /// A process that takes over does not apply its own configuration to what the earlier one has left.
+    KeepsOldServers,
+    /// A process that takes over does not open the connections that the earlier one was opening.
+    ForgetsAttempts,
 }
 
 /// Internal work on a server, which the simulation may disturb.
@@ -129,7 +133,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 53] = [
+    pub const ALL: [Weakness; 55] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -183,5 +187,7 @@ impl Weakness {
         Weakness::SignalsAnyone,
         Weakness::ForgetsStrangers,
         Weakness::TellsWatchers,
+        Weakness::KeepsOldServers,
+        Weakness::ForgetsAttempts,
     ];
 }

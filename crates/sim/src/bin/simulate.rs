@@ -1,13 +1,14 @@
 //! Runs seeds.
 //!
 //!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--floods] [--canary NAME]
-//!              [--take-over N]
-//!     simulate --seed SEED [--trace] [--canary NAME] [--take-over N]
+//!              [--take-over N | --process N]
+//!     simulate --seed SEED [--trace] [--canary NAME] [--take-over N | --process N]
 //!     simulate --again
 //!
 //! `--commit` takes the first seed from the first 48 bits of a commit's hash: each commit has its own seeds, and they
 //! can be run again from the commit. `--new` takes it from the clock. `--again` runs the seeds that failed once.
 //! `--take-over`: in every seed another process takes over after N of 1,000 steps; the traces stay the same.
+//! `--process`: it does so as in the runtime, perhaps with another configuration.
 //! `--crowds` runs only seeds whose clients share servers by flights, `--floods` only those that measure a flood.
 #![allow(clippy::disallowed_methods, reason = "a program with arguments and an exit status")]
 
@@ -24,8 +25,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 const USAGE: &str =
     "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--floods] [--canary NAME]
-                [--take-over N]
-       simulate --seed SEED [--trace] [--canary NAME] [--take-over N]
+                [--take-over N | --process N]
+       simulate --seed SEED [--trace] [--canary NAME] [--take-over N | --process N]
        simulate --again";
 
 /// What to run.
@@ -48,7 +49,8 @@ impl Order {
     fn replay(&self, seed: u64) -> String {
         let canary = self.canary.map_or(String::new(), |c| format!(" --canary {}", c.name()));
         let take_over = match self.take_overs {
-            Some(TakeOvers::PerThousand(steps)) => format!(" --take-over {steps}"),
+            Some(TakeOvers::States(steps)) => format!(" --take-over {steps}"),
+            Some(TakeOvers::Processes(steps)) => format!(" --process {steps}"),
             Some(TakeOvers::Never) => " --take-over 0".into(),
             None => String::new(),
         };
@@ -102,9 +104,10 @@ fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
             "--take-over" => {
                 order.take_overs = Some(match number(value()?)? {
                     0 => TakeOvers::Never,
-                    steps => TakeOvers::PerThousand(steps),
+                    steps => TakeOvers::States(steps),
                 });
             }
+            "--process" => order.take_overs = Some(TakeOvers::Processes(number(value()?)?)),
             _ => return Err(USAGE.into()),
         }
     }

@@ -15,7 +15,7 @@ use crate::random::Random;
 use foldhash::HashMap;
 use pgweir_config::Config;
 use pgweir_core::{Pooler, Surroundings, Time, WallClock};
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 /// How often replies are lost with a server where clients share servers.
@@ -31,6 +31,7 @@ impl World {
             config: config.clone(),
             surroundings: surroundings.clone(),
             how_often: take_overs,
+            waits: false,
             random: Random::new(topology.seed ^ 0x7a6e_0000),
         };
         let mut pooler = Pooler::new(config, surroundings, Time(0));
@@ -64,14 +65,14 @@ impl World {
             next_session: 1,
             drained: Vec::new(),
             holds_back: false,
-            connecting: BTreeSet::new(),
+            connecting: BTreeMap::new(),
             hosts,
             cancels: BTreeMap::new(),
             signals: Vec::new(),
             visitors: Visitors::new(&topology),
             doing_requests: false,
             turn_ends: false,
-            reloads: 0,
+            changes: 0,
             ending: Ending::No,
             successors,
             canary,
@@ -128,8 +129,8 @@ impl World {
     }
 }
 
-pub(super) fn config_of(topology: &Topology, reloads: u64) -> Arc<Config> {
-    let (ini, users) = (topology.ini(reloads), topology.users_file());
+pub(super) fn config_of(topology: &Topology, changes: u64) -> Arc<Config> {
+    let (ini, users) = (topology.ini(changes), topology.users_file());
     let files = |name: &str| -> std::io::Result<Vec<u8>> {
         match name {
             "sim.ini" => Ok(ini.clone().into_bytes()),

@@ -88,6 +88,12 @@ impl Canary {
         matches!(self, Canary::Weak(Weakness::TrustsHalves))
     }
 
+    /// Whether only processes that take over can show it.
+    pub fn is_of_successors(self) -> bool {
+        use Weakness::{ForgetsAttempts, KeepsOldServers};
+        matches!(self, Canary::Weak(ForgetsAttempts | KeepsOldServers))
+    }
+
     /// Whether a crowd can show it.
     pub fn is_of_queue(self) -> bool {
         use Weakness::{ForgetsToCharge, ServesNewestFirst};

@@ -1,6 +1,7 @@
 //! What must hold at every step, and at the end.
 
 use super::canary::Canary;
+use super::changes::is_former;
 use super::client::{Client, Phase};
 use super::network::{Connection, Peer};
 use super::topology::Mode;
@@ -43,6 +44,7 @@ impl World {
                 continue;
             }
             let id = connection.id;
+            wrong = wrong.or_else(|| is_former(connection, self.changes));
             let unread = match given {
                 Some((from, input, consumed)) if from == id => input.len() - consumed,
                 _ => 0,

@@ -155,7 +155,7 @@ impl World {
             Request::PassOn { .. } => unreachable!("the simulation's configurations have no peers"),
             Request::Connect { server, endpoint } => {
                 self.trace.line(self.now_us, || format!("connect {server}"));
-                self.connecting.insert(server);
+                self.connecting.insert(server, self.changes);
                 self.hosts.is_asked(server, &endpoint);
                 self.soon(Event::ConnectEnds(server));
             }
@@ -221,7 +221,7 @@ impl World {
     pub(super) fn close(&mut self, id: ConnectionId) {
         self.trace.line(self.now_us, || format!("close {id:?}"));
         if let ConnectionId::Server(server) = id
-            && self.connecting.remove(&server)
+            && self.connecting.remove(&server).is_some()
         {
             return;
         }

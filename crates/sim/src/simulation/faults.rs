@@ -1,10 +1,8 @@
 //! The faults.
 
-use super::beginning::config_of;
 use super::hosts::Away;
 use super::network::Peer;
 use super::world::{Event, World};
-use pgweir_core::ReloadOutcome;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
@@ -83,15 +81,6 @@ impl World {
                 }
             }
         }
-    }
-
-    /// The port or the connect_query of all databases changes.
-    fn reload(&mut self) {
-        self.reloads += 1;
-        let config = config_of(&self.topology, self.reloads);
-        let outcome = ReloadOutcome::New(config, Vec::new());
-        self.pooler.handle_reload(self.now(), None, outcome);
-        self.settle();
     }
 
     /// Breaks a server's connection at once: its latest bytes may be lost.

@@ -28,7 +28,7 @@
 //! After the faults have stopped every client must be served to its end, and all servers must come to rest.
 //!
 //! In some runs the pooler's state is frozen and thawed again and again ([`takeover`]), without any effect on the
-//! trace.
+//! trace. In others it is taken over as by a process of its own, perhaps with another configuration ([`changes`]).
 //!
 //! Some seeds also have a [`flood`], in which the processor time of the core is measured.
 //!
@@ -41,6 +41,7 @@
 mod actors;
 mod beginning;
 pub mod canary;
+mod changes;
 mod checks;
 pub mod client;
 mod configured;

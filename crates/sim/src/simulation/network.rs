@@ -43,6 +43,8 @@ pub(super) struct Connection {
     pub(super) from_pooler: bool,
     /// It is not read, because too much output waits for its destination.
     pub(super) held_back: bool,
+    /// The changes of the configuration before it was opened.
+    pub(super) changes: u64,
     /// The connection that it was last linked to.
     pub(super) linked: Option<ConnectionId>,
 }
@@ -75,6 +77,7 @@ impl World {
             to_pooler: false,
             from_pooler: false,
             held_back: false,
+            changes: self.changes,
             linked: None,
         };
         self.connections.insert(key, connection);
@@ -225,12 +228,12 @@ impl World {
 
     pub(super) fn connect_ends(&mut self, server: ServerId) {
         // The core may have given up the attempt meanwhile.
-        if !self.connecting.remove(&server) {
+        let Some(changes) = self.connecting.remove(&server) else {
             return;
-        }
+        };
         let answer = self.hosts.answers(server);
         if answer == Answer::Silent {
-            self.connecting.insert(server);
+            self.connecting.insert(server, changes);
             return;
         }
         let (host, is_standby) = match answer {
@@ -262,7 +265,10 @@ impl World {
             self.postgres.is_on_replica(process_id);
         }
         self.hosts.has_session(process_id, host, is_standby);
-        self.open(server.into(), Peer::Server(process_id));
+        let key = self.open(server.into(), Peer::Server(process_id));
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.changes = changes;
+        }
         let connected = Connected {
             remote: address(5432),
             local: address(40_000 + process_id as u16 % 20_000),

@@ -1,33 +1,42 @@
-//! Take-overs: the pooler's state is frozen, and a pooler thawed from it goes on. Nothing may change: the trace is the
-//! same.
+//! Take-overs: the pooler's state is frozen, and a pooler thawed from it goes on.
+//!
+//! If only the state is thawed, nothing may change: the trace is the same. A process that takes over does more. It
+//! opens again the connections to servers that the earlier one was opening, and applies its own configuration, which may
+//! be another one.
 
 use super::canary::Canary;
 use super::world::World;
 use crate::random::Random;
 use pgweir_config::Config;
-use pgweir_core::{Pooler, Surroundings};
+use pgweir_core::{Pooler, Predecessor, Surroundings, Time};
 use std::sync::Arc;
 
-/// How often a take-over happens.
+/// What takes over, and after how many steps in a thousand, drawn from a separate source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeOvers {
     /// Never.
     Never,
-    /// After this many steps in a thousand, drawn from a separate source.
-    PerThousand(u64),
+    /// The thawed pooler goes on as it is.
+    States(u64),
+    /// Another process, as in the runtime.
+    Processes(u64),
 }
 
-/// One seed in this many has take-overs, unless the command line says otherwise.
+/// One seed in this many has take-overs of each kind, unless the command line says otherwise.
 const SEEDS_WITH_TAKE_OVERS: u64 = 8;
 
 /// After how many steps in a thousand these seeds have a take-over. A take-over takes as long as a thousand steps.
 const PER_THOUSAND: u64 = 2;
 
+/// Of the processes that may have another configuration, so many in a hundred have one.
+const OTHERS_PERCENT: u64 = 30;
+
 impl TakeOvers {
     /// The take-overs of a seed by default.
     pub fn of_seed(seed: u64) -> TakeOvers {
         match seed % SEEDS_WITH_TAKE_OVERS {
-            0 => TakeOvers::PerThousand(PER_THOUSAND),
+            0 => TakeOvers::States(PER_THOUSAND),
+            4 => TakeOvers::Processes(PER_THOUSAND),
             _ => TakeOvers::Never,
         }
     }
@@ -39,33 +48,62 @@ pub(super) struct Successors {
     pub(super) config: Arc<Config>,
     pub(super) surroundings: Surroundings,
     pub(super) how_often: TakeOvers,
+    /// A process waits until cancel requests have ended.
+    pub(super) waits: bool,
     pub(super) random: Random,
 }
 
 impl World {
     /// Another process may take over now.
     pub(super) fn perhaps_take_over(&mut self) {
-        let due = match self.successors.how_often {
-            TakeOvers::Never => false,
-            TakeOvers::PerThousand(steps) => self.successors.random.below(1000) < steps,
+        let steps = match self.successors.how_often {
+            TakeOvers::Never => return,
+            TakeOvers::States(steps) | TakeOvers::Processes(steps) => steps,
         };
-        if due {
-            self.take_over();
+        self.successors.waits |= self.successors.random.below(1000) < steps;
+        let is_process = matches!(self.successors.how_often, TakeOvers::Processes(_));
+        if !self.successors.waits || is_process && !self.cancels.is_empty() {
+            return;
         }
-    }
-
-    fn take_over(&mut self) {
-        let frozen = self.pooler.freeze();
-        let (config, surroundings) = (self.successors.config.clone(), self.successors.surroundings.clone());
-        match Pooler::thaw(&frozen, config, surroundings) {
-            Ok((pooler, _)) => self.pooler = pooler,
-            Err(e) => return self.fail(format!("the frozen state cannot be thawed: {e:?}")),
-        }
-        if let Some(Canary::Weak(weakness)) = self.canary {
-            self.pooler.weaken(weakness);
+        self.successors.waits = false;
+        match is_process {
+            true => self.process_takes_over(),
+            false => drop(self.thaw()),
         }
         if let Err(wrong) = self.pooler.check_invariants() {
             self.fail(format!("what the core keeps twice, after a take-over: {wrong}"));
         }
+    }
+
+    /// Puts a thawed pooler in the place of the earlier one.
+    fn thaw(&mut self) -> Option<Predecessor> {
+        let frozen = self.pooler.freeze();
+        let (config, surroundings) = (self.successors.config.clone(), self.successors.surroundings.clone());
+        let (pooler, predecessor) = match Pooler::thaw(&frozen, config, surroundings) {
+            Ok(thawed) => thawed,
+            Err(e) => {
+                self.fail(format!("the frozen state cannot be thawed: {e:?}"));
+                return None;
+            }
+        };
+        self.pooler = pooler;
+        if let Some(Canary::Weak(weakness)) = self.canary {
+            self.pooler.weaken(weakness);
+        }
+        Some(predecessor)
+    }
+
+    /// All open connections come along. Those that are still being opened do not.
+    fn process_takes_over(&mut self) {
+        if self.topology.successors_differ && self.successors.random.percent(OTHERS_PERCENT) {
+            self.successors.config = self.next_config();
+        }
+        let Some(predecessor) = self.thaw() else { return };
+        self.trace
+            .line(self.now_us, || format!("take-over, configuration {}", self.changes));
+        self.connecting.clear();
+        let has = |id| self.by_id.contains_key(&id);
+        self.pooler.handle_taken_over(Time(self.now_us), predecessor, has);
+        self.settle();
     }
 }

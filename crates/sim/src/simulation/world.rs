@@ -16,7 +16,7 @@ use crate::random::Random;
 use foldhash::HashMap;
 use pgweir_core::{CancelEnd, ClientId, ConnectionId, Pooler, ServerId, Time};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// After the faults have stopped, every client must be served within this time, microseconds.
 const SERVED_WITHIN_US: u64 = 600_000_000;
@@ -165,7 +165,8 @@ pub struct World {
     pub(super) drained: Vec<u8>,
     /// A connection may be held back.
     pub(super) holds_back: bool,
-    pub(super) connecting: BTreeSet<ServerId>,
+    /// Servers to which connections are being opened, and the changes of the configuration before.
+    pub(super) connecting: BTreeMap<ServerId, u64>,
     pub(super) hosts: Hosts,
     /// Cancels on their way to servers, and the clients that they are for.
     pub(super) cancels: BTreeMap<ServerId, Vec<Option<ClientId>>>,
@@ -175,8 +176,8 @@ pub struct World {
     pub(super) doing_requests: bool,
     /// The end of the driver's turn is among the events.
     pub(super) turn_ends: bool,
-    /// RELOADs so far.
-    pub(super) reloads: u64,
+    /// How often the configuration has changed.
+    pub(super) changes: u64,
     pub(super) ending: Ending,
     pub(super) successors: Successors,
     pub(super) canary: Option<Canary>,

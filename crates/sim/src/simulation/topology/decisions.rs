@@ -1,5 +1,6 @@
 //! How a seed decides its topology.
 
+use super::files::FAIR_BY;
 use super::{Hostility, Mode, Topology};
 use crate::model::{RoleDefault, Version};
 use crate::random::Random;
@@ -94,6 +95,7 @@ impl Topology {
         topology.choose_hosts(Random::new(seed ^ 0x4057_a000));
         topology.choose_replicas(Random::new(seed ^ 0x4e91_0000));
         topology.choose_reloads(Random::new(seed ^ 0x4e10_ad00));
+        topology.choose_successors(Random::new(seed ^ 0x5cce_5500));
         topology.choose_refused_texts(Random::new(seed ^ 0x4ef0_5ed0));
         topology.choose_changed_types(Random::new(seed ^ 0x7e9e_0000));
         topology.choose_idle_limits(Random::new(seed ^ 0x1d1e_0000));
@@ -239,6 +241,7 @@ impl Topology {
             replica_lag: 0,
             host_faults: 0,
             reloads: 0,
+            successors_differ: false,
             load_balance_hosts: "round-robin",
             calm_at_us: r.between(500_000, 5_000_000),
             refusal_percent: percent(&mut r, 10),
@@ -359,7 +362,7 @@ impl Topology {
 
     /// Who gets the next server.
     fn choose_queue(&mut self, mut queue: Random) {
-        self.fair_by = queue.pick::<&str>(&["client", "application", "user", "off"]);
+        self.fair_by = queue.pick::<&str>(&FAIR_BY);
         self.weight = *queue.pick(&[1, 1, 5, 1000]);
         if queue.percent(10) && !self.reserved_names {
             self.queue_target_ms = queue.between(1, 200);

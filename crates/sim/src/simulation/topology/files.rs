@@ -3,10 +3,14 @@
 use super::super::hosts::address_of;
 use super::{Mode, Topology};
 
+/// What queues may go by.
+pub(super) const FAIR_BY: [&str; 4] = ["client", "application", "user", "off"];
+
 impl Topology {
-    /// The configuration file after so many RELOADs.
-    pub fn ini(&self, reloads: u64) -> String {
-        let (port, query_number) = (5432 + reloads.div_ceil(2), reloads / 2);
+    /// The configuration file after so many changes. Each one gives all databases other servers: the port and the
+    /// connect_query take turns. The sizes of pools, and what the queues go by, change, too.
+    pub fn ini(&self, changes: u64) -> String {
+        let (port, query_number) = (5432 + changes.div_ceil(2), changes / 2);
         let mut text = String::from("[databases]\n");
         for n in 0..self.databases {
             let hosts: Vec<String> = (0..self.hosts).map(address_of).collect();
@@ -28,16 +32,28 @@ impl Topology {
             }
             text.push('\n');
         }
-        text.push_str(&format!("[users]\nuser0 = weight={}\n", self.weight));
+        let weight = if changes % 2 == 0 { self.weight } else { 2 };
+        text.push_str(&format!("[users]\nuser0 = weight={weight}\n"));
         text.push_str("[pgbouncer]\n");
-        for (name, value) in self.settings() {
+        for (name, value) in self.settings(changes) {
             text.push_str(&format!("{name} = {value}\n"));
         }
         text
     }
 
+    /// default_pool_size: at first the most that there is.
+    fn pool_size_after(&self, changes: u64) -> u64 {
+        1 + (self.pool_size - 1 + changes) % self.pool_size
+    }
+
+    fn fair_by_after(&self, changes: u64) -> &'static str {
+        let first = FAIR_BY.iter().position(|by| *by == self.fair_by).unwrap_or_default();
+        FAIR_BY[(first + changes as usize) % FAIR_BY.len()]
+    }
+
     /// The pooler's settings.
-    fn settings(&self) -> Vec<(&'static str, String)> {
+    fn settings(&self, changes: u64) -> Vec<(&'static str, String)> {
+        let pool_size = self.pool_size_after(changes);
         let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
         let mode = match self.mode {
             Mode::Session => "session",
@@ -57,15 +73,15 @@ impl Topology {
             ("session_state_probe", self.probe.into()),
             ("link", self.link.into()),
             ("pipeline_depth", self.pipeline_depth.into()),
-            ("fair_by", self.fair_by.into()),
+            ("fair_by", self.fair_by_after(changes).into()),
             ("queue_target", seconds(self.queue_target_ms)),
             ("pin_idle_timeout", seconds(self.pin_idle_timeout_ms)),
             (
                 "default_pool_size",
-                self.pool_size_max.map_or(self.pool_size.to_string(), |_| "auto".into()),
+                self.pool_size_max.map_or(pool_size.to_string(), |_| "auto".into()),
             ),
             ("pool_size_max", self.pool_size_max.unwrap_or(0).to_string()),
-            ("min_pool_size", self.min_pool_size.min(self.pool_size).to_string()),
+            ("min_pool_size", self.min_pool_size.min(pool_size).to_string()),
             ("reserve_pool_size", self.reserve_pool_size.to_string()),
             ("reserve_pool_timeout", seconds(self.reserve_pool_timeout_ms)),
             ("max_db_connections", self.max_db_connections.to_string()),

@@ -125,8 +125,10 @@ pub struct Topology {
     pub replica_lag: u64,
     /// Faults of hosts.
     pub host_faults: u64,
-    /// How often a RELOAD changes the port or the connect_query of all databases. Nothing else changes by that.
+    /// How often a RELOAD changes the configuration (see [`Topology::ini`]).
     pub reloads: u64,
+    /// Processes that take over may have another configuration.
+    pub successors_differ: bool,
     /// load_balance_hosts.
     pub load_balance_hosts: &'static str,
     /// Faults stop at this time, microseconds.
@@ -220,9 +222,10 @@ impl Topology {
     }
 
     /// Whether a client's listener may be closed without the client having caused it: a limit that it shares with
-    /// servers may leave no other choice, and RELOAD may give its database another address.
+    /// servers may leave no other choice, and another configuration may give its database another address.
     pub fn listeners_may_die(&self) -> bool {
-        self.servers_may_die() || self.reloads > 0 || self.max_db_connections > 0 || self.max_user_connections > 0
+        let changes = self.reloads > 0 || self.successors_differ;
+        self.servers_may_die() || changes || self.max_db_connections > 0 || self.max_user_connections > 0
     }
 
     /// Clients log in with values that no server knows while RELOADs replace all servers.
@@ -233,6 +236,11 @@ impl Topology {
         self.reloads = r.between(2, 10);
         self.startup_settings = true;
         self.sessions += r.below(4);
+    }
+
+    /// As with RELOADs.
+    fn choose_successors(&mut self, mut r: Random) {
+        self.successors_differ = r.percent(50);
     }
 
     /// The most servers of all pools together.
