@@ -153,6 +153,32 @@ fn a_server_whose_lifetime_ends_while_it_logs_in_is_counted_once() {
     assert_eq!(rig.servers_log_in().len(), 1, "the pool still opens servers");
 }
 
+/// Guards against a pool whose servers, opened together, end together, so that all clients wait for logins.
+#[test]
+fn servers_that_were_opened_at_one_moment_end_at_many() {
+    let mut rig = Rig::new("server_lifetime = 1000\nserver_idle_timeout = 0");
+    let clients: Vec<_> = (0..10).map(|_| rig.client()).collect();
+    for &client in &clients {
+        rig.says(client, |w| w.query(b"select 1"));
+    }
+    rig.servers_log_in();
+    let servers: Vec<_> = clients.iter().map(|&client| rig.server_of(client).unwrap()).collect();
+    for &server in &servers {
+        rig.completes(server, "SELECT 1");
+    }
+    let open = |rig: &Rig| servers.iter().filter(|&&server| !rig.is_closed(server)).count();
+    rig.wait(Duration::from_secs(799));
+    assert_eq!(open(&rig), 10, "a lifetime is at most a fifth shorter");
+    let mut counts = vec![10];
+    for _ in 0..21 {
+        rig.wait(Duration::from_secs(10));
+        counts.push(open(&rig));
+    }
+    assert_eq!(open(&rig), 0);
+    let at_once = counts.windows(2).map(|pair| pair[0] - pair[1]).max();
+    assert!(at_once < Some(5), "{counts:?}");
+}
+
 #[test]
 fn a_lifetime_of_zero_uses_each_server_once() {
     let mut rig = Rig::new("server_lifetime = 0");
