@@ -32,7 +32,7 @@ impl Topology {
             }
             text.push('\n');
         }
-        let weight = if changes % 2 == 0 { self.weight } else { 2 };
+        let weight = if changes.is_multiple_of(2) { self.weight } else { 2 };
         text.push_str(&format!("[users]\nuser0 = weight={weight}\n"));
         text.push_str("[pgbouncer]\n");
         for (name, value) in self.settings(changes) {
