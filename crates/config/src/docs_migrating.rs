@@ -33,7 +33,7 @@ impl Verdict {
 
 /// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
 /// section.
-const NOTES: [(&[&str], Verdict, &str); 37] = [
+const NOTES: [(&[&str], Verdict, &str); 38] = [
     (
         &["auth_file"],
         Better,
@@ -194,6 +194,11 @@ const NOTES: [(&[&str], Verdict, &str); 37] = [
         "a server is given to a client only after it has answered the query; a console does not get the query",
     ),
     (
+        &["server_connect_timeout"],
+        Same,
+        "if the host does not even take the connection, PgBouncer's reason is `connect failed`, and pgweir's `connect timeout`",
+    ),
+    (
         &["server_login_retry"],
         Better,
         "a server that cannot be reached is tried again at least once a second while a client waits",
@@ -203,7 +208,11 @@ const NOTES: [(&[&str], Verdict, &str); 37] = [
         Better,
         "afterwards the pooler also checks for state that the query does not remove; a console does not get the query",
     ),
-    (&["service_name"], Same, "in PgBouncer, too, only on Windows"),
+    (
+        &["service_name"],
+        Better,
+        "accepted without effect, with a warning; PgBouncer has it on Windows only, and elsewhere refuses the file",
+    ),
     (
         &["suspend_timeout"],
         Different,
@@ -295,9 +304,8 @@ mod tests {
     fn what_has_no_effect_is_not_called_the_same() {
         for setting in CATALOGUE.iter().filter(|s| s.support != Support::Full) {
             let (verdict, note) = verdict(setting.name, setting.support);
-            let is_windows = setting.name == "service_name";
             assert!(
-                is_windows || verdict != Same && !(verdict == Different && note.is_empty()),
+                verdict != Same && !(verdict == Different && note.is_empty()),
                 "{}",
                 setting.name
             );
