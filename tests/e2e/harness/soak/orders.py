@@ -36,6 +36,9 @@ SETTINGS = {
     "server_round_robin": (0, 1),
 }
 
+# Orders that make no other process, and give the work no other rules.
+STEADY = ("reconnects", "shows", "pauses", "pauses_database", "pauses_by_signal", "suspends", "kills_client", "terminates")
+
 
 class Operator:
     """Does one thing after another. `held` are the orders that last now."""
@@ -44,6 +47,8 @@ class Operator:
         self.world = world
         self.dice = random.Random(f"{world.seed} operator")
         self.held: list[str] = []
+        # Whether only `STEADY` orders are given.
+        self.steady = False
         # Stays open for the whole soak, over every take-over.
         self.desk = world.pooler.connect(database="pgbouncer")
         self.done: dict[str, int] = {}
@@ -60,6 +65,8 @@ class Operator:
     def is_barred(self, order: str) -> bool:
         """Whether it would be refused, or undo what lasts: there is no PAUSE of a database while everything is paused, and
         RESUME after KILL resumes every database."""
+        if self.steady and order not in STEADY:
+            return True
         kind = LASTING.get(order)
         undoes = order == "kills" and "shop" in self.held
         return kind in self.held or (kind == "shop" and "all" in self.held) or undoes

@@ -33,6 +33,10 @@ CLIENTS = 20
 # Rests in a run: the first one is what the last one is compared with.
 RESTS = 5
 
+# Rounds without a take-over, at the end, and their share of the run.
+ROUNDS = 6
+ROUNDS_SHARE = 0.4
+
 # Seconds until all clients have ended their sessions and rest.
 REST_SECONDS_MAX = 90.0
 
@@ -190,22 +194,30 @@ class World:
 
     # -- the run
 
-    def run(self, seconds: float, rests: int = RESTS) -> None:
-        """Work for so many seconds, with so many rests, which come in addition. Ends early at the first failure."""
+    def run(self, seconds: float, rests: int = RESTS, rounds: int = ROUNDS) -> None:
+        """Work for so many seconds, with so many rests, which come in addition, and then rounds without a take-over. Ends
+        early at the first failure."""
         clients = [Client(self, number) for number in range(CLIENTS)]
         for client in clients:
             client.start()
         taken = []
         try:
+            of_rounds = seconds * ROUNDS_SHARE if rounds else 0
             for _ in range(rests):
-                until = time.monotonic() + seconds / rests
-                while time.monotonic() < until and not self.failures:
-                    self.operator.act()
-                    self.operator.pause_between()
+                self.work((seconds - of_rounds) / rests)
                 if not self.failures:
                     taken.append(self.rest())
             if len(taken) == rests:
                 accounts.compare(taken[0], taken[-1])
+            self.operator.steady = True
+            heaps = []
+            for _ in range(rounds):
+                self.work(of_rounds / rounds)
+                if not self.failures:
+                    heaps.append(self.rest_of_round())
+            if rounds and len(heaps) == rounds:
+                self.say(f"growth in the rounds: {accounts.growth(heaps)} kB, {heaps}")
+                accounts.check_growth(heaps)
         except (AssertionError, wire.Closed, wire.NoReply, wire.ServerError, OSError) as error:
             self.fail(f"the operator: {error!r}")
         self._stopped.set()
@@ -216,10 +228,29 @@ class World:
         except AssertionError as error:
             self.fail(f"log: {error}")
 
-    def rest(self) -> accounts.Account:
-        """All clients leave, and the accounts are taken, of the process and of one that takes its place."""
+    def work(self, seconds: float) -> None:
+        """The operator gives orders for so many seconds."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.failures:
+            self.operator.act()
+            self.operator.pause_between()
+
+    def all_leave(self) -> None:
         self._resting.set()
         eventually(lambda: self._rested == CLIENTS or self.failures, REST_SECONDS_MAX, what="clients at rest")
+
+    def rest_of_round(self) -> int:
+        """All clients leave; what the process has allocated then."""
+        self.all_leave()
+        accounts.empty(self)
+        heap = accounts.heap(self.pooler.process.pid)
+        self.say(f"round: {heap} kB; {self.counts}")
+        self._resting.clear()
+        return heap
+
+    def rest(self) -> accounts.Account:
+        """All clients leave, and the accounts are taken, of the process and of one that takes its place."""
+        self.all_leave()
         used = accounts.take(self)
         self.pooler.take_over()
         account = accounts.take(self)
