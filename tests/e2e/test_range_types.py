@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from harness.attacks import one_server
+from harness.attacks import database, keeps_its_server, one_server
 from harness.pooler import kind
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="other poolers do not keep sessions")
@@ -19,7 +19,12 @@ create table rt_table (a rt_range);
 create table rt_other (a int);
 """
 
-OTHERS = ["select 1", "insert into rt_other values (1)", "select int4multirange(int4range(1, 2))", "select '[1,2]'::int4range::int4multirange"]
+OTHERS = [
+    "select 1",
+    "insert into rt_other values (1)",
+    "select int4multirange(int4range(1, 2))",
+    "select '[1,2]'::int4range::int4multirange",
+]
 USERS = [
     "insert into rt_table values ('[1,2]')",
     "select '[1,2]'::rt_range",
@@ -29,25 +34,12 @@ USERS = [
 ]
 
 
-@pytest.fixture
-def database(pg):
-    pg.psql("create database rt")
-    pg.psql(SCHEMA, "rt")
-    yield pg
-    pg.psql("drop database rt with (force)")
-
-
-def test_a_range_type_concerns_who_names_it(database, make_pooler):
+def test_a_range_type_concerns_who_names_it(pg, make_pooler):
     """Guards against pins of everybody: the cast to the multirange type counted as one that any statement may use."""
-    pooler = one_server(make_pooler, database)
-
-    def connect():
-        return pooler.connect(user="postgres", database="rt")
-
-    with connect() as client:
-        client.query("select 1")
-    time.sleep(0.6)
-    for text, is_run in [(text, False) for text in OTHERS] + [(text, True) for text in USERS]:
-        with connect() as client:
-            client.query(text)
-            assert bool(pooler.console("show pins")) == is_run, text
+    with database(pg, "rt", SCHEMA):
+        pooler = one_server(make_pooler, pg)
+        with pooler.connect(user=pg.superuser, database="rt") as client:
+            client.query("select 1")
+        time.sleep(0.6)
+        for text, is_run in [(text, False) for text in OTHERS] + [(text, True) for text in USERS]:
+            assert keeps_its_server(pooler, pg, text, "rt") == is_run, text

@@ -26,6 +26,13 @@ def one_server(make_pooler, cluster, **settings):
                        settings={"default_pool_size": 1, "query_wait_timeout": KEPT_SECONDS, **settings})
 
 
+def keeps_its_server(pooler, cluster, text, dbname) -> bool:
+    """Whether a client of its own keeps its server for this text."""
+    with pooler.connect(user=cluster.superuser, database=dbname) as client:
+        client.query(text)
+        return bool(pooler.console("show pins"))
+
+
 def looks_fresh(victim, questions) -> bool:
     """What a victim must see while the attacker is there. False if it saw nothing, because the attacker keeps the server: then
     the test must let another victim look when the attacker has left (`next_one_finds`)."""

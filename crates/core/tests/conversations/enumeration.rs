@@ -3,7 +3,6 @@
 
 use crate::rig::Rig;
 use pgweir_core::{Verification, Verified};
-use pgweir_wire::TransactionStatus::Idle;
 
 const DATABASES: &str = "db = host=127.0.0.1\nforced = host=127.0.0.1 user=owner\nlookups = host=127.0.0.1";
 const LOOKER: &str = "\"looker\" \"\"\n";
@@ -23,15 +22,7 @@ fn steps(method: &str, user: &str, database: &str, secret: Option<&str>) -> Vec<
     };
     if let Some(server) = rig.server_of(client) {
         note(rig.told(server));
-        rig.says(server, |w| {
-            w.empty(b'1');
-            w.empty(b'2');
-            if let Some(secret) = secret {
-                w.data_row(2, [Some(user.as_bytes()), Some(secret.as_bytes())]);
-            }
-            w.command_complete("SELECT");
-            w.ready_for_query(Idle);
-        });
+        rig.auth_query_finds(server, user, secret);
     }
     note(rig.told(client));
     rig.says(client, |w| w.password(b"wrong\0"));

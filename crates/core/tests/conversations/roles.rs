@@ -137,15 +137,7 @@ fn the_secret_is_looked_up_behind_the_roles() {
         assert_eq!(rig.server_of(client), Some(server), "auth_query runs");
         assert_eq!(rig.values_bound(server), [[user]]);
         rig.told(server);
-        rig.says(server, |w| {
-            w.empty(b'1');
-            w.empty(b'2');
-            if is_found {
-                w.data_row(2, [Some(user.as_bytes()), Some(b"secret")]);
-            }
-            w.command_complete("SELECT 1");
-            w.ready_for_query(Idle);
-        });
+        rig.auth_query_finds(server, user, is_found.then_some("secret"));
         rig.servers_log_in();
         told.push(rig.told(client).last().unwrap().clone());
     }

@@ -4,7 +4,6 @@
 use crate::rig::{Rig, configuration_with_users};
 use pgweir_auth::{Credential, Password, ScramKeyCache, ScramKeys, ScramVerifier, ServerAuth, ServerStep};
 use pgweir_core::{ClientId, ServerId};
-use pgweir_wire::TransactionStatus::Idle;
 use std::collections::BTreeMap;
 
 const DATABASES: &str = "db = host=127.0.0.1\nlookups = host=127.0.0.1";
@@ -38,25 +37,12 @@ fn asked(rig: &mut Rig, client: ClientId) -> Option<ServerId> {
     rig.server_of(client)
 }
 
-/// auth_query's answer about a user: this secret, or no row.
-fn finds(rig: &mut Rig, server: ServerId, user: &str, secret: Option<&str>) {
-    rig.told(server);
-    rig.says(server, |w| {
-        w.empty(b'1');
-        w.empty(b'2');
-        if let Some(secret) = secret {
-            w.data_row(2, [Some(user.as_bytes()), Some(secret.as_bytes())]);
-        }
-        w.command_complete("SELECT");
-        w.ready_for_query(Idle);
-    });
-}
-
 /// A client asks to log in; auth_query finds a verifier of so many iterations, or nobody.
 fn begins(rig: &mut Rig, user: &str, found: Option<u32>) -> ClientId {
     let client = rig.client_begins(&[("user", user), ("database", "db")]);
     if let Some(server) = asked(rig, client) {
-        finds(rig, server, user, found.map(verifier).as_deref());
+        rig.told(server);
+        rig.auth_query_finds(server, user, found.map(verifier).as_deref());
     }
     client
 }

@@ -32,6 +32,19 @@ impl Rig {
         });
     }
 
+    /// auth_query's answer about a user: this secret, or no row.
+    pub fn auth_query_finds(&mut self, server: ServerId, user: &str, secret: Option<&str>) {
+        self.says(server, |w| {
+            w.empty(b'1');
+            w.empty(b'2');
+            if let Some(secret) = secret {
+                w.data_row(2, [Some(user.as_bytes()), Some(secret.as_bytes())]);
+            }
+            w.command_complete("SELECT");
+            w.ready_for_query(TransactionStatus::Idle);
+        });
+    }
+
     pub fn connect_fails(&mut self, id: ServerId) {
         self.closed.insert(id.into());
         self.pooler.handle_server_connect_failed(self.now, id, "connect failed");
