@@ -39,8 +39,10 @@ impl CarefulPortals {
 
     /// The statement of the portal that is being bound lists prepared statements.
     pub(super) fn lists(&mut self, portal: &[u8]) {
-        self.portals.retain(|of| *of.name != *portal);
-        self.add(portal, None, true);
+        match self.portals.iter_mut().find(|of| *of.name == *portal) {
+            Some(of) => of.lists = true,
+            None => self.add(portal, None, true),
+        }
     }
 
     fn add(&mut self, portal: &[u8], ends: Option<Ends>, lists: bool) {
@@ -76,12 +78,34 @@ impl CarefulPortals {
 
     /// The present transaction has ended, and with it all portals and cursors that list.
     pub(super) fn list_no_more(&mut self) {
-        self.portals.retain(|of| !of.lists);
+        for of in &mut self.portals {
+            of.lists = false;
+        }
+        self.portals.retain(|of| of.ends.is_some());
         self.cursors_may_list = false;
     }
 
     /// Whether no portal or cursor needs care.
     pub(super) fn is_empty(&self) -> bool {
         self.portals.is_empty() && !self.cursors_may_list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_portal_may_end_statements_and_list_them() {
+        let mut portals = CarefulPortals::default();
+        portals.binds(b"p", Some(Ends::All));
+        portals.lists(b"p");
+        assert_eq!(portals.ends_of(b"p"), Some(&Ends::All));
+        assert!(portals.portal_lists(b"p"));
+        portals.list_no_more();
+        assert_eq!(portals.ends_of(b"p"), Some(&Ends::All));
+        assert!(!portals.portal_lists(b"p"));
+        portals.binds(b"p", None);
+        assert!(portals.is_empty());
     }
 }

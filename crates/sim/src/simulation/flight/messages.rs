@@ -151,8 +151,9 @@ impl Author {
                 segments.push(author.take_bytes());
             }
         };
-        // Behind another message of its segment, the list would fail for a statement whose table is gone.
-        let name = self.pick(&["", "a", "list"]);
+        // Behind another message of its segment, the list would fail for a statement whose table is gone; behind a Query
+        // in a pipeline it would lack names.
+        let name = self.pick(&["", "list"]);
         self.push(format!("Close S \"{name}\""));
         self.push("Sync");
         segments.push(self.take_bytes());
