@@ -42,7 +42,11 @@ impl Reply<'_> {
             server.held.unnamed_becomes(Unnamed::Foreign);
         }
         if let Some(statement) = effect.server_gains {
-            server.held.remove(statement.id);
+            // Another Parse of the scratch statement may be under way. It counts as held: it is closed before it is
+            // parsed, and before a client looks at pg_prepared_statements.
+            if statement.id != self.shared.internal.scratch.id {
+                server.held.remove(statement.id);
+            }
             if statement.is_client_named() {
                 server.held.is_refused(statement.id);
             }

@@ -123,10 +123,15 @@ impl Exchange<'_> {
 
     /// Prepares the statements that a text with these effects may name, under the client's names, before the text runs.
     pub(crate) fn lend_names(&mut self, effects: Effects, text: &[u8]) -> Mentioned {
-        let mut mentioned = Mentioned::default();
-        let guarded = self.to().lends_behind_savepoint(effects);
         let mut all = self.client_named_in(effects, text);
         self.leaves_out_what_fails(effects, &mut all);
+        self.lend_all(effects, text, all)
+    }
+
+    /// Prepares these of the client's statements, which a text with these effects may name.
+    pub(crate) fn lend_all(&mut self, effects: Effects, text: &[u8], all: Vec<(Arc<Statement>, Moment)>) -> Mentioned {
+        let mut mentioned = Mentioned::default();
+        let guarded = self.to().lends_behind_savepoint(effects);
         // The server's statements are doubted once, and only if the server is about to get such a name. Otherwise two
         // such names would make each other doubtful, and a message that waits would repeat the doubts whenever it is
         // looked at again.
@@ -196,7 +201,7 @@ impl Exchange<'_> {
     }
 
     /// The statements of [`Exchange::names_in`] under the client's names; see [`Exchange::client_named`].
-    fn client_named_in(&mut self, effects: Effects, text: &[u8]) -> Vec<(Arc<Statement>, Moment)> {
+    pub(crate) fn client_named_in(&mut self, effects: Effects, text: &[u8]) -> Vec<(Arc<Statement>, Moment)> {
         let names = self.names_in(effects, text);
         names.iter().filter_map(|name| self.client_named(name)).collect()
     }

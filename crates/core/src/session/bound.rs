@@ -25,7 +25,7 @@ impl Exchange<'_> {
             let returns = Returns::of(&statement.verdict, &statement.query);
             self.client.session.binds_reset(names.portal, returns);
         }
-        let effects = self.effects_of_names_in(statement) | self.effects_of_open_cursors(Some(statement));
+        let effects = self.effects_of_names_in(statement);
         let effects = self.adds_reading_names(effects, &statement.query);
         if let Some(step) = self.asks_to_define(effects) {
             return Some(step);
@@ -40,6 +40,7 @@ impl Exchange<'_> {
         self.bind_may_publish(names.portal, &statement.query, effects);
         let values = message.is_whole().then(|| message.body());
         let effects = SearchPath::adds_to(effects, &statement.query, values);
+        self.may_fetch_later(statement, names.portal);
         self.may_list_later(effects | mentioned.effects, &statement.query, Some(names.portal));
         let effects = self.to().before_text(effects | mentioned.effects, Some(statement.id));
         if !self.keeps_session() || effects.is_empty() {

@@ -33,20 +33,27 @@ impl Exchange<'_> {
         }
     }
 
-    /// What a text may do because it may ask for rows of an open cursor. A Query may do so; of the statements that are
-    /// bound, FETCH, MOVE, code, and what ends the transaction: then the rows of cursors WITH HOLD are read.
-    pub(super) fn effects_of_open_cursors(&mut self, bound: Option<&Statement>) -> Effects {
+    /// What a Query may do because it may ask for rows of an open cursor.
+    pub(super) fn effects_of_open_cursors(&mut self) -> Effects {
         // In a new transaction there is no cursor whose rows have not been read.
         if self.client.statements.has_careful_portals() && self.server.is_clean() && !self.server.owes_client() {
             self.client.statements.list_no_more();
         }
-        let may_fetch = |of: &Statement| {
-            let (text, effects) = (&of.query, of.effects);
-            effects.intersects(Effects::CODE) || pgweir_sql::belongs_to_session(text) || pgweir_sql::may_end_block(text)
-        };
-        match self.client.statements.cursors_may_list() && bound.is_none_or(may_fetch) {
+        match self.client.statements.cursors_may_list() {
             true => Effects::STATEMENTS,
             false => Effects::NONE,
+        }
+    }
+
+    /// A statement is bound to a portal. FETCH, MOVE and code may ask for rows of an open cursor, and so does what ends
+    /// the transaction: the rows of cursors WITH HOLD are read then.
+    pub(super) fn may_fetch_later(&mut self, statement: &Statement, portal: &[u8]) {
+        if !self.effects_of_open_cursors().is_empty()
+            && (statement.effects.intersects(Effects::CODE)
+                || pgweir_sql::belongs_to_session(&statement.query)
+                || pgweir_sql::may_end_block(&statement.query))
+        {
+            self.client.statements.binds_listing(portal);
         }
     }
 
@@ -79,14 +86,21 @@ impl Exchange<'_> {
         }
     }
 
-    /// An Execute may read the view. `Some`: it must wait.
+    /// An Execute may read the view. Names were lent when its portal was bound, or its cursor declared: only statements
+    /// that were prepared on the server since have other names there. `Some`: it must wait.
     #[cold]
     pub(crate) fn shows_names_now(&mut self) -> Option<Step> {
         if self.keeps_session() {
             if let Some(step) = self.waits_to_lend(Effects::STATEMENTS, b"") {
                 return Some(step);
             }
-            self.lend_names(Effects::STATEMENTS, b"");
+            let mut names = self.client_named_in(Effects::STATEMENTS, b"");
+            let (held, client) = (&self.server.held, &self.client.statements);
+            names.retain(|(named, since)| {
+                let meant = client.meaning_of(named.server_name());
+                held.is_as_good_as(named.id, *since) || meant.is_some_and(|of| held.holds(of.id))
+            });
+            self.lend_all(Effects::STATEMENTS, b"", names);
         }
         self.to().hide_statements(None);
         None
