@@ -281,14 +281,3 @@ def test_rows_that_are_read_later(pg, make_pooler, how):
     direct, pooled = seen
     assert len(direct) > 1
     assert pooled == direct
-
-
-def test_a_parse_that_is_refused_leaves_no_name(pg, make_pooler):
-    """The server refuses a second Parse of a name by a statement of the pooler's own. It is not shown afterwards, also if
-    an earlier such Parse, in a segment that failed, was sent but never ran."""
-    pooler = make_pooler(pg, settings=ONE_SERVER)
-    with pooler.connect() as c:
-        ask(c, parse("c", "select 'first'"), sync())
-        again = parse("c", "select 'second'")
-        assert error_codes(ask(c, bind("", "nosuch"), again, sync(), again, sync(), ready=2)) == ["26000", "42P05"]
-        assert rows_of(c.query(LISTER)) == [("c", "f")]
