@@ -14,9 +14,6 @@
 //! `oid` that hold functions (of triggers, event triggers, casts, languages and foreign-data wrappers) are in
 //! pg_depend.
 //!
-//! With each range type PostgreSQL makes a cast to its multirange type, which depends internally on the function that it
-//! calls. Only a text that names the multirange type uses the cast, and the type is read.
-//!
 //! These columns hold code. A routine of the database in any of them is in pg_depend, too. If pg_depend names no table,
 //! type or routine that runs it, any statement may run it. Built-in routines that are not harmless are found as
 //! follows; `tests/e2e/test_attack_catalog.py` compares the list with real servers.
@@ -143,7 +140,6 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     LEFT JOIN pg_catalog.pg_partitioned_table g \
         ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND g.partrelid = d.objid \
     WHERE d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.refobjid >= 16384 \
-    AND NOT (d.classid = 'pg_catalog.pg_cast'::pg_catalog.regclass AND d.deptype = 'i') \
     UNION ALL SELECT o.routine, o.by_write, false, o.caller, o.relation, o.type, o.stored FROM calls_own o\
 ), made_of AS (\
     SELECT d.objid AS type, d.refobjid AS part FROM pg_catalog.pg_depend d \
