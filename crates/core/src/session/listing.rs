@@ -10,6 +10,7 @@ use crate::exchange::Exchange;
 use crate::statements::held::Moment;
 use crate::statements::prepared::Statement;
 use pgweir_sql::Effects;
+use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 /// What stands in each text that opens a cursor.
@@ -90,7 +91,9 @@ impl Exchange<'_> {
     /// that were prepared on the server since have other names there. `Some`: it must wait.
     #[cold]
     pub(crate) fn shows_names_now(&mut self) -> Option<Step> {
-        if self.keeps_session() {
+        // In a failed transaction nothing can be prepared, and ROLLBACK asks for no rows.
+        let failed = self.server.conversation.status() == TransactionStatus::Failed;
+        if self.keeps_session() && !failed {
             if let Some(step) = self.waits_to_lend(Effects::STATEMENTS, b"") {
                 return Some(step);
             }
