@@ -2,8 +2,6 @@
 
 import os
 import signal
-import socket
-import threading
 import time
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from conftest import backends
 from harness import ports, wire
 from harness.logins import is_served
+from harness.odd_server import OddServer
 from harness.pooler import kind
 from harness.scenes import backend_pid, held_server
 from harness.silent import DeafHost
@@ -172,46 +171,9 @@ def test_query_wait_timeout_of_a_database(pg15, make_pooler):
         assert watch.seconds < 5
 
 
-class DeafServer:
-    """A server that takes connections and says what it is told to, or nothing."""
-
-    def __init__(self, answer=None):
-        self.port = ports.take()
-        self.accepted = 0
-        self.connections = []
-        self.listener = socket.create_server(("127.0.0.1", self.port))
-        self.answer = answer
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            self.accepted += 1
-            self.connections.append(connection)
-            if self.answer:
-                try:
-                    connection.recv(4096)
-                    connection.sendall(self.answer)
-                except OSError:
-                    pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_exc):
-        # Without the shutdown a thread in accept() would keep the port.
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for c in self.connections:
-            c.close()
-
-
 def test_server_connect_timeout(pg15, make_pooler):
     """server_connect_timeout: a server that takes the connection and never finishes the login is given up."""
-    with DeafServer() as deaf:
+    with OddServer() as deaf:
         pooler = make_pooler(
             pg15,
             databases={"deaf": f"host=127.0.0.1 port={deaf.port}", "*": f"host={pg15.host} port={pg15.port}"},

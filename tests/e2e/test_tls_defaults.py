@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-
 import pytest
-from harness import ports, wire
+from harness import wire
+from harness.odd_server import OddServer
 from harness.pooler import kind
 
 from test_tls import cluster_with
@@ -45,41 +43,9 @@ def test_tls_is_used_where_the_server_has_it(pg15, certificates, make_pooler):
         with_tls.remove()
 
 
-class SilentBehindItsPort:
-    """A server that takes connections, keeps what it is sent, and answers nothing."""
-
-    def __enter__(self):
-        self.port = ports.take()
-        self.listener = socket.create_server(("127.0.0.1", self.port))
-        self.sent: list[bytes] = []
-        threading.Thread(target=self._run, daemon=True).start()
-        return self
-
-    def _run(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
-
-    def _listen(self, connection):
-        with connection:
-            try:
-                while data := connection.recv(65536):
-                    self.sent.append(data)
-            except OSError:
-                pass
-
-    def __exit__(self, *_exc):
-        # Without the shutdown a thread in accept() would keep the port.
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-
-
 def test_a_server_that_does_not_answer_the_request_for_tls_is_given_up(make_pooler):
     """It is not taken for one without TLS, which would have answered."""
-    with SilentBehindItsPort() as silent:
+    with OddServer() as silent:
         pooler = make_pooler(
             databases={"*": f"host=127.0.0.1 port={silent.port}"},
             settings={**NOTHING_SAID, "server_connect_timeout": 1, "query_wait_timeout": 2, "server_login_retry": 1},

@@ -80,15 +80,9 @@ const TLS_SETUP: [&str; 6] = [
     "invalid server_tls_",
 ];
 
-/// How PgBouncer's lines of the log begin. Programs that read logs look for these words.
-const PGBOUNCERS: [&str; 20] = [
+/// How other lines of PgBouncer's log begin. Programs that read logs look for these words.
+const PGBOUNCERS: [&str; 14] = [
     "TLS configuration could not be reloaded",
-    TLS_SETUP[0],
-    TLS_SETUP[1],
-    TLS_SETUP[2],
-    TLS_SETUP[3],
-    TLS_SETUP[4],
-    TLS_SETUP[5],
     "config file loading failed",
     "could not load file ",
     "could not open auth_file ",
@@ -183,7 +177,7 @@ impl Problem {
     }
 
     fn is_pgbouncers(&self) -> bool {
-        PGBOUNCERS.iter().any(|words| self.message.starts_with(words))
+        self.is_of_tls_setup() || PGBOUNCERS.iter().any(|words| self.message.starts_with(words))
     }
 
     /// The message behind the place, which it need not name again.

@@ -25,10 +25,11 @@ def asks(code: int, rest: bytes = b"") -> bytes:
 
 
 class OddServer:
-    """A server that answers the startup packet with given bytes, then behaves as told."""
+    """A server that gives these answers to what it is sent, then none. `sent` is what came behind the last of them."""
 
     def __init__(self, *answers):
         self.answers = answers
+        self.sent: list[bytes] = []
         self.port = ports.take()
         self.listener = socket.create_server(("127.0.0.1", self.port))
         self.running = True
@@ -49,8 +50,8 @@ class OddServer:
                     if not connection.recv(65536):
                         return
                     connection.sendall(answer)
-                while connection.recv(65536):
-                    pass
+                while data := connection.recv(65536):
+                    self.sent.append(data)
             except OSError:
                 pass
 

@@ -13,9 +13,6 @@ use pgweir_sql::Effects;
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
-/// What stands in each text that opens a cursor.
-const DECLARE: &[u8] = b"declare";
-
 impl Exchange<'_> {
     /// A text with these effects is about to run, or is bound to `portal`.
     pub(super) fn may_list_later(&mut self, effects: Effects, text: &[u8], portal: Option<&[u8]>) {
@@ -25,11 +22,7 @@ impl Exchange<'_> {
         if let Some(portal) = portal {
             self.client.statements.binds_listing(portal);
         }
-        let declares = || {
-            text.windows(DECLARE.len())
-                .any(|word| word.eq_ignore_ascii_case(DECLARE))
-        };
-        if effects.intersects(Effects::CODE) || declares() {
+        if effects.intersects(Effects::CODE) || pgweir_sql::contains(text, b"declare") {
             self.client.statements.opens_listing_cursor();
         }
     }

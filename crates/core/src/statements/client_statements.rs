@@ -62,7 +62,7 @@ impl ClientStatements {
 
     /// A text is about to run that may open such a cursor.
     pub(crate) fn opens_listing_cursor(&mut self) {
-        self.change_careful_portals(|portals| portals.set_cursors_may_list(true));
+        self.change_careful_portals(CarefulPortals::opens_listing_cursor);
     }
 
     /// A transaction begins: portals and cursors that list are gone.

@@ -72,8 +72,9 @@ impl CarefulPortals {
         self.cursors_may_list
     }
 
-    pub(super) fn set_cursors_may_list(&mut self, may_list: bool) {
-        self.cursors_may_list = may_list;
+    /// A text is about to run that may open such a cursor.
+    pub(super) fn opens_listing_cursor(&mut self) {
+        self.cursors_may_list = true;
     }
 
     /// The present transaction has ended, and with it all portals and cursors that list.
