@@ -32,6 +32,7 @@ impl World {
             surroundings: surroundings.clone(),
             how_often: take_overs,
             waits: false,
+            starts_at_us: 0,
             random: Random::new(topology.seed ^ 0x7a6e_0000),
         };
         let mut pooler = Pooler::new(config, surroundings, Time(0));

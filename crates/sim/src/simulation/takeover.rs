@@ -31,6 +31,10 @@ const PER_THOUSAND: u64 = 2;
 /// Of the processes that may have another configuration, so many in a hundred have one.
 const OTHERS_PERCENT: u64 = 30;
 
+/// How long another process takes to start. Without this, a change of the configuration, which opens all connections to
+/// servers again, makes steps that make the next change, and no client is ever served.
+const STARTS_WITHIN_US: u64 = 20_000;
+
 impl TakeOvers {
     /// The take-overs of a seed by default.
     pub fn of_seed(seed: u64) -> TakeOvers {
@@ -50,6 +54,8 @@ pub(super) struct Successors {
     pub(super) how_often: TakeOvers,
     /// A process waits until cancel requests have ended.
     pub(super) waits: bool,
+    /// When the next process has started at the earliest.
+    pub(super) starts_at_us: u64,
     pub(super) random: Random,
 }
 
@@ -62,7 +68,8 @@ impl World {
         };
         self.successors.waits |= self.successors.random.below(1000) < steps;
         let is_process = matches!(self.successors.how_often, TakeOvers::Processes(_));
-        if !self.successors.waits || is_process && !self.cancels.is_empty() {
+        let is_ready = || self.now_us >= self.successors.starts_at_us && self.cancels.is_empty();
+        if !self.successors.waits || is_process && !is_ready() {
             return;
         }
         self.successors.waits = false;
@@ -99,6 +106,7 @@ impl World {
             self.successors.config = self.next_config();
         }
         let Some(predecessor) = self.thaw() else { return };
+        self.successors.starts_at_us = self.now_us + STARTS_WITHIN_US;
         self.trace
             .line(self.now_us, || format!("take-over, configuration {}", self.changes));
         self.connecting.clear();
