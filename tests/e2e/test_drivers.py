@@ -85,8 +85,8 @@ def test_driver(pg, make_pooler, driver, mode):
         run_program(driver, pooler.host, pooler.port, mode)
 
 
-# asyncpg and this version of pgx log in by SCRAM without channel binding; they cannot do more.
-UNBOUND = ("asyncpg", "pgx")
+# asyncpg logs in by SCRAM without channel binding; it cannot do more.
+UNBOUND = ("asyncpg",)
 
 
 @pytest.mark.skipif(kind() == "direct", reason="the cluster has no TLS")

@@ -37,10 +37,17 @@ func check(name string, f func() error) {
 	fmt.Printf("ok %s\n", name)
 }
 
-// connect opens a connection from the environment, which also chooses TLS; options are the connection string. This version of
-// pgx does not know channel binding.
+// connectionString has these options, and channel binding as libpq's variable asks for it, which pgx does not read. All else
+// comes from the environment.
+func connectionString(options ...string) string {
+	if binding := os.Getenv("PGCHANNELBINDING"); binding != "" {
+		options = append(options, "channel_binding="+binding)
+	}
+	return strings.Join(options, " ")
+}
+
 func connect(options ...string) (*pgx.Conn, error) {
-	return pgx.Connect(background, strings.Join(options, " "))
+	return pgx.Connect(background, connectionString(options...))
 }
 
 // with runs f on a connection of its own.
@@ -394,7 +401,7 @@ func schemaChange(c *pgx.Conn) error {
 }
 
 func pool() error {
-	p, err := pgxpool.New(background, "pool_max_conns=10")
+	p, err := pgxpool.New(background, connectionString("pool_max_conns=10"))
 	if err != nil {
 		return err
 	}
