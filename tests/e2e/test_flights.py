@@ -313,9 +313,9 @@ def test_a_cancel_of_who_stands_behind_others_undoes_what_its_statement_does(pg1
     text = "select n from fl_pays"
     with pooler.connect() as x, pooler.connect() as front, pooler.connect() as a, pooler.connect() as b:
         x.query("select 1")
-        x.send(wire.query("select pg_sleep(0.6)"))
+        x.send(wire.query("select pg_sleep(1)"))
         time.sleep(0.1)
-        front.send(wire.query("select pg_sleep(0.8)"))
+        front.send(wire.query("select pg_sleep(2.5)"))
         time.sleep(0.1)
         a.send(wire.query(text) if form == "query" else wire.one_statement(text) + wire.sync())
         time.sleep(0.1)

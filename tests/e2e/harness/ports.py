@@ -54,10 +54,11 @@ def _own_block() -> int:
 
 
 def _free(port: int) -> bool:
+    """Nothing listens on this port, on any address: some servers of tests listen on 127.0.0.2 alone."""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            s.bind(("127.0.0.1", port))
+            s.bind(("0.0.0.0", port))
         except OSError:
             return False
         return True
