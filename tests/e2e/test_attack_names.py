@@ -281,3 +281,24 @@ def test_rows_that_are_read_later(pg, make_pooler, how):
     direct, pooled = seen
     assert len(direct) > 1
     assert pooled == direct
+
+
+@pytest.mark.parametrize("by", ("PREPARE", "Parse"))
+def test_a_list_behind_its_describe(pg, make_pooler, by):
+    """A name that cannot be prepared again, because its table is gone, does not fail the segment of who looks."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    pg.psql("drop table if exists gone; create table gone (v text)")
+    with pooler.connect() as c, pooler.connect() as other:
+        if by == "PREPARE":
+            c.query("prepare lost as select v from gone")
+        else:
+            ask(c, parse("lost", "select v from gone"), sync())
+        ask(c, parse("list", LISTER), sync())
+        pg.psql("drop table gone")
+        # The server takes the first client's names back.
+        other.query("prepare others as select 1")
+        for step in ([describe("S", "list"), bind("", "list")], [bind("", "list")]):
+            messages = ask(c, *step, execute(), sync())
+            assert not error_codes(messages)
+            assert rows_of(messages) == [("list", "f")]
+        assert error_codes(ask(c, query("execute lost"))) == ["42P01"]

@@ -8,6 +8,7 @@ use crate::base::pin_reason::PinReason;
 use crate::base::secret_names::could_be_internal;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
+use crate::flow::parsing::NAMING;
 use crate::preparing::replanning::Use;
 use crate::session::inspection::uses_names;
 use crate::statements::ends::Ends;
@@ -79,7 +80,7 @@ impl Exchange<'_> {
         let checks_run = self.to().analysis_may_run();
         let checked = self.client.statements.unnamed().filter(|_| checks_run).cloned();
         let waits = checked.as_ref().and_then(|statement| self.analysis_waits(statement));
-        if let Some(step) = waits.or_else(|| self.describes_execute(b"")) {
+        if let Some(step) = waits.or_else(|| self.describes_naming(b"")) {
             return step;
         }
         if let Some(statement) = checked {
@@ -114,7 +115,7 @@ impl Exchange<'_> {
                     return self.unknown_name(message, name, Expect::Describe);
                 };
                 let waits = self.analysis_waits(&statement);
-                if let Some(step) = waits.or_else(|| self.describes_execute(name)) {
+                if let Some(step) = waits.or_else(|| self.describes_naming(name)) {
                     return step;
                 }
                 self.suspect_analysis(&statement);
@@ -141,12 +142,16 @@ impl Exchange<'_> {
         }
     }
 
-    /// Describe of an EXECUTE returns the rows of the executed statement.
-    fn describes_execute(&mut self, name: &[u8]) -> Option<Step> {
+    /// Describe of a statement that names or lists prepared statements: an EXECUTE returns the rows of the statement that
+    /// it executes, and the Bind of one that lists them may follow.
+    fn describes_naming(&mut self, name: &[u8]) -> Option<Step> {
         let statement = self.client.statements.meaning_of(name);
-        let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE) && uses_names(&s.verdict));
-        let statement = statement.cloned()?;
-        if !self.keeps_session() || self.shared.is_weak(Weakness::DescribesUnlent) {
+        let statement = statement.filter(|s| s.effects.intersects(NAMING)).cloned()?;
+        if let Some(step) = self.lends_before_segment(&statement) {
+            return Some(step);
+        }
+        let executes = statement.effects.intersects(Effects::PREPARE) && uses_names(&statement.verdict);
+        if !executes || !self.keeps_session() || self.shared.is_weak(Weakness::DescribesUnlent) {
             return None;
         }
         let waits = self.waits_to_name(&statement.query);

@@ -21,7 +21,7 @@ use pgweir_wire::frontend::Parse;
 use std::sync::Arc;
 
 /// Effects of statements that name prepared statements.
-const NAMING: Effects = Effects::PREPARE.union(Effects::STATEMENTS);
+pub(super) const NAMING: Effects = Effects::PREPARE.union(Effects::STATEMENTS);
 
 impl ServerSide<'_> {
     /// This statement is about to be executed.

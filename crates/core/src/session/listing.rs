@@ -51,8 +51,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// A statement is about to be parsed. If it reads the view, the names are lent now if the segment has not begun: in
-    /// the segment, a name that cannot be prepared again would be the client's error. `Some`: it must wait.
+    /// A statement is about to be parsed or described. If it reads the view, the names are lent now if the segment has not
+    /// begun: in the segment, a name that cannot be prepared again would be the client's error. `Some`: it must wait.
     #[cold]
     pub(crate) fn lends_before_segment(&mut self, statement: &Statement) -> Option<Step> {
         let effects = statement.effects | self.to().effects_of_mentioned(statement);
@@ -73,10 +73,11 @@ impl Exchange<'_> {
     }
 
     /// Names are about to be lent to a text with these effects. In the midst of a segment, names that this
-    /// server has refused to prepare are left out.
+    /// server has refused to prepare are left out, and those that were lent a moment ago and may still be refused.
     pub(crate) fn leaves_out_what_fails(&mut self, effects: Effects, names: &mut Vec<(Arc<Statement>, Moment)>) {
         if effects.intersects(Effects::STATEMENTS) && self.is_in_segment() {
-            names.retain(|(named, _)| !self.server.held.was_refused(named.id));
+            let held = &self.server.held;
+            names.retain(|(named, _)| !held.was_refused(named.id) && !held.may_refuse(named.id));
         }
     }
 
@@ -96,6 +97,7 @@ impl Exchange<'_> {
                 let meant = client.meaning_of(named.server_name());
                 held.is_as_good_as(named.id, *since) || meant.is_some_and(|of| held.holds(of.id))
             });
+            self.leaves_out_what_fails(Effects::STATEMENTS, &mut names);
             self.lend_all(Effects::STATEMENTS, b"", names);
         }
         self.to().hide_statements(None);

@@ -162,6 +162,11 @@ impl Author {
             segments.push(self.take_bytes());
         }
         self.push(format!("Parse \"{name}\" \"{list}\""));
+        if self.random.percent(30) {
+            self.push("Sync");
+            segments.push(self.take_bytes());
+            self.push(format!("Describe S \"{name}\""));
+        }
         self.push(format!("Bind \"p\" \"{name}\""));
         ends(self, &mut segments);
         if self.random.percent(70) {
@@ -177,6 +182,12 @@ impl Author {
         segments.push(self.take_bytes());
         if !one_segment {
             self.push("Query \"commit\"");
+            segments.push(self.take_bytes());
+        }
+        if name.is_empty() {
+            // Other flights use it behind other messages.
+            self.push("Close S \"\"");
+            self.push("Sync");
             segments.push(self.take_bytes());
         }
         segments
