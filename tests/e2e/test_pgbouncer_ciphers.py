@@ -9,6 +9,7 @@ import pytest
 from harness import wire
 from harness.pooler import kind
 from harness.tls_client import context_for, secured
+from harness.waiting import eventually
 from test_pgbouncer_limits import both
 from test_tls import client_leg, tls_pg  # noqa: F401
 
@@ -66,3 +67,66 @@ def test_server_leg(tls_pg, make_pooler, what):  # noqa: F811
                 assert shown == seen, pooler.which
         except wire.ServerError:
             assert chosen is None, pooler.which
+
+
+# Lists with names that do not exist, or that pgweir does not have: the setting, its value, and which suite a client gets that
+# takes all; none, if the file is refused.
+NAMES = {
+    "nothing": ("tls_ciphers", "", OLD_GCM_256),
+    "an unknown name": ("tls_ciphers", "NOSUCH", None),
+    "two unknown names": ("tls_ciphers", "NOSUCH:ALSO", None),
+    "an unknown name behind": ("tls_ciphers", f"{OLD_GCM_128}:NOSUCH", OLD_GCM_128),
+    "an unknown name in front": ("tls_ciphers", f"NOSUCH:{OLD_GCM_128}", OLD_GCM_128),
+    "an unknown name behind a comma": ("tls_ciphers", f"{OLD_GCM_128},NOSUCH", OLD_GCM_128),
+    "an unknown name behind a blank": ("tls_ciphers", f"{OLD_GCM_128} NOSUCH", OLD_GCM_128),
+    "an unknown name that is forbidden": ("tls_ciphers", f"!NOSUCH:{OLD_GCM_128}", OLD_GCM_128),
+    "an unknown part of a name": ("tls_ciphers", "NOSUCH+AES", None),
+    "an old suite behind": ("tls_ciphers", f"{OLD_GCM_128}:AES128-SHA", OLD_GCM_128),
+    "a suite of 1.3": ("tls_ciphers", GCM_128, None),
+    "a suite of 1.3 behind": ("tls_ciphers", f"{OLD_GCM_128}:{GCM_128}", OLD_GCM_128),
+    "a command": ("tls_ciphers", f"{OLD_GCM_128}:@STRENGTH", OLD_GCM_128),
+    "a command alone": ("tls_ciphers", "@STRENGTH", None),
+    "an unknown command": ("tls_ciphers", f"{OLD_GCM_128}:@NOSUCH", None),
+    "a level": ("tls_ciphers", f"{OLD_GCM_128}:@SECLEVEL=1", OLD_GCM_128),
+    "a level that does not exist": ("tls_ciphers", f"{OLD_GCM_128}:@SECLEVEL=6", None),
+    "all, and none of them": ("tls_ciphers", "ALL:!ALL", None),
+    "1.3: nothing": ("tls13_ciphers", "", GCM_256),
+    "1.3: an unknown name": ("tls13_ciphers", "TLS_X", None),
+    "1.3: an unknown name behind": ("tls13_ciphers", f"{GCM_128}:TLS_X", GCM_128),
+    "1.3: an unknown name in front": ("tls13_ciphers", f"TLS_X:{GCM_128}", GCM_128),
+    "1.3: a suite of 1.2": ("tls13_ciphers", OLD_GCM_128, None),
+}
+REFUSED = "the file is refused"
+NO_COMMON_SUITE = "no common suite"
+# What differs on purpose: PgBouncer's outcome and ours.
+OTHER_NAMES = {
+    "an old suite alone": ("tls_ciphers", "AES128-SHA", NO_COMMON_SUITE, REFUSED),
+    "small letters": ("tls_ciphers", OLD_GCM_128.lower(), REFUSED, OLD_GCM_128),
+    "1.3: a suite of OpenSSL's": ("tls13_ciphers", "TLS_AES_128_CCM_SHA256", NO_COMMON_SUITE, REFUSED),
+    "1.3: small letters": ("tls13_ciphers", GCM_128.lower(), REFUSED, GCM_128),
+    "1.3: a blank": ("tls13_ciphers", f"{GCM_128} {CHACHA}", REFUSED, GCM_128),
+}
+
+
+def outcome(pooler) -> str:
+    """The suite of a client that takes all."""
+    pooler.spawn()
+    eventually(lambda: "process up" in pooler.log() or not pooler.running, what="its start")
+    if not pooler.running:
+        assert pooler.wait_exit() != 0
+        assert "TLS setup failed" in pooler.log() + pooler.stderr()
+        return REFUSED
+    try:
+        with secured(pooler, context_for()) as c:
+            return c.socket.cipher()[0]
+    except ssl.SSLError:
+        return NO_COMMON_SUITE
+
+
+@pytest.mark.parametrize("what", {**NAMES, **OTHER_NAMES})
+def test_names_that_do_not_exist(pg15, certificates, make_pooler, what):
+    name, value, *wanted = {**NAMES, **OTHER_NAMES}[what]
+    version = "tlsv1.3" if name == "tls13_ciphers" else "tlsv1.2"
+    settings = client_leg(certificates, "require", client_tls_protocols=version, **{f"client_{name}": value})
+    seen = [outcome(pooler) for pooler in both(make_pooler, pg15, start=False, settings=settings)]
+    assert seen == ([each or REFUSED for each in wanted] * 2)[:2]

@@ -170,7 +170,7 @@ catalogue! {
     /// Cipher suites for clients with TLS 1.2 and older.
     client_tls_ciphers: TlsCiphers {
         default: Some("default"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "A cipher list as OpenSSL writes it, or one of the words `default`, `secure`, `compat`, `legacy`, `insecure`, `all`, `normal`, `fast`, which all mean the same: the six suites of TLS 1.2 that have forward secrecy and authenticated encryption (`ECDHE-ECDSA-` or `ECDHE-RSA-` with `AES256-GCM-SHA384`, `AES128-GCM-SHA256` or `CHACHA20-POLY1305`). There are no others. As with OpenSSL, a word for other suites adds nothing; if no suite is left, the list is an error.",
+        help: "A cipher list as OpenSSL writes it, or one of the words `default`, `secure`, `compat`, `legacy`, `insecure`, `all`, `normal`, `fast`, which all mean the same: the six suites of TLS 1.2 that have forward secrecy and authenticated encryption (`ECDHE-ECDSA-` or `ECDHE-RSA-` with `AES256-GCM-SHA384`, `AES128-GCM-SHA256` or `CHACHA20-POLY1305`). There are no others. As with OpenSSL, a word for other suites, or for none, adds nothing; if no suite is left, the list is an error. OpenSSL's commands `@STRENGTH` and `@SECLEVEL=0` to `5` have no effect, others are errors. An empty value stands for `default`.",
     }
     /// Diffie-Hellman parameters for clients with TLS 1.2 and older.
     client_tls_dheparams: String {

@@ -85,7 +85,7 @@ const NOTES: [(&[&str], Verdict, &str); 38] = [
     (
         &["client_tls_ciphers", "server_tls_ciphers"],
         Different,
-        "suites without forward secrecy or authenticated encryption do not exist",
+        "suites without forward secrecy or authenticated encryption do not exist. As in PgBouncer, a name that does not exist adds nothing, and a list without any suite is an error. Names in small letters are accepted, too",
     ),
     (
         &["client_tls_ecdhcurve"],
@@ -95,7 +95,7 @@ const NOTES: [(&[&str], Verdict, &str); 38] = [
     (
         &["client_tls13_ciphers", "server_tls13_ciphers"],
         Different,
-        "TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256 and TLS_CHACHA20_POLY1305_SHA256: the TLS library has no others, such as TLS_AES_128_CCM_SHA256. One that does not exist is left out with a warning, and is an error if there is no other",
+        "TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256 and TLS_CHACHA20_POLY1305_SHA256: the TLS library has no others, such as TLS_AES_128_CCM_SHA256. One that does not exist is left out with a warning, and is an error if there is no other. Names in small letters, and blanks between names, are accepted, too",
     ),
     (
         &["client_tls_protocols", "server_tls_protocols"],

@@ -74,13 +74,20 @@ impl TlsCiphers {
 impl SettingValue for TlsCiphers {
     const KIND: Kind = Kind::Text;
 
-    /// Reads a cipher list as OpenSSL does (ciphers(1)): a word that names none of [`SUITES`] adds nothing.
+    /// Reads a cipher list as OpenSSL does (ciphers(1)): a word that names none of [`SUITES`] adds nothing, but a command
+    /// (`@STRENGTH`) must be one of OpenSSL's. PgBouncer takes an empty text for `default`.
     fn parse(text: &str) -> Result<TlsCiphers, Mismatch> {
         let mut suites: Vec<&'static str> = Vec::new();
         let mut killed: Vec<&'static str> = Vec::new();
-        for word in text.split([':', ',', ';', ' ']).filter(|word| !word.is_empty()) {
+        let list = if text.is_empty() { "default" } else { text };
+        for word in list.split([':', ',', ';', ' ']).filter(|word| !word.is_empty()) {
             let (sign, names) = match word.as_bytes()[0] {
-                b'@' => continue,
+                b'@' if is_command(&word[1..]) => continue,
+                b'@' => {
+                    return Err(Mismatch::expected(
+                        "no other command than @STRENGTH and @SECLEVEL=0 to 5",
+                    ));
+                }
                 sign @ (b'!' | b'-' | b'+') => (sign, &word[1..]),
                 _ => (b' ', word),
             };
@@ -114,6 +121,12 @@ impl SettingValue for TlsCiphers {
     fn show(&self) -> Option<String> {
         Some(self.text.clone())
     }
+}
+
+/// Whether OpenSSL knows this command. It puts suites in order, or leaves out what [`SUITES`] leaves out.
+fn is_command(word: &str) -> bool {
+    let level = word.strip_prefix("SECLEVEL=");
+    word == "STRENGTH" || level.is_some_and(|level| matches!(level.as_bytes(), [b'0'..=b'5']))
 }
 
 impl Suite {
@@ -250,6 +263,7 @@ mod tests {
             "legacy",
             "all",
             "HIGH:!aNULL:!MD5",
+            "",
         ] {
             assert_eq!(suites(word).len(), 6, "{word}");
         }
@@ -265,7 +279,7 @@ mod tests {
 
     #[test]
     fn lists_without_a_suite_of_ours_are_refused() {
-        for text in ["", "DHE-RSA-AES256-SHA", "kRSA", "3DES:RC4", "ALL:!ALL", "nonsense"] {
+        for text in [" ", "DHE-RSA-AES256-SHA", "kRSA", "3DES:RC4", "ALL:!ALL", "nonsense"] {
             assert!(TlsCiphers::parse(text).is_err(), "{text}");
         }
         assert!(Tls13Ciphers::parse("TLS_AES_128_CCM_SHA256").is_err() && Tls13Ciphers::parse(":").is_err());
@@ -276,6 +290,33 @@ mod tests {
                 .suites,
             ["TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"]
         );
+    }
+
+    #[test]
+    fn lists_may_have_openssls_commands_and_names_that_do_not_exist() {
+        let one = "ECDHE-RSA-AES128-GCM-SHA256";
+        for harmless in [
+            "NOSUCH",
+            "!NOSUCH",
+            "AES128-SHA",
+            "@STRENGTH",
+            "@SECLEVEL=0",
+            "@SECLEVEL=5",
+        ] {
+            assert_eq!(suites(&format!("{one}:{harmless}")), [one], "{harmless}");
+            assert_eq!(suites(&format!("{harmless}:{one}")), [one], "{harmless}");
+        }
+        for bad in [
+            "@",
+            "@NOSUCH",
+            "@SECLEVEL",
+            "@SECLEVEL=",
+            "@SECLEVEL=6",
+            "@SECLEVEL=10",
+            "@strength",
+        ] {
+            assert!(TlsCiphers::parse(&format!("{one}:{bad}")).is_err(), "{bad}");
+        }
     }
 
     #[test]
