@@ -88,6 +88,47 @@ def test_a_clients_query_can_be_cancelled_by_the_id_it_was_told(pg, make_pooler,
         assert victim.value("select 2") == "2"
 
 
+NOBODY = "is not a PostgreSQL backend process"
+
+
+def acts_on_nobody(victim, messages) -> None:
+    """The server gets the call, and knows no such process."""
+    assert [m.values for m in messages if m.tag == "D"] in ([[b"f"]], [[b"\0"]])
+    assert [m.fields["M"].endswith(NOBODY) for m in messages if m.tag == "N"] == [True]
+    assert victim.value("select 1") == "1"
+
+
+# What reads no messages of the extended protocol reads no such call in them.
+UNREAD = {
+    "session pooling": {"mode": "session"},
+    "no prepared statements": {"settings": {"max_prepared_statements": 0}},
+}
+
+
+@pytest.mark.parametrize("function", ["pg_cancel_backend", "pg_terminate_backend"])
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("what", UNREAD)
+def test_where_only_a_query_acts_on_a_client(pg15, make_pooler, what, how, function):
+    """A driver that sends the id as a parameter gets false."""
+    pooler = make_pooler(pg15, **UNREAD[what])
+    with pooler.connect() as victim, pooler.connect() as caller:
+        victim.query("select 1")
+        messages = call(caller, how, function, victim.process_id)
+        if how in ("simple", "in a block"):
+            assert says_true(messages), messages
+        else:
+            acts_on_nobody(victim, messages)
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_execute_acts_on_nobody(pg15, make_pooler, mode):
+    """The call is not the whole statement."""
+    pooler = make_pooler(pg15, mode=mode)
+    with pooler.connect() as victim, pooler.connect() as caller:
+        caller.query("prepare stops(int) as select pg_terminate_backend($1)")
+        acts_on_nobody(victim, caller.query(f"execute stops({victim.process_id})"))
+
+
 @pytest.mark.parametrize("how", HOWS)
 def test_others_clients_cannot_be_ended(pg15, make_pooler, how):
     pooler = make_pooler(pg15, settings={"default_pool_size": 2})
