@@ -152,16 +152,19 @@ impl Resolver {
             until: answer.until,
             addresses: answer.addresses.clone(),
         };
-        let zone = |(name, serial): (&String, &u32)| DnsZone {
-            name: name.clone(),
-            serial: *serial,
-            hosts: self.answers.keys().filter(|host| zone_of(host) == Some(name)).count(),
+        let mut hosts: BTreeMap<&str, usize> = BTreeMap::new();
+        for zone in self.answers.keys().filter_map(|host| zone_of(host)) {
+            *hosts.entry(zone).or_default() += 1;
+        }
+        // As in PgBouncer: 0 until the serial number is known.
+        let zone = |(name, hosts): (&str, usize)| DnsZone {
+            name: name.to_owned(),
+            serial: self.serials.get(name).copied().unwrap_or(0),
+            hosts,
         };
-        let mut zones: Vec<DnsZone> = self.serials.iter().map(zone).collect();
-        zones.sort_by(|a, b| a.name.cmp(&b.name));
         DnsFacts {
             hosts: self.answers.iter().map(host).collect(),
-            zones,
+            zones: hosts.into_iter().map(zone).collect(),
             asked: self.asked.len(),
         }
     }
@@ -244,14 +247,25 @@ mod tests {
         for host in ["a.example.org", "b.example.org.", "a.other.org", "local"] {
             resolver.learn(host, found(&["192.0.2.1"], None), Time(0));
         }
+        let zones = |resolver: &Resolver| {
+            resolver
+                .facts()
+                .zones
+                .into_iter()
+                .map(|z| (z.name, z.serial, z.hosts))
+                .collect::<Vec<_>>()
+        };
+        let other = ("other.org".to_owned(), 0, 1);
+        assert_eq!(
+            zones(&resolver),
+            [("example.org".to_owned(), 0, 2), other.clone()],
+            "not asked yet"
+        );
         assert_eq!(resolver.check_zones(), Some(Duration::from_secs(7)));
         assert_eq!(resolver.learn_serial("example.org", 5), None);
         assert_eq!(resolver.learn_serial("example.org", 5), None);
         assert!(resolver.asked.is_empty());
-        assert_eq!(
-            (resolver.facts().zones[0].serial, resolver.facts().zones[0].hosts),
-            (5, 2)
-        );
+        assert_eq!(zones(&resolver), [("example.org".to_owned(), 5, 2), other]);
         assert_eq!(resolver.learn_serial("example.org", 6), Some(5));
         assert_eq!(
             resolver.asked,
