@@ -156,3 +156,61 @@ def test_wait_close_waits(pg15, make_pooler, command):
             assert boss.quiet(0.3), pooler.which
             at_work[1].query("commit")
             assert wire.tags(boss.read_ready()) == "CZ", pooler.which
+
+
+def test_pidfile(pg15, make_pooler):
+    """It holds the number of the process, and is gone when that has ended. Where it cannot be made, nothing starts."""
+    seen = []
+    for pooler in both(make_pooler, pg15):
+        with open(pooler.pid_path, encoding="ascii") as file:
+            of = [file.read() == f"{pooler.process.pid}\n", oct(os.stat(pooler.pid_path).st_mode)]
+        pooler.signal(signal.SIGTERM)
+        pooler.wait_exit()
+        of.append(os.path.exists(pooler.pid_path))
+        pooler.settings["pidfile"] = os.path.join(pooler.dir, "missing", "pid")
+        pooler.write_ini()
+        pooler.spawn()
+        of.append(pooler.wait_exit() != 0)
+        seen.append(of)
+    assert seen[1] == seen[0]
+    assert seen[0] == [True, seen[0][1], False, True]
+
+
+def sighups_in(path: str) -> int:
+    """How many times this log says that the process has got SIGHUP."""
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+        return file.read().count("got SIGHUP")
+    return 0
+
+
+def test_logfile(pg15, make_pooler):
+    """SIGHUP opens it anew, after it has been renamed, and after the setting has changed."""
+    seen = []
+    for pooler in both(make_pooler, pg15):
+        first, second = pooler.log_path, os.path.join(pooler.dir, "second log")
+        os.rename(first, first + ".1")
+        pooler.signal(signal.SIGHUP)
+
+        def files_with(words, pooler=pooler, first=first, second=second):
+            found = []
+            for path in (first, first + ".1", second):
+                with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+                    if words in file.read():
+                        found.append(os.path.basename(path))
+            return found
+
+        # The line may be in either.
+        eventually(lambda: files_with("got SIGHUP"), what="SIGHUP in a log")  # noqa: B023
+        pooler.connect(user="alice").close()
+        eventually(lambda: files_with("user=alice"), what="alice's login in a log")  # noqa: B023
+        of = [files_with("user=alice")]
+        pooler.settings["logfile"] = second
+        pooler.write_ini()
+        reread = sum(map(sighups_in, (first, first + ".1", second)))
+        pooler.signal(signal.SIGHUP)
+        eventually(lambda: sum(map(sighups_in, (first, first + ".1", second))) > reread, what="SIGHUP in a log")  # noqa: B023
+        pooler.connect(user="bob").close()
+        eventually(lambda: files_with("user=bob"), what="bob's login in a log")  # noqa: B023
+        of.append(files_with("user=bob"))
+        seen.append(of)
+    assert seen[1] == seen[0] == [["log"], ["second log"]]
