@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from harness import wire
 from harness.pooler import CHECKOUT, kind
 from test_pgbouncer_console import COMMANDS, OTHERWISE, SHOWS
 from test_pgbouncer_ends import ENDS
@@ -41,6 +42,19 @@ def test_every_setting_has_pgbouncers_default_and_rule_of_change(make_pooler):
     assert own == config["pgweir"].keys() - config["pgbouncer"].keys() - {"service_name", "suspend_timeout"}
     alike = {name for name, verdict in verdicts.items() if verdict in ("same", "better")} - {"service_name"}
     assert {n: config["pgweir"][n] for n in alike} == {n: config["pgbouncer"][n] for n in alike}
+
+
+def test_every_setting_that_is_the_same_is_in_a_test_of_both_programs():
+    """Its name, at least: what the test compares is for its reader to judge."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    files = {name for name in os.listdir(here) if name.startswith("test_pgbouncer_")} - {os.path.basename(__file__)}
+    texts = ""
+    for name in sorted(files | {"test_conffile.py", "test_peers.py"}):
+        with open(os.path.join(here, name), encoding="utf-8") as file:
+            texts += file.read()
+    names = [re.sub(r"\[?`(\w+)`.*", r"\1", row[-3]) for row in section("Settings") if row[-2] == "same"]
+    assert {"log_stats", "load_balance_hosts", "reserve_pool"} <= set(names)
+    assert [name for name in names if not re.search(rf"\b{name}\b", texts)] == []
 
 
 # A value for each key of the other sections.
@@ -104,6 +118,28 @@ def test_every_table_of_the_console_is_compared():
     verbs = {name.split()[0].lower() for name in commands if not name.startswith("SHOW")}
     assert verbs <= {command.split()[0] for command in COMMANDS if command.strip("; ")} | {"suspend", "shutdown"}
     assert {command for command, _ in OTHERWISE} == {"", ";", "set listen_port = 1", "set job_name = 'x'", "show fds"}
+
+
+def test_pgbouncer_does_not_know_the_commands_that_are_our_own(pg15, make_pooler):
+    """By TCP and by the Unix socket."""
+    rows = [row for row in section("Commands of the console") if row[-2] == "pgweir's own"]
+    commands = [command for row in rows for command in re.findall(r"`([^`]+)`", row[0])]
+    assert "SUSPEND" in commands and "SHOW PINS" in commands
+    for which in ("pgbouncer", "pgweir"):
+        pooler = make_pooler(pg15, which=which)
+        with pooler.connect():
+            id_of_client = next(row["id"] for row in pooler.console("show clients") if row["database"] == "postgres")
+            for host in (pooler.host, pooler.dir):
+                for command in commands:
+                    text = f"{command} {id_of_client}" if command == "SHOW SESSION" else command
+                    with pooler.connect(host=host, database="pgbouncer") as c:
+                        error = wire.first_error(c.query(text))
+                        if which == "pgbouncer":
+                            assert error.fields["M"].startswith(f"invalid command '{text}'")
+                        else:
+                            assert error is None, text
+                        if which == "pgweir" and command == "SUSPEND":
+                            c.query("resume")
 
 
 def test_every_way_to_log_in_is_compared():
