@@ -223,6 +223,20 @@ def test_queries_that_are_sent_together(pg15, pair):  # noqa: F811
     assert theirs["query_count"] < 5 and theirs["xact_count"] < 3
 
 
+def test_when_a_transaction_counts(pg15, pair):  # noqa: F811
+    """PgBouncer counts it when it begins, pgweir when it ends."""
+    seen = []
+    for p in pair(pg15):
+        with p.connect() as c:
+            c.query("select 1")
+            counts = [totals(p)["xact_count"]]
+            for text in ("begin; select 1", "commit"):
+                c.query(text)
+                counts.append(totals(p)["xact_count"])
+        seen.append(counts)
+    assert seen == [[1, 2, 2], [1, 1, 2]]
+
+
 def test_messages_of_the_poolers_own_are_not_counted(pg15, pair):  # noqa: F811
     """Bytes are those that clients have sent and received; PgBouncer counts what a server answers to its own SET, too."""
     received = []
