@@ -306,6 +306,22 @@ def test_statements_that_are_prepared_again(pg15, pair):  # noqa: F811
             c.query("drop function defined()")
 
 
+def test_the_row_of_the_console(pg15, pair):  # noqa: F811
+    """PgBouncer counts one query for each login to the console, pgweir one for each command."""
+    counts = []
+    for p in pair(pg15):
+        for _ in range(3):
+            with p.connect(database="pgbouncer") as c:
+                for command in ("show version", "show pools"):
+                    c.query(command)
+        row = totals(p, "pgbouncer")
+        counts.append({key: row[key] for key in ("xact_count", "query_count", "client_login_count", "bytes_sent")})
+    assert counts == [
+        {"xact_count": 4, "query_count": 4, "client_login_count": 4, "bytes_sent": 0},
+        {"xact_count": 7, "query_count": 7, "client_login_count": 4, "bytes_sent": 0},
+    ]
+
+
 # -- the other tables
 
 
