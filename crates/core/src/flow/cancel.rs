@@ -57,7 +57,14 @@ impl ServerSide<'_> {
         if is_at_work && server.conversation.may_cancel_begin() {
             return self.send_cancel();
         }
+        // A statement that is prepared for the client may wait for a lock. If the cancel comes too late for that, it hits
+        // the client's message, or waits for it.
+        let prepares =
+            server.conversation.queue().prepares_for_client() && !server.conversation.is_guarded_before(segment);
         server.cancels.wait_for(segment);
+        if prepares && !server.conversation.queue().works_for_client() {
+            self.send_cancel();
+        }
     }
 
     /// Sends a cancel that had to wait, if the server now works on the segment that it is for. Returns whether the

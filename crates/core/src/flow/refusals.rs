@@ -244,10 +244,12 @@ impl Reply<'_> {
         // An error about internal statements or about the transaction does not answer a Query.
         let of_statement = !matches!(error.fields.sqlstate, b"26000" | b"25P02");
         let in_block = server.conversation.status() != TransactionStatus::Idle && of_statement && !guarded;
-        server
-            .conversation
-            .queue_mut()
-            .replace_behind_internal_parse(in_block, || error.kept())
+        let queue = server.conversation.queue_mut();
+        if error.fields.sqlstate == b"57014" && queue.prepares_for_client() {
+            // The client's message fails with this error: a cancel that waits for it has done its work.
+            server.cancels.wait_for_none();
+        }
+        queue.replace_behind_internal_parse(in_block, !of_statement, || error.kept())
     }
 
     /// Continues after a failed segment.

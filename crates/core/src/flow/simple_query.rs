@@ -64,6 +64,7 @@ impl Exchange<'_> {
         if returns.is_none() && may.is_some_and(|may| may.intersects(Effects::RESETS)) {
             returns = text.and_then(Returns::among);
         }
+        let executes = tracked && matches!(verdict, pgweir_sql::Statement::Execute(_));
         let effect = match tracked {
             true => self.effect_on_statements(message, text, verdict, may),
             // Internal statements end with those of the client.
@@ -73,6 +74,9 @@ impl Exchange<'_> {
         let mut entry = Entry::forward(Expect::Query);
         if let Some(effect) = effect {
             entry = entry.with(effect);
+        }
+        if executes && may.is_some_and(|may| !may.intersects(Effects::STATEMENTS)) {
+            entry = entry.executing();
         }
         self.send_query(message, entry, returns)
     }

@@ -17,31 +17,26 @@ pub(crate) struct Conversation {
     /// The status that the last ReadyForQuery reported.
     status: TransactionStatus,
     intake: Intake,
-    /// There are Syncs among the data of the copy-in. If the copy fails, it is not known which of them the server has
-    /// swallowed.
+    /// Syncs are among the data of the copy-in: if it fails, it is not known which of them the server has swallowed.
     sync_among_copy_data: bool,
     /// When the client was sent a FATAL message of the server; the connection ends next.
     fatal: Option<Time>,
     /// A deferred BEGIN that was sent to the server.
     begin: Begin,
-    /// The numbers of the latest internal segments behind an internal savepoint: their errors do not fail the client's
-    /// transaction, see [`crate::preparing::client_named`].
+    /// The numbers of the latest internal segments behind an internal savepoint: see [`crate::preparing::client_named`].
     guarded: std::ops::Range<u64>,
-    /// The number of the latest segment in which DISCARD ALL has run: DISCARD ALL takes effect even if its segment
-    /// fails.
+    /// The number of the latest segment in which DISCARD ALL has run: it takes effect even if its segment fails.
     discarded_in: Option<u64>,
     /// The number of the latest segment in which a failed transaction block may end, or be rolled back to a savepoint.
     block_may_end_in: Option<u64>,
-    /// A Query came between an Execute and its Sync. In PostgreSQL 18 an implicit transaction block may then be open
-    /// until the client's next Sync, and no internal Sync may end that block. The server is closed when its client is
-    /// done.
+    /// A Query came between an Execute and its Sync. In PostgreSQL 18 an implicit block may then be open until the client's
+    /// next Sync, and no internal Sync may end that block. The server is closed when its client is done.
     queried_in_pipeline: bool,
     /// When the server's present query began; the time limits count from then.
     request_time: Time,
     /// When the server last sent ReadyForQuery.
     ready_time: Time,
-    /// When the pooler first saw that the server waits for the rest of the client's segment. Valid only if later than
-    /// `request_time`.
+    /// When the server was first seen to wait for the rest of the client's segment. Valid only if later than `request_time`.
     quiet_since: Time,
 }
 
@@ -377,6 +372,11 @@ impl Conversation {
     /// Whether the server works on an internal segment behind an internal savepoint.
     pub(crate) fn is_guarded(&self) -> bool {
         self.guarded.contains(&self.queue.segments_answered())
+    }
+
+    /// Whether there is such a segment in front of this one.
+    pub(crate) fn is_guarded_before(&self, segment: u64) -> bool {
+        self.guarded.start < segment && self.guarded.end > self.queue.segments_answered()
     }
 
     /// Whether the server has answered all requests, no segment is open, and the server is neither in a copy nor

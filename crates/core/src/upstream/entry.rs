@@ -152,6 +152,8 @@ pub(crate) struct Entry {
     pub(super) data_behind: bool,
     /// It changes prepared statements; set when it is pushed.
     pub(super) changes: bool,
+    /// It is the EXECUTE of a statement that may be prepared in front of it, and fails if that fails.
+    pub(super) executes: bool,
     /// The number of texts in it that made the client's session suspect.
     pub(super) suspected: u8,
     /// Id of the prepared statement it uses; 0 is none.
@@ -246,6 +248,7 @@ impl Entry {
             ready: Ready::Passes,
             data_behind: false,
             changes: false,
+            executes: false,
             suspected: 0,
             uses: 0,
             rare: None,
@@ -294,6 +297,12 @@ impl Entry {
         self
     }
 
+    /// It is a Query that consists of an EXECUTE.
+    pub(crate) fn executing(mut self) -> Self {
+        self.executes = true;
+        self
+    }
+
     pub(crate) fn with(mut self, effect: Effect) -> Self {
         self.rare.get_or_insert_default().effect = Some(effect);
         self
@@ -335,6 +344,11 @@ impl Entry {
 
     pub(crate) fn take_effect(&mut self) -> Option<Effect> {
         self.rare.as_mut()?.effect.take()
+    }
+
+    /// Whether another error, which came before, goes to the client instead of the one of this request.
+    pub(super) fn has_other_error(&self) -> bool {
+        matches!(self.replacement().map(|r| &r.instead), Some(Instead::Error(_)))
     }
 
     /// The error that is replaced, and by what; for [`To::Replace`].

@@ -58,6 +58,27 @@ impl ReplyQueue {
         self.segment_open.then_some(number)
     }
 
+    /// Whether all that stands in front of the client's next message are internal segments that prepare statements for
+    /// it, and the message fails if one of them does.
+    pub(crate) fn prepares_for_client(&self) -> bool {
+        // The statement, or 0 for several.
+        let mut prepared = None;
+        for entry in self.entries.iter() {
+            match (entry.to, entry.expect) {
+                (To::Skip, Expect::Sync) if entry.uses == 0 => return false,
+                (To::Skip, Expect::Sync) if prepared.is_some_and(|id| id != entry.uses) => prepared = Some(0),
+                (To::Skip, Expect::Sync) => prepared = Some(entry.uses),
+                (To::Skip, expect) if !expect.ends_with_ready() => {}
+                (To::Forward | To::Replace, Expect::Query) => return prepared.is_some() && entry.executes,
+                (To::Forward | To::Replace, Expect::Bind | Expect::Describe) => {
+                    return prepared.is_some_and(|id| id != 0 && id == entry.uses);
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
     /// Whether exactly one segment is outstanding, and it is complete.
     pub(crate) fn is_one_whole_segment(&self) -> bool {
         self.ready_owed == 1 && !self.segment_open

@@ -280,9 +280,14 @@ impl ReplyQueue {
 
     /// An internal segment that ends with an internal Sync has failed. If the client's next message, or the internal
     /// Describe that goes in front of it, then fails with 26000 (the statement is missing) or, as a Query `in_block`,
-    /// with 25P02 (the transaction has failed), the client gets this error instead. `false`: the front does not end
-    /// such a segment.
-    pub(crate) fn replace_behind_internal_parse(&mut self, in_block: bool, error: impl FnOnce() -> Vec<u8>) -> bool {
+    /// with 25P02 (the transaction has failed), the client gets this error instead. `follows`: this error may itself be
+    /// the consequence of an earlier one, which is the one to tell. `false`: the front does not end such a segment.
+    pub(crate) fn replace_behind_internal_parse(
+        &mut self,
+        in_block: bool,
+        follows: bool,
+        error: impl FnOnce() -> Vec<u8>,
+    ) -> bool {
         let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
         if !self.front().is_some_and(ours) {
             return false;
@@ -297,6 +302,9 @@ impl ReplyQueue {
         let Some(next) = self.entries.iter_mut().skip(last + 1).find(of_client) else {
             return true;
         };
+        if follows && next.has_other_error() {
+            return true;
+        }
         // Bind and Describe look for their statement before they check the transaction.
         let failed = in_block && next.expect == Expect::Query;
         let sqlstate = if failed { *b"25P02" } else { *b"26000" };

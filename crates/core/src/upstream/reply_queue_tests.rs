@@ -241,3 +241,51 @@ fn what_was_prepared_behind_the_end_of_all_is_brought_back_when_its_close_fails(
         [false, false, false, true]
     );
 }
+
+/// A queue of these entries.
+fn queue_of(entries: impl IntoIterator<Item = Entry>) -> ReplyQueue {
+    let mut q = ReplyQueue::default();
+    entries.into_iter().for_each(|e| q.push(e));
+    q
+}
+
+/// A cancel may go to a server while it prepares a statement, if the client's message then fails for certain.
+#[test]
+fn what_is_prepared_for_the_message_of_a_client() {
+    let prepares = |id: u64| [Entry::skip(Expect::Parse), Entry::skip(Expect::Sync).using(id)];
+    let bind = |id: u64| Entry::forward(Expect::Bind).using(id);
+    let query = || Entry::forward(Expect::Query);
+    let behind = |front: Vec<Entry>, message: Entry| queue_of(front.into_iter().chain([message])).prepares_for_client();
+    assert!(behind(prepares(7).into(), bind(7)));
+    assert!(
+        !behind(prepares(7).into(), bind(8)),
+        "a statement that the message may do without"
+    );
+    assert!(!behind([prepares(8), prepares(7)].concat(), bind(7)));
+    assert!(behind([prepares(8), prepares(7)].concat(), query().executing()));
+    assert!(
+        !behind(prepares(7).into(), query()),
+        "it may go on without the statement"
+    );
+    assert!(!behind(Vec::new(), query().executing()));
+    let question = Entry::skip(Expect::Sync);
+    assert!(!behind([vec![question.clone()], prepares(7).into()].concat(), bind(7)));
+    assert!(!behind([prepares(7).into(), vec![question]].concat(), bind(7)));
+}
+
+/// The error that is a consequence of an earlier one does not take its place.
+#[test]
+fn the_error_that_came_first_is_told() {
+    let told = |q: &mut ReplyQueue| match &q.back()?.replacement()?.instead {
+        Instead::Error(error) => Some(error.clone()),
+        Instead::Named { .. } => None,
+    };
+    let sync = || Entry::skip(Expect::Sync).using(7);
+    let mut q = queue_of([sync(), sync(), Entry::forward(Expect::Query)]);
+    assert!(q.replace_behind_internal_parse(false, false, || b"first".to_vec()));
+    q.pop();
+    assert!(q.replace_behind_internal_parse(false, true, || b"follows".to_vec()));
+    assert_eq!(told(&mut q).as_deref(), Some(&b"first"[..]));
+    assert!(q.replace_behind_internal_parse(false, false, || b"of a statement".to_vec()));
+    assert_eq!(told(&mut q).as_deref(), Some(&b"of a statement"[..]));
+}
