@@ -13,6 +13,9 @@
 //!
 //! So an error inside a constant proves nothing. Only in DO, as the only statement, it does: its body is read first, and an
 //! error of the code that it runs tells its context.
+//!
+//! Where backslashes escape, a text may have more statements than it seems, so nothing is taken for the only statement
+//! of a text with a backslash.
 
 use crate::known_names::words;
 use crate::lexer::{Lexer, Token};
@@ -74,12 +77,20 @@ impl Span {
 /// In all encodings of PostgreSQL.
 const CHARACTER_BYTES_MAX: usize = 4;
 
+/// Whether a text has one statement at most, under all settings. A backslash may escape a quote or be the second byte
+/// of a character, so a text that contains one may have more.
+fn is_single(text: &[u8]) -> bool {
+    let mut is_terminated = true;
+    let mut tokens = Lexer::new(text).inspect(|token| is_terminated &= *token != Token::Unterminated);
+    let ends = tokens.any(|token| token == Token::Byte(b';'));
+    let more = ends && tokens.next().is_some();
+    !more && is_terminated && !text.contains(&b'\\')
+}
+
 /// What errors about a text prove.
 pub fn proof(text: &[u8]) -> Proof {
-    let mut tokens = Lexer::new(text);
-    let first = tokens.next();
-    let behind = tokens.skip_while(|token| *token != Token::Byte(b';')).nth(1);
-    let is_single = behind.is_none();
+    let first = Lexer::new(text).next();
+    let is_single = is_single(text);
     let has = |names: &[&str]| words(text).any(|word| names.iter().any(|n| word.eq_ignore_ascii_case(n.as_bytes())));
     let begins_with = |word: &str| first.as_ref().is_some_and(|token| token.is(word));
     let is_of_constant = |byte: &u8| matches!(byte, b'\'' | b'$');
@@ -118,6 +129,7 @@ mod tests {
             "create function f() returns int language sql as 'selct 1'",
             "CREATE PROCEDURE f() language sql as 'selct 1'",
             "create extension a cascade",
+            r"do 'a\''; do 'selct'",
         ] {
             assert!(!proof(text.as_bytes()).by_grammar, "{text}");
         }
@@ -139,6 +151,9 @@ mod tests {
             "explain analyze execute p(f(1))",
             "create table t as execute p(f(1))",
             "create table t (a nosuch)",
+            r"select f(1), 'a\''; select nosuch",
+            r"select f(1), e'a\''; select nosuch, '--'",
+            "select nosuch, 'a",
             "(a label)",
             "",
         ] {
