@@ -1,7 +1,6 @@
 //! Whether the value that a client gives for a parameter is the name of a setting as it stands.
 
 use crate::lexer::{Lexer, Token};
-use crate::set_config::{Argument, set_config_arguments};
 
 /// Types whose values become text unchanged, by OID: text, varchar.
 const TEXT_TYPES: [u32; 2] = [25, 1043];
@@ -21,13 +20,28 @@ pub fn is_given_as_text(text: &[u8], number: u16, oid: u32) -> bool {
     }
     match prepared_type(text, number) {
         Some(is_text) => is_text,
-        // PostgreSQL infers the type from the first use. So there must be no other use, except as a name of a setting.
-        None => {
-            let uses = Lexer::new(text).filter(|t| *t == Token::Parameter(number)).count();
-            let names = set_config_arguments(text).filter(|a| *a == Argument::Parameter(number));
-            uses == 1 || uses == names.count()
-        }
+        // PostgreSQL infers the type from the first use, which another reading of a backslash may hide. So there must be
+        // no use but as names of settings.
+        None => !text.contains(&b'\\') && only_names_settings(text, number),
     }
+}
+
+/// Whether each use of a parameter is the first argument of a `set_config()`, or it is used once. A function of the
+/// database may have this name, with another type, unless it is called once, or by the name of its schema.
+fn only_names_settings(text: &[u8], number: u16) -> bool {
+    let (mut uses, mut names) = (0, 0);
+    let mut before = [Token::Number; 4];
+    for token in Lexer::new(text) {
+        if token == Token::Parameter(number) {
+            uses += 1;
+            let [schema, dot, name, parenthesis] = before;
+            let is_own = schema.is("pg_catalog") && dot == Token::Byte(b'.') && name.is("set_config");
+            names += u32::from(is_own && parenthesis == Token::Byte(b'('));
+        }
+        before.rotate_left(1);
+        before[3] = token;
+    }
+    uses == 1 || uses > 0 && uses == names
 }
 
 /// Whether the type that a PREPARE gives this parameter is text or varchar; `None` if it gives none.
@@ -68,12 +82,16 @@ mod tests {
         for oid in [19, 1042, 16_384] {
             assert!(!given(text, oid), "{oid}");
         }
-        assert!(given(
-            "select set_config($1, 'a', false), set_config($1::text, 'b', false)",
-            0
-        ));
-        let twice = "select $1 = a, set_config($1, 'x', false) from t";
-        assert!(!given(twice, 0) && given(twice, 25));
+        let names = "pg_catalog.set_config($1, 'a', false), pg_catalog.set_config($1::text, 'b', false)";
+        assert!(given(&format!("select {names}"), 0));
+        for other in [
+            "select $1 = a, set_config($1, 'x', false) from t",
+            r"select 'a\'', $1::name, '\'', set_config($1, 'x', false)",
+            "select $1::name, 'set_config($1,', set_config($1, 'x', false)",
+            "select s.set_config($1), set_config($1, 'x', false)",
+        ] {
+            assert!(!given(other, 0) && given(other, 25), "{other}");
+        }
         for (types, expected) in [
             ("", true),
             ("(text, text)", true),
