@@ -253,7 +253,7 @@ pub(crate) fn effects_of_body(body: &[u8], calls: Effects, unread: bool) -> Effe
 /// tables: by LIKE, by a column's type, by a new name. In PL/pgSQL, INTO is an assignment.
 pub fn may_change_tables(language: Language, body: &[u8]) -> bool {
     let seen = look(body);
-    seen.makes && seen.table || language == Language::Sql && selects_into(Lexer::new(body))
+    seen.makes && seen.table || language == Language::Sql && Lexer::readings(body).any(selects_into)
 }
 
 /// Whether a text may contain SELECT .. INTO.
@@ -274,10 +274,7 @@ fn selects_into(lexer: Lexer<'_>) -> bool {
 /// SELECT INTO is one: the new table has columns of the types that the query gives it.
 pub fn is_definition(text: &[u8]) -> bool {
     let seen = look(text);
-    seen.verb && (seen.code || seen.table)
-        || [false, true]
-            .into_iter()
-            .any(|backslashes| selects_into(Lexer::with_backslashes(text, backslashes)))
+    seen.verb && (seen.code || seen.table) || Lexer::readings(text).any(selects_into)
 }
 
 #[cfg(test)]

@@ -90,6 +90,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// A text under each setting of `standard_conforming_strings` under which it may be another one.
+    pub(crate) fn readings(text: &'a [u8]) -> impl Iterator<Item = Self> {
+        let escaped = memchr(b'\\', text).map(|_| Lexer::with_backslashes(text, true));
+        [Lexer::new(text)].into_iter().chain(escaped)
+    }
+
     /// Bytes read so far.
     pub(crate) fn position(&self) -> usize {
         self.at

@@ -110,11 +110,14 @@ pub fn outdates(text: &[u8]) -> Option<Outdates> {
 
 /// Whether the words of such a statement are in a text, also within its constants and between its comments.
 fn mentions(text: &[u8]) -> bool {
-    let (mut as_words, mut as_tokens) = (Looks::default(), Looks::default());
+    let mut as_words = Looks::default();
+    let has_tokens = |mut lexer: Lexer<'_>| {
+        let mut as_tokens = Looks::default();
+        lexer.any(|token| as_tokens.goes_on(|w| token.is(w))) || as_tokens.may_end()
+    };
     words(text).any(|word| as_words.goes_on(|w| word.eq_ignore_ascii_case(w.as_bytes())))
-        || Lexer::new(text).any(|token| as_tokens.goes_on(|w| token.is(w)))
         || as_words.may_end()
-        || as_tokens.may_end()
+        || Lexer::readings(text).any(has_tokens)
 }
 
 /// The tokens of one statement.

@@ -81,8 +81,11 @@ const CHANGES_MAX: usize = 64;
 
 /// Whether the last word of a SET is DEFAULT or LOCAL.
 fn ends_with_default(text: &[u8]) -> bool {
-    let last = Lexer::new(text).filter(|token| *token != Token::Byte(b';')).last();
-    last.is_some_and(|token| token.is("default") || token.is("local"))
+    let ends = |lexer: Lexer<'_>| {
+        let last = lexer.filter(|token| *token != Token::Byte(b';')).last();
+        last.is_some_and(|token| token.is("default") || token.is("local"))
+    };
+    Lexer::readings(text).all(ends)
 }
 
 #[cfg(test)]
@@ -109,6 +112,8 @@ mod tests {
             Some(Returns::One(b"timezone"[..].into()))
         );
         assert_eq!(of("select 1"), None);
+        // Where backslashes escape, the last word is in the constant.
+        assert!(!ends_with_default(br"set application_name to 'x\' default --'"));
     }
 
     #[test]

@@ -82,17 +82,20 @@ pub fn reads_session(source: &[u8]) -> bool {
     if contains(source, b"&\"") || dynamic && words(source).any(|word| is_one_of(word, &OUTSIDE)) {
         return true;
     }
-    let mut before = Token::Byte(b';');
-    for token in Lexer::new(source) {
-        if let Token::Word(word) = token
-            && before != Token::Byte(b'.')
-            && is_one_of(word, &OUTSIDE)
-        {
-            return true;
+    let reads = |lexer: Lexer<'_>| {
+        let mut before = Token::Byte(b';');
+        for token in lexer {
+            if let Token::Word(word) = token
+                && before != Token::Byte(b'.')
+                && is_one_of(word, &OUTSIDE)
+            {
+                return true;
+            }
+            before = token;
         }
-        before = token;
-    }
-    false
+        false
+    };
+    Lexer::readings(source).any(reads)
 }
 
 fn has_beginning(word: &[u8]) -> bool {
@@ -121,6 +124,7 @@ mod tests {
             "select user",
             "begin return has_table_privilege('t', 'select'); end",
             "select current_schema",
+            r"select '\'', user, '\''",
         ] {
             assert!(reads_session(source.as_bytes()), "{source}");
         }

@@ -72,14 +72,25 @@ fn begins(statement: &[u8], words: &[&str]) -> bool {
         .all(|word| lexer.next().is_some_and(|token| token.is(word)))
 }
 
-/// The prepared statements that a text deallocates one by one, in order. A name that cannot be read is empty.
+/// The prepared statements that a text deallocates one by one, in order. A name that cannot be read is empty. None, if
+/// the session's settings decide which: the server then tells that one has ended that was not expected.
 pub fn deallocated<C: FromIterator<Box<[u8]>>>(text: &[u8]) -> C {
+    let plain = deallocated_under(text, false);
+    let names = match deallocated_under(text, text.contains(&b'\\')) {
+        escaped if escaped == plain || plain.is_empty() => escaped,
+        escaped if escaped.is_empty() => plain,
+        _ => Vec::new(),
+    };
+    names.into_iter().collect()
+}
+
+fn deallocated_under(text: &[u8], backslashes: bool) -> Vec<Box<[u8]>> {
     let name = |statement: &[u8]| match classify(statement) {
         Statement::Deallocate(name) => Some(name),
         Statement::DeallocateAll => None,
         _ => begins(statement, &["deallocate"]).then(Box::default),
     };
-    Statements::new(text, false).filter_map(name).collect()
+    Statements::new(text, backslashes).filter_map(name).collect()
 }
 
 /// Whether a text may end with DEALLOCATE ALL behind other statements. The server answers the last statement of a text
@@ -255,6 +266,17 @@ mod tests {
             ["a ';' \";\" $$;$$ e'\\';'", "b"]
         );
         assert_eq!(split("create rule r as on insert to t do (a; b); c").len(), 2);
+    }
+
+    #[test]
+    fn a_deallocate_that_only_one_reading_shows_is_found() {
+        let names = |text: &str| deallocated::<Vec<_>>(text.as_bytes());
+        let s1 = || vec![b"s1".to_vec().into_boxed_slice()];
+        assert_eq!(names("select 1; deallocate s1"), s1());
+        assert_eq!(names(r"select 'a\''; deallocate s1 --'"), s1());
+        assert_eq!(names(r"select '\', e'\''; deallocate s1"), s1());
+        assert!(names(r"deallocate s1; select 'a\''; deallocate s2 --'").is_empty());
+        assert!(names("select 'deallocate s1'").is_empty());
     }
 
     #[test]

@@ -141,14 +141,16 @@ pub fn casts_to_unknown(query: &[u8]) -> bool {
     if !contains(query, UNKNOWN) {
         return false;
     }
-    let mut before = None;
-    Lexer::new(query).any(|token| {
-        let may_be_type = match before.replace(token) {
-            Some(Token::Byte(byte)) => matches!(byte, b':' | b'.'),
-            Some(token) => token.is("as"),
-            None => false,
-        };
-        may_be_type && token.identifier().is_some_and(|name| *name == *UNKNOWN)
+    Lexer::readings(query).any(|mut lexer| {
+        let mut before = None;
+        lexer.any(|token| {
+            let may_be_type = match before.replace(token) {
+                Some(Token::Byte(byte)) => matches!(byte, b':' | b'.'),
+                Some(token) => token.is("as"),
+                None => false,
+            };
+            may_be_type && token.identifier().is_some_and(|name| *name == *UNKNOWN)
+        })
     })
 }
 
