@@ -14,7 +14,7 @@ use crate::scan::effects;
 use crate::set_config;
 use crate::settings;
 use crate::trapping;
-use crate::verbs::effects_of_verb;
+use crate::verbs::{effects_of_verb, of_update, updates_settings};
 
 /// The language of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,7 @@ fn judge_with_routines(language: Language, body: &[u8], parameters: &[&[u8]]) ->
     effects |= calls;
     if found.contains(SETTINGS_VIEW) && words(body).any(|word| word.eq_ignore_ascii_case(b"update")) {
         // The UPDATE may be a part of another statement of the body.
-        effects |= Effects::SETTINGS | Effects::READING;
+        effects |= of_update(readings(body).any(|backslashes| may_update_settings(body, backslashes)));
     }
     if read_under::sets_reading(body) {
         effects |= Effects::READING;
@@ -146,6 +146,17 @@ fn judge_with_routines(language: Language, body: &[u8], parameters: &[&[u8]]) ->
 }
 
 /// Whether a body may make a table without the word TEMP, apart from what it calls. In PL/pgSQL, INTO is an assignment;
+/// Whether a body has an UPDATE that may be one of `pg_settings`, apart from its constants.
+fn may_update_settings(body: &[u8], backslashes: bool) -> bool {
+    let mut lexer = Lexer::with_backslashes(body, backslashes);
+    while let Some(token) = lexer.next() {
+        if token.is("update") && updates_settings(lexer.clone()) {
+            return true;
+        }
+    }
+    false
+}
+
 /// BEGIN ATOMIC has queries only.
 pub fn may_create(language: Language, body: &[u8]) -> bool {
     let mut inserts = false;

@@ -153,7 +153,9 @@ fn query(lexer: Lexer<'_>, first: Token<'_>, found: Effects) -> Effects {
     let mut last = first;
     let mut into = false;
     let mut updates = first.is("update");
-    for token in lexer {
+    let mut settings = updates && updates_settings(lexer.clone());
+    let mut rest = lexer;
+    while let Some(token) = rest.next() {
         if into && (token.is("temp") || token.is("temporary")) {
             effects |= Effects::TEMPORARY;
         }
@@ -161,17 +163,40 @@ fn query(lexer: Lexer<'_>, first: Token<'_>, found: Effects) -> Effects {
             () if token.is("into") => !(last.is("insert") || last.is("merge")),
             () => into && (token.is("local") || token.is("global")),
         };
-        updates |= token.is("update");
+        if token.is("update") {
+            updates = true;
+            settings |= updates_settings(rest.clone());
+        }
         last = token;
     }
     if updates && found.contains(SETTINGS_VIEW) {
-        effects |= Effects::SETTINGS | Effects::READING;
+        effects |= of_update(settings);
     }
     effects
 }
 
 fn set(mut lexer: Lexer<'_>) -> Effects {
     let Some((scope, target)) = read_set(&mut lexer) else {
+/// The effects of an UPDATE in a text that names `pg_settings`; `settings`: the UPDATE may be one of that view, and so
+/// change settings whose names the text does not show. The session may not see them.
+pub(crate) fn of_update(settings: bool) -> Effects {
+    let changed = Effects::SETTINGS | Effects::READING;
+    if settings { changed | Effects::UNTOLD } else { changed }
+}
+
+/// Whether what follows UPDATE may be `pg_settings`.
+pub(crate) fn updates_settings(mut behind: Lexer<'_>) -> bool {
+    let mut table = behind.find(|token| !token.is("only") && *token != Token::Byte(b'('));
+    while behind.peek() == Some(Token::Byte(b'.')) {
+        behind.next();
+        table = behind.next();
+    }
+    match table.map(|token| token.identifier()) {
+        Some(Some(name)) => *name == *b"pg_settings",
+        _ => !matches!(table, None | Some(Token::Byte(b';' | b')'))),
+    }
+}
+
         // The name cannot be read: U&"..", or an error.
         return Effects::SETTINGS | Effects::RESETS | Effects::SEED | Effects::READING;
     };
@@ -258,9 +283,9 @@ fn declare(mut lexer: Lexer<'_>, found: Effects) -> Effects {
 }
 
 /// EXPLAIN runs its statement if ANALYZE is among its options.
-fn explain(lexer: Lexer<'_>, found: Effects) -> Effects {
+fn explain(mut lexer: Lexer<'_>, found: Effects) -> Effects {
     let mut effects = Effects::NONE;
-    for token in lexer {
+    while let Some(token) = lexer.next() {
         if token.is("execute") {
             effects |= Effects::PREPARE;
         } else if token.is("temp") || token.is("temporary") {
@@ -269,7 +294,7 @@ fn explain(lexer: Lexer<'_>, found: Effects) -> Effects {
             // The text may update pg_settings. To find out is not worth the cost.
             effects |= Effects::SETTINGS;
             if found.contains(SETTINGS_VIEW) {
-                effects |= Effects::READING;
+                effects |= of_update(updates_settings(lexer.clone()));
             }
         }
     }

@@ -29,12 +29,17 @@ fn settings() {
         ("select pg_catalog . SET_CONFIG ('a', '1', true)", Effects::SETTINGS),
         (
             "update pg_catalog.pg_settings set setting = '1' where name = 'work_mem'",
-            Effects::SETTINGS,
+            Effects::SETTINGS | Effects::UNTOLD,
         ),
         (
-            "with x as (select 1) update pg_settings set setting = 1",
-            Effects::SETTINGS,
+            "with x as (select 1) update only \"pg_settings\" set setting = 1",
+            Effects::SETTINGS | Effects::UNTOLD,
         ),
+        (
+            "explain analyze update pg_settings set setting = 1",
+            Effects::SETTINGS | Effects::UNTOLD,
+        ),
+        ("update s.t set a = setting from pg_settings", Effects::SETTINGS),
         ("select set_limit(0.5)", Effects::SETTINGS | Effects::ROUTINES),
         ("reset a", both),
         ("reset all", both),
