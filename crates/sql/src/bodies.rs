@@ -36,7 +36,7 @@ pub(crate) const OPENING: [&str; 8] = ["begin", "then", "else", "loop", "declare
 const PARTS_READ_MAX: usize = 16;
 
 /// Commands that have the same effect in a body as at the top level.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "set",
     "reset",
     "discard",
@@ -61,6 +61,7 @@ const COMMANDS: [&str; 24] = [
     "explain",
     "alter",
     "import",
+    "refresh",
 ];
 
 /// Effects of code that only asks for something. They matter only at the beginning of a transaction, where only the
@@ -145,7 +146,6 @@ fn judge_with_routines(language: Language, body: &[u8], parameters: &[&[u8]]) ->
     }
 }
 
-/// Whether a body may make a table without the word TEMP, apart from what it calls. In PL/pgSQL, INTO is an assignment;
 /// Whether a body has an UPDATE that may be one of `pg_settings`, apart from its constants.
 fn may_update_settings(body: &[u8], backslashes: bool) -> bool {
     let mut lexer = Lexer::with_backslashes(body, backslashes);
@@ -157,6 +157,7 @@ fn may_update_settings(body: &[u8], backslashes: bool) -> bool {
     false
 }
 
+/// Whether a body may make a table without the word TEMP, apart from what it calls. In PL/pgSQL, INTO is an assignment;
 /// BEGIN ATOMIC has queries only.
 pub fn may_create(language: Language, body: &[u8]) -> bool {
     let mut inserts = false;
@@ -165,7 +166,7 @@ pub fn may_create(language: Language, body: &[u8]) -> bool {
             let is = |list: &[&str]| list.iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes()));
             let selects_into = is(&["into"]) && !inserts && language != Language::Plpgsql;
             inserts = is(&["insert", "merge"]);
-            selects_into || is(&["create", "import", "execute"])
+            selects_into || is(&["create", "import", "execute", "concurrently"])
         })
 }
 

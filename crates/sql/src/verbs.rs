@@ -132,11 +132,11 @@ pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effect
         b"load" => Effects::LOAD,
         b"do" => block(lexer),
         b"call" => Effects::CODE,
+        b"refresh" => refresh(lexer),
         b"drop" | b"close" | b"rollback" | b"abort" => Effects::ENDS,
         b"begin" | b"start" | b"commit" | b"end" | b"savepoint" | b"release" | b"fetch" | b"move" | b"show"
         | b"lock" | b"notify" | b"analyze" | b"analyse" | b"vacuum" | b"cluster" | b"checkpoint" | b"reindex"
-        | b"refresh" | b"truncate" | b"alter" | b"grant" | b"revoke" | b"comment" | b"security" | b"reassign"
-        | b"import" => Effects::NONE,
+        | b"truncate" | b"alter" | b"grant" | b"revoke" | b"comment" | b"security" | b"reassign" | b"import" => Effects::NONE,
         _ if begins_ordinary(verb) => Effects::NONE,
         // A statement of a later PostgreSQL, or not SQL.
         _ => Effects::ALL,
@@ -175,8 +175,6 @@ fn query(lexer: Lexer<'_>, first: Token<'_>, found: Effects) -> Effects {
     effects
 }
 
-fn set(mut lexer: Lexer<'_>) -> Effects {
-    let Some((scope, target)) = read_set(&mut lexer) else {
 /// The effects of an UPDATE in a text that names `pg_settings`; `settings`: the UPDATE may be one of that view, and so
 /// change settings whose names the text does not show. The session may not see them.
 pub(crate) fn of_update(settings: bool) -> Effects {
@@ -197,6 +195,8 @@ pub(crate) fn updates_settings(mut behind: Lexer<'_>) -> bool {
     }
 }
 
+fn set(mut lexer: Lexer<'_>) -> Effects {
+    let Some((scope, target)) = read_set(&mut lexer) else {
         // The name cannot be read: U&"..", or an error.
         return Effects::SETTINGS | Effects::RESETS | Effects::SEED | Effects::READING;
     };
@@ -264,6 +264,14 @@ fn create(mut lexer: Lexer<'_>) -> Effects {
         }
     }
     effects
+}
+
+/// REFRESH MATERIALIZED VIEW CONCURRENTLY makes a temporary table.
+fn refresh(mut lexer: Lexer<'_>) -> Effects {
+    match lexer.any(|token| token.is("concurrently")) {
+        true => Effects::TEMPORARY,
+        false => Effects::NONE,
+    }
 }
 
 /// DECLARE .. WITH HOLD FOR ..
@@ -376,6 +384,22 @@ fn prepare(mut lexer: Lexer<'_>, found: Effects) -> Effects {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_concurrent_refresh_makes_a_temporary_table() {
+        let makes = |text: &str| crate::effects(text.as_bytes()).contains(Effects::TEMPORARY);
+        assert!(makes("refresh materialized view /* x */ CONCURRENTLY m"));
+        assert!(!makes("refresh materialized view m with no data"));
+        for language in [Language::Plpgsql, Language::Sql] {
+            let body = match language {
+                Language::Plpgsql => "begin refresh materialized view concurrently m; end",
+                _ => "refresh materialized view concurrently m",
+            };
+            let judged = crate::judge_body(language, body.as_bytes(), &[]);
+            assert!(judged.effects.contains(Effects::TEMPORARY), "{body}");
+            assert!(crate::may_create(language, body.as_bytes()), "{body}");
+        }
+    }
 
     #[test]
     fn what_takes_no_snapshot_is_known_by_its_verb() {
