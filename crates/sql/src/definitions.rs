@@ -9,6 +9,7 @@ use crate::known_names::words;
 use crate::lexer::{Lexer, Token};
 use crate::names;
 use crate::outdated::outdates;
+use crate::type_names::type_of_name_text;
 
 /// The first words of such statements, at the top level or in a body.
 const VERBS: [&str; 4] = ["create", "alter", "drop", "import"];
@@ -131,6 +132,7 @@ pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unrea
     let Some(verb) = verb(&mut lexer) else {
         return Effects::NONE;
     };
+    let behind = lexer.clone();
     // A default or a check of a table may run the functions with these names.
     let hides = unread || found.intersects(STATE);
     let is_definition = match () {
@@ -141,6 +143,7 @@ pub(crate) fn effects(statement: &[u8], backslashes: bool, found: Effects, unrea
             let is = |word: &str| kind.is_some_and(|kind| kind.is(word));
             let seen = look(statement);
             match () {
+                () if !type_of_name_text(behind).is_empty() => true,
                 () if is("type") => hides || !(verb.is("alter") || is_enum_or_row(lexer)),
                 () if verb.is("alter") && is("table") => hides || attaches_code(lexer),
                 // CREATE SCHEMA .. CREATE VIEW

@@ -1,5 +1,7 @@
 //! What a text shows of types: the names of types, and parameters, whose types may be open.
 
+use crate::calls::UNREAD;
+use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::search::contains;
 
@@ -135,6 +137,34 @@ pub fn may_name_types(query: &[u8]) -> bool {
     false
 }
 
+/// [`UNREAD`] if a statement, whose CREATE or ALTER has been read, makes a type with the name `text` (a table that is
+/// renamed is one), or a cast to one of this name: from then on, a cast to `text` may change the name of a setting. The
+/// catalog tells of such types of others.
+pub(crate) fn type_of_name_text(mut lexer: Lexer<'_>) -> Effects {
+    let is_cast = lexer.peek().is_some_and(|kind| kind.is("cast"));
+    let is_type = lexer.accept("domain") || lexer.accept("type");
+    let is_text = |token: Token<'_>| match token {
+        Token::UnicodeQuoted(_) => true,
+        _ => token.identifier().is_some_and(|name| *name == *b"text"),
+    };
+    if is_cast {
+        return if lexer.any(is_text) { UNREAD } else { Effects::NONE };
+    }
+    let mut name = lexer.next();
+    while is_type && lexer.peek() == Some(Token::Byte(b'.')) {
+        lexer.next();
+        name = lexer.next();
+    }
+    let mut makes = is_type && name.is_some_and(is_text);
+    // RENAME TO; behind RENAME COLUMN a TO, the name is a column's.
+    let mut before = [Token::Number; 2];
+    for token in lexer {
+        makes |= before[0].is("rename") && before[1].is("to") && is_text(token);
+        before = [before[1], token];
+    }
+    if makes { UNREAD } else { Effects::NONE }
+}
+
 /// Whether a text casts something to the type `unknown`, as in `$1::unknown` or `cast($1 as unknown)`.
 pub fn casts_to_unknown(query: &[u8]) -> bool {
     const UNKNOWN: &[u8] = b"unknown";
@@ -157,6 +187,40 @@ pub fn casts_to_unknown(query: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_with_the_name_text_is_seen_when_it_is_made() {
+        let seen = |text: &str| crate::effects(text.as_bytes()).contains(UNREAD | Effects::DEFINES);
+        for text in [
+            "create domain text as varchar(4)",
+            "CREATE DOMAIN s.\"text\" varchar(4)",
+            "create domain U&\"t!0065xt\" uescape '!' as varchar(4)",
+            "alter domain s.d rename to text",
+            "alter type s.d rename to \"text\"",
+            "alter table t rename to text",
+            "create cast (s.d as text) with inout as implicit",
+            "do $$begin alter type d rename to text; end$$",
+        ] {
+            assert!(seen(text), "{text}");
+        }
+        for text in [
+            "create domain email as text",
+            "create domain email text check (value ~ '@')",
+            "create domain text_id as text",
+            "alter type e rename to f",
+            "alter table t alter a type text",
+            "alter table t rename a to text",
+            "create table text (text text)",
+        ] {
+            assert!(!seen(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cast_behind_a_backslash_is_found() {
+        assert!(casts_to_unknown(br"select '\'', $1::unknown, '\''"));
+        assert!(!casts_to_unknown(b"select '$1::unknown'"));
+    }
 
     #[test]
     fn parameters_are_found_by_their_numbers() {

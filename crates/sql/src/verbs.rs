@@ -7,6 +7,7 @@ use crate::lexer::{Lexer, Token};
 use crate::names::{SETTINGS_VIEW, TEMP_WORD};
 use crate::set_config::SEED;
 use crate::settings::{Scope, Target, read_set, read_setting};
+use crate::type_names::type_of_name_text;
 use crate::validators;
 use std::borrow::Cow;
 
@@ -133,10 +134,11 @@ pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effect
         b"do" => block(lexer),
         b"call" => Effects::CODE,
         b"refresh" => refresh(lexer),
+        b"alter" => type_of_name_text(lexer),
         b"drop" | b"close" | b"rollback" | b"abort" => Effects::ENDS,
         b"begin" | b"start" | b"commit" | b"end" | b"savepoint" | b"release" | b"fetch" | b"move" | b"show"
         | b"lock" | b"notify" | b"analyze" | b"analyse" | b"vacuum" | b"cluster" | b"checkpoint" | b"reindex"
-        | b"truncate" | b"alter" | b"grant" | b"revoke" | b"comment" | b"security" | b"reassign" | b"import" => Effects::NONE,
+        | b"truncate" | b"grant" | b"revoke" | b"comment" | b"security" | b"reassign" | b"import" => Effects::NONE,
         _ if begins_ordinary(verb) => Effects::NONE,
         // A statement of a later PostgreSQL, or not SQL.
         _ => Effects::ALL,
@@ -249,7 +251,7 @@ fn create(mut lexer: Lexer<'_>) -> Effects {
     if lexer.accept("or") {
         lexer.accept("replace");
     }
-    let validated = validators::effects(lexer.clone());
+    let validated = validators::effects(lexer.clone()) | type_of_name_text(lexer.clone());
     let _ = lexer.accept("local") || lexer.accept("global");
     let temporary = lexer.accept("temp") || lexer.accept("temporary");
     let mut effects = if temporary { Effects::TEMPORARY } else { validated };

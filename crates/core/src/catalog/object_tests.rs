@@ -109,6 +109,25 @@ fn event_triggers_run_in_every_statement_that_may_fire_one() {
     }
 }
 
+/// A cast to `text` may cut the name of a setting.
+#[test]
+fn no_name_of_a_setting_is_known_where_a_type_is_called_text() {
+    let known = catalog(&[
+        &["r", "1", "passes", "0"],
+        &["1", "s", "select set_config(x::text, 'a', false)", "x,"],
+    ]);
+    let hidden = catalog(&[
+        &["a", "0", "", "0"],
+        &["r", "1", "passes", "0"],
+        &["1", "s", "select set_config(x::text, 'a', false)", "x,"],
+    ]);
+    for text in ["select set_config('a.b'::text, 'c', false)", "select passes('a.b')"] {
+        assert!(!effects(&known, text).contains(Effects::UNTOLD), "{text}");
+        assert!(effects(&hidden, text).contains(Effects::UNTOLD), "{text}");
+    }
+    assert_eq!(effects(&hidden, "select 'a'::text"), Effects::NONE);
+}
+
 /// ALTER TYPE .. CASCADE computes the expressions of the indexes of the typed table.
 #[test]
 fn who_changes_a_row_type_writes_to_its_typed_tables() {

@@ -7,6 +7,9 @@ use pgweir_sql::Effects;
 /// Added to what is known of a routine that is declared immutable.
 const IMMUTABLE: u32 = 8;
 
+/// What a text with `set_config` may do where a type has the name `text`: a cast of the setting's name may cut it.
+const CHANGED_NAMES: Effects = Effects::SETTINGS.union(Effects::READING).union(Effects::UNTOLD);
+
 impl Draft {
     /// Adds a row about an object; `false` if it is malformed.
     pub(super) fn add_object(&mut self, kind: u8, oid: u32, name: &[u8], of: u32) -> bool {
@@ -34,6 +37,7 @@ impl Draft {
                 let node = self.statements(Kind::Creation) as usize;
                 self.nodes[node].read |= Effects::TEMPORARY;
             }
+            b'a' => self.add_effects(0, b"set_config", CHANGED_NAMES),
             b'l' => self.folds_to_ascii = true,
             b'i' => self.identity = Some([name, b"/", oid.to_string().as_bytes()].concat().into()),
             _ => return false,

@@ -44,6 +44,7 @@ pub(crate) const POSITION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
 /// | `i` | the database; its name is that of the cluster, which its standbys have, too | none |
 /// | `s` | the name of a setting that a routine runs under, in a way that matters | none; the OID is the routine's |
 /// | `p` | none: new sessions have `pg_temp` in their search_path | none |
+/// | `a` | none: a type that is not PostgreSQL's has the name `text`, and a cast to it may change a value | none |
 /// | `l` | none: the database is in a Turkic language and a single-byte encoding, where `tolower()` makes an ASCII i of a letter beyond ASCII | none |
 /// | `f` | a routine | a routine it depends on: BEGIN ATOMIC, an aggregate's function |
 /// | `t` | a table | the function of a trigger; for a view of PostgreSQL's own, which has no name here, what it runs when it is updated |
@@ -235,6 +236,9 @@ UNION ALL SELECT 's', p.oid, pg_catalog.split_part(c.setting, '=', 1)::pg_catalo
 UNION ALL SELECT 'p', 0::pg_catalog.oid, NULL::pg_catalog.name, 0 WHERE EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s, \
         LATERAL pg_catalog.unnest(s.setconfig) c(setting) WHERE c.setting ~* '^search_path=.*pg_temp') \
     OR (SELECT g.reset_val FROM pg_catalog.pg_settings g WHERE g.name = 'search_path') ~* 'pg_temp' \
+UNION ALL SELECT 'a', 0::pg_catalog.oid, NULL::pg_catalog.name, 0 WHERE EXISTS (SELECT FROM pg_catalog.pg_type y \
+    WHERE y.typname = 'text' AND y.oid >= 16384 \
+    AND (y.typtype <> 'c' OR EXISTS (SELECT FROM pg_catalog.pg_cast c WHERE c.castsource = y.oid))) \
 UNION ALL SELECT 'l', 0::pg_catalog.oid, NULL::pg_catalog.name, 0 FROM pg_catalog.pg_database d \
     WHERE d.datname = pg_catalog.current_database() AND pg_catalog.pg_encoding_max_length(d.encoding) = 1 \
     AND d.datctype ~* '^(tr|az|kk|tt|crh)' \
