@@ -133,7 +133,7 @@ fn what_calls_a_function_of_postgresql_s_own_that_is_not_harmless_is_told() {
         effects(&catalog, "select set_ctx('a.b', 'y')"),
         Effects::SETTINGS | Effects::TEMPORARY | Effects::PASSES | Effects::READING
     );
-    assert_eq!(effects(&catalog, "select in_extension()"), Effects::CODE);
+    assert_eq!(effects(&catalog, "select in_extension()"), pgweir_sql::UNREAD);
     assert_eq!(effects(&catalog, "select 1 + 2"), Effects::NONE, "an operator in C");
     assert_eq!(
         catalog.names.passed_in(b"select set_ctx('a.b', 'y')").names,

@@ -50,15 +50,16 @@ impl Draft {
         self.routines.insert(name.into());
         let node = self.node(Kind::Routine, oid, name) as usize;
         let known = of & !IMMUTABLE;
-        self.reads_constants |= known == 2;
+        // A function in C of an extension may run SQL, and keep the plans of it.
+        let unread = matches!(known, 2 | 3);
+        self.reads_constants |= unread;
         let node = &mut self.nodes[node];
         node.in_c = matches!(known, 1 | 3);
         node.immutable = of & IMMUTABLE != 0;
-        node.reads_session = known == 2;
+        node.reads_session = unread;
         node.read |= match known {
             1 => Effects::NATIVE,
-            2 => pgweir_sql::UNREAD,
-            3 => Effects::CODE,
+            2 | 3 => pgweir_sql::UNREAD,
             4 => pgweir_sql::effects_of_name(name),
             _ => Effects::NONE,
         };

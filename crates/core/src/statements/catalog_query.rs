@@ -37,7 +37,7 @@ pub(crate) const POSITION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
 ///
 /// | kind | object | what it runs |
 /// |---|---|---|
-/// | `r` | a routine | none. The column says instead how the routine is known: 1 C that may keep state in its process, 2 code that is not read, 3 C of an extension that was not reviewed, 4 reviewed C, 0 all others; 8 more if it is declared immutable |
+/// | `r` | a routine | none. The column says instead how the routine is known: 1 C that may keep state in its process, 2 code that is not read, 3 C of an extension that was not reviewed, whatever its volatility: it is not read either, 4 reviewed C, 0 all others; 8 more if it is declared immutable |
 /// | `y` | a routine in C that is not called so in SQL: its name in C | none |
 /// | `b` | one of PostgreSQL's own routines that some object runs | none |
 /// | `x` | a volatile routine of a PostgreSQL later than the reviewed versions | none |
@@ -204,16 +204,16 @@ SELECT 'r' AS kind, p.oid AS oid, p.proname AS name, CASE WHEN p.provolatile = '
     WHEN l.lanname <> 'c' THEN 2 \
     WHEN p.proname = 'isn_weak' OR p.prosrc IN ('accept_weak_input', 'weak_input_status') THEN 1 \
     WHEN p.proname::pg_catalog.text || ' ' || p.prosrc \
-        ~ '(^| )(crosstab|connectby|xpath_table|(bt|gin)_index_(parent_)?check|dblink_build_sql_)' THEN 2 \
+        ~ '(^| )(crosstab|connectby|xpath_table|(bt|gin)_index_(parent_)?check|dblink_build_sql_|check_authorization)' THEN 2 \
     ELSE (SELECT CASE \
         WHEN pg_catalog.count(x.extname) = 0 THEN 1 \
-        WHEN p.provolatile <> 'v' OR pg_catalog.max(x.extname::pg_catalog.text) IN ('adminpack', 'amcheck', 'autoinc', 'bloom', \
-            'btree_gin', 'btree_gist', 'citext', 'cube', 'dblink', 'dict_int', 'dict_xsyn', 'earthdistance', 'file_fdw', \
+        WHEN pg_catalog.max(x.extname::pg_catalog.text) IN ('adminpack', 'amcheck', 'autoinc', 'bloom', 'btree_gin', \
+            'btree_gist', 'citext', 'cube', 'dblink', 'dict_int', 'dict_xsyn', 'earthdistance', 'file_fdw', \
             'fuzzystrmatch', 'hstore', 'insert_username', 'intagg', 'intarray', 'isn', 'lo', 'ltree', 'moddatetime', \
-            'pageinspect', 'pg_buffercache', 'pg_freespacemap', 'pg_prewarm', 'pg_stat_statements', 'pg_surgery', \
-            'pg_trgm', 'pg_visibility', 'pg_walinspect', 'pgcrypto', 'pgrowlocks', 'pgstattuple', 'postgis', \
-            'postgres_fdw', 'seg', 'sslinfo', 'tablefunc', 'tcn', 'tsm_system_rows', 'tsm_system_time', 'unaccent', \
-            'uuid-ossp', 'vector', 'xml2') THEN 4 \
+            'old_snapshot', 'pageinspect', 'pg_buffercache', 'pg_freespacemap', 'pg_logicalinspect', 'pg_prewarm', \
+            'pg_stat_statements', 'pg_surgery', 'pg_trgm', 'pg_visibility', 'pg_walinspect', 'pgcrypto', 'pgrowlocks', \
+            'pgstattuple', 'postgis', 'postgres_fdw', 'seg', 'sslinfo', 'tablefunc', 'tcn', 'tsm_system_rows', \
+            'tsm_system_time', 'unaccent', 'uuid-ossp', 'vector', 'xml2') THEN 4 \
         ELSE 3 END \
         FROM pg_catalog.pg_depend e JOIN pg_catalog.pg_extension x ON x.oid = e.refobjid \
         WHERE e.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND e.objid = p.oid AND e.deptype = 'e') \
