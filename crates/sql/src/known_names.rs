@@ -6,6 +6,7 @@
 
 use crate::calls;
 use crate::effects::Effects;
+use crate::key_words::{KeyWordNames, Needs};
 use crate::lexer::{Lexer, Token};
 use crate::set_config::{Argument, argument};
 use std::collections::HashMap;
@@ -55,6 +56,8 @@ pub struct Passed {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub struct KnownNames {
     words: HashMap<Box<[u8]>, Mention>,
+    /// Names that are key words, or contain one: a text may contain the word without meaning the name.
+    key_words: HashMap<(Box<[u8]>, Needs), Mention>,
     /// For each first byte of a word, the lengths of the words that begin with it: bit n is n bytes.
     lengths: [u64; 256],
     /// The effects of names without an ASCII word. Any text with a quoted identifier or a letter that is not ASCII may
@@ -81,6 +84,7 @@ impl KnownNames {
     pub fn new() -> Self {
         let mut known = KnownNames {
             words: HashMap::new(),
+            key_words: HashMap::new(),
             lengths: [0; 256],
             unreadable: Mention::default(),
             always: Effects::NONE,
@@ -114,8 +118,26 @@ impl KnownNames {
         }
     }
 
+    /// Adds the name of an object, like [`KnownNames::add`]. If it is a key word, it counts only where a text may mean
+    /// the object.
+    pub fn add_object(&mut self, name: &[u8], is_routine: bool, read: Effects, written: Effects) {
+        let word = word_of(name).unwrap_or_default();
+        let needs = Needs::of(&word, is_routine);
+        if needs == Needs::Nothing {
+            return self.add(name, read, written);
+        }
+        self.all |= read | written;
+        let mention = self.key_words.entry((word, needs)).or_default();
+        mention.read |= read;
+        mention.written |= written;
+    }
+
     /// Adds a routine whose arguments in the bits of `passes` name settings.
     pub fn add_passing(&mut self, name: &[u8], passes: u64) {
+        if word_of(name).is_some_and(|word| Needs::of(&word, true) != Needs::Nothing) {
+            // Calls of it are not told from the key word, so nobody looks at their arguments.
+            return self.add_object(name, true, Effects::UNTOLD, Effects::NONE);
+        }
         self.add(name, Effects::PASSES, Effects::NONE);
         match word_of(name) {
             Some(word) => self.words.entry(word).or_default().passes |= passes,
@@ -189,7 +211,7 @@ impl KnownNames {
 
     /// The number of names. Several names with the same word count once.
     pub fn len(&self) -> usize {
-        self.words.len() - WRITING.len()
+        self.words.len() - WRITING.len() + self.key_words.len()
     }
 
     /// The effects of all names together.
@@ -236,11 +258,26 @@ impl KnownNames {
                 found.read |= self.all | calls::UNREAD;
             }
         }
+        if !self.key_words.is_empty() {
+            self.add_key_words(text, &mut found);
+        }
         if found.read.contains(SELECT.union(INTO)) {
             found.read |= self.select_into;
         }
         let writes = found.read.contains(WRITES);
         (if writes { found.read | found.written } else { found.read }).public()
+    }
+
+    /// Adds the effects of the names that are key words.
+    #[cold]
+    fn add_key_words(&self, text: &[u8], found: &mut Mention) {
+        let used = KeyWordNames::of(text);
+        for ((word, needs), mention) in &self.key_words {
+            if used.may_name(word, *needs) {
+                found.read |= mention.read;
+                found.written |= mention.written;
+            }
+        }
     }
 
     /// Adds the effects of a word.

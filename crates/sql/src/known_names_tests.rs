@@ -125,3 +125,21 @@ proptest! {
         prop_assert!(known.effects_in(text.as_bytes()).contains(Effects::SETTINGS), "{}", text);
     }
 }
+
+/// Guards against one function that keeps the servers of all clients, whatever they do.
+#[test]
+fn an_object_whose_name_is_a_key_word_is_not_every_text_s() {
+    let mut known = KnownNames::new();
+    known.add_object(b"select", true, Effects::LOCKS, Effects::NONE);
+    known.add_object(b"update", false, Effects::CODE, Effects::NONE);
+    known.add_passing(b"begin", 1);
+    assert_eq!(known.effects_in(b"select 1"), Effects::NONE);
+    assert_eq!(known.effects_in(b"begin"), Effects::NONE);
+    assert_eq!(known.effects_in(b"begin; select s.select(1)"), Effects::LOCKS);
+    assert_eq!(known.effects_in(b"table update"), Effects::CODE);
+    assert_eq!(known.effects_in(b"select \"begin\"('a.b')"), Effects::UNTOLD);
+    assert_eq!(
+        known.effects_in(b"select u&\"s\\0065lect\"()"),
+        Effects::LOCKS | Effects::CODE | Effects::UNTOLD
+    );
+}

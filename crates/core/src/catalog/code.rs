@@ -6,7 +6,7 @@
 
 use crate::catalog::runs::{self, Kind, Node, Run, words_of};
 use foldhash::fast::RandomState;
-use pgweir_sql::{Effects, KnownNames};
+use pgweir_sql::{Effects, KnownNames, Needs};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -17,9 +17,9 @@ pub(crate) const RUNS_MAX: usize = 500_000;
 /// The most bytes of source. In a database with more, every statement counts as code that is not read.
 pub(crate) const SOURCE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// A probe asks for at most this many settings that functions set and `pg_settings` does not show. One more is kept: it
-/// pins the client.
-pub(super) const SETTINGS_MAX: usize = 256;
+/// A probe asks for at most this many settings that functions set and `pg_settings` does not show: half of those that it
+/// asks for, so that names in a client's own texts find room. Who calls a function that sets more keeps its server.
+pub(super) const SETTINGS_MAX: usize = crate::state::suspicion::HIDDEN_SETTINGS_MAX / 2;
 
 /// What a statement may do because of the names that it mentions.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
@@ -69,6 +69,8 @@ pub(crate) struct Draft {
     pub(super) by_oid: HashMap<(Kind, u32), u32, RandomState>,
     /// Places of words in `nodes`. The empty word stands for all names without an ASCII word.
     pub(super) by_word: HashMap<Box<[u8]>, u32, RandomState>,
+    /// Places of key words in `nodes`, for objects whose names contain them.
+    pub(super) by_key_word: HashMap<(Box<[u8]>, Needs), u32, RandomState>,
     pub(super) runs: Vec<Run>,
     pub(super) hidden: Vec<Box<str>>,
     pub(super) routines: HashSet<Box<[u8]>, RandomState>,
@@ -119,16 +121,32 @@ impl Draft {
         }
         if !name.is_empty() && self.nodes[place as usize].name.is_empty() {
             self.nodes[place as usize].name = name.into();
-            self.runs_by_word(pgweir_sql::word_of(name).unwrap_or_default(), place);
+            let word = pgweir_sql::word_of(name).unwrap_or_default();
+            match Needs::of(&word, kind == Kind::Routine) {
+                Needs::Nothing => self.runs_by_word(word, place),
+                needs => self.runs_by_key_word(word, needs, place),
+            }
         }
         place
+    }
+
+    /// Every text that may use this key word as a name runs `what`.
+    fn runs_by_key_word(&mut self, word: Box<[u8]>, needs: Needs, what: u32) {
+        let next = self.nodes.len() as u32;
+        let who = *self.by_key_word.entry((word, needs)).or_insert(next);
+        self.runs_by_node(who, what);
     }
 
     /// Every text that contains `word` runs `what`.
     pub(super) fn runs_by_word(&mut self, word: Box<[u8]>, what: u32) {
         let next = self.nodes.len() as u32;
         let who = *self.by_word.entry(word).or_insert(next);
-        if who == next {
+        self.runs_by_node(who, what);
+    }
+
+    /// `who`, a word that may be new, runs `what`.
+    fn runs_by_node(&mut self, who: u32, what: u32) {
+        if who == self.nodes.len() as u32 {
             self.nodes.push(Node::new(Kind::Word));
         }
         let on_write = false;
@@ -181,7 +199,8 @@ impl Draft {
                 }
                 _ if node.name.is_empty() => {}
                 _ => {
-                    names.add(&node.name, node.read.without(Effects::PASSES), node.written);
+                    let is_routine = node.kind == Kind::Routine;
+                    names.add_object(&node.name, is_routine, node.read.without(Effects::PASSES), node.written);
                     if node.read.intersects(Effects::PASSES) {
                         names.add_passing(&node.name, node.passes);
                     }

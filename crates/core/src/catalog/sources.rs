@@ -2,7 +2,10 @@
 
 use crate::catalog::code::{Draft, RUNS_MAX, SETTINGS_MAX, SOURCE_BYTES_MAX};
 use crate::catalog::runs::{Kind, Run};
-use pgweir_sql::{Effects, Language, SearchPath};
+use pgweir_sql::{Effects, KeyWordNames, Language, SearchPath};
+
+/// A routine that sets more settings that `pg_settings` does not show is not followed: who calls it keeps its server.
+const SETTINGS_OF_ONE_MAX: usize = 16;
 
 /// What the words of a source have shown.
 struct Mentioned {
@@ -49,11 +52,11 @@ impl Draft {
         }
         let parameters: Vec<&[u8]> = parameters.split(|b| *b == b',').collect();
         let judged = pgweir_sql::judge_body(language, source, &parameters);
-        let effects = SearchPath::adds_to(judged.effects, source, None);
+        let mut effects = SearchPath::adds_to(judged.effects, source, None);
         self.nodes[who as usize].passes |= judged.passes;
         self.nodes[who as usize].changes_tables = pgweir_sql::may_change_tables(language, source);
         if effects.intersects(Effects::SETTINGS | Effects::CODE) {
-            self.keep_settings_of(source);
+            effects |= self.keep_settings_of(source);
         }
         let mentioned = self.mention_all(who, language, source);
         if !mentioned.calls && !pgweir_sql::may_create(language, source) {
@@ -64,13 +67,23 @@ impl Draft {
         true
     }
 
-    /// Keeps the settings that a source sets and `pg_settings` does not show.
-    fn keep_settings_of(&mut self, source: &[u8]) {
-        for name in pgweir_sql::body_settings(source) {
-            if self.hidden.len() <= SETTINGS_MAX && !self.hidden.contains(&name) {
-                self.hidden.push(name);
-            }
+    /// Keeps the settings that a source sets and `pg_settings` does not show. If some server cannot be asked for one of
+    /// them, or they are too many, only who runs this routine is concerned: [`Effects::UNTOLD`].
+    fn keep_settings_of(&mut self, source: &[u8]) -> Effects {
+        let names = pgweir_sql::body_settings(source);
+        let new: Vec<_> = names
+            .iter()
+            .filter(|name| !self.hidden.contains(name))
+            .cloned()
+            .collect();
+        let is_asked = names.len() <= SETTINGS_OF_ONE_MAX
+            && names.iter().all(|name| pgweir_sql::is_askable(name))
+            && self.hidden.len() + new.len() <= SETTINGS_MAX;
+        if !is_asked {
+            return Effects::UNTOLD;
         }
+        self.hidden.extend(new);
+        Effects::NONE
     }
 
     /// The routine `who` runs everything that its source may mention.
@@ -99,7 +112,26 @@ impl Draft {
             calls = true;
             self.mentions(who, unreadable);
         }
+        calls |= self.mention_key_words(who, source);
         Mentioned { draws, calls }
+    }
+
+    /// The routine `who` runs the objects whose names are key words, where its source may use these as names. Returns
+    /// whether there are any.
+    fn mention_key_words(&mut self, who: u32, source: &[u8]) -> bool {
+        if self.by_key_word.is_empty() {
+            return false;
+        }
+        let used = KeyWordNames::of(source);
+        let is_used = |(word, needs): &(Box<[u8]>, _)| used.may_name(word, *needs);
+        let objects: Vec<u32> = self
+            .by_key_word
+            .iter()
+            .filter(|(key, _)| is_used(key))
+            .map(|(_, &node)| node)
+            .collect();
+        objects.iter().for_each(|&object| self.mentions(who, object));
+        !objects.is_empty()
     }
 
     fn mentions(&mut self, who: u32, what: u32) {
