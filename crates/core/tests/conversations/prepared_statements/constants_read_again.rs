@@ -71,10 +71,6 @@ fn a_statement_that_was_used_behind_set_local_is_prepared_again() {
     for (text, end) in [
         ("set local timezone = 'Asia/Tokyo'", "commit"),
         ("select set_config('array_nulls', 'off', true)", "rollback"),
-        (
-            "update pg_settings set setting = 'Asia/Tokyo' where name = 'TimeZone'",
-            "commit",
-        ),
     ] {
         let (mut rig, server, a, b) = shared();
         in_block(&mut rig, b, server, &format!("begin; {text}"));
