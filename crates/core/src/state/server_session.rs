@@ -1,7 +1,6 @@
 //! What is known of the session on a server.
 
 mod definitions;
-mod notable;
 mod questions;
 mod traces;
 
@@ -11,7 +10,6 @@ use crate::state::beyond_ascii::text_of;
 use crate::state::probe::Probe;
 use crate::state::restoration::Restoration;
 use crate::state::sequences::Remembered;
-use crate::state::server_session::notable::Notable;
 use crate::state::shape::Shape;
 use crate::state::shape_table::ShapeTable;
 use crate::statements::parse_settings::CLIENT_ENCODING;
@@ -103,10 +101,8 @@ pub(crate) struct ServerSession {
     /// Custom settings that sessions have set or tried to set on the server. Since then each has an empty value there,
     /// and asking for it is no error.
     custom_names: HashSet<Box<str>, RandomState>,
-    /// What must be minded before the server gets another client.
-    notable: Notable,
-    /// The plans of functions were discarded, and no client has run anything since.
-    plans_are_new: bool,
+    /// The server has a schema for temporary objects, since a client made some: see [`crate::preparing::replanning`].
+    temporary_schema: bool,
     /// In session pooling: the client has left state that only the end of the connection undoes.
     leaves_traces: bool,
 }
@@ -136,8 +132,7 @@ impl ServerSession {
             remembered: Remembered::OfClient,
             claimed: false,
             custom_names: HashSet::default(),
-            notable: Notable::default(),
-            plans_are_new: false,
+            temporary_schema: false,
             leaves_traces: false,
         }
     }

@@ -57,7 +57,7 @@ impl Server {
             && !session.settings_in_doubt()
             && !session.local_in_doubt()
             && !session.leaves_traces()
-            && !session.is_notable()
+            && !session.has_temporary_schema()
             && self.held.lends_to().is_none()
     }
 }
