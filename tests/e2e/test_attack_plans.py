@@ -170,8 +170,6 @@ BRIEFLY = {
     "set-config": ["select set_config('datestyle', 'ISO, DMY', true), ap_date()"],
     "computed-name": ["select set_config('date' || 'style', 'ISO, DMY', true), ap_date()"],
     "name-from-a-table": ["select set_config(k, v, true), ap_date() from (values ('DateStyle', 'ISO, DMY')) t(k, v)"],
-    "view-of-settings": ["begin; update pg_settings set setting = 'ISO, DMY' where name = 'DateStyle'; "
-                         "select ap_date(); rollback"],
     "do": ["do $$begin set local datestyle = 'ISO, DMY'; perform ap_date(); end$$"],
     "setting-of-the-function": ["select ap_under_dmy()"],
     "function-that-sets": ["select ap_goes_dmy()"],
@@ -204,7 +202,8 @@ def test_the_name_of_the_setting_is_a_parameter(prepared, make_pooler, parameter
 
 @pytest.mark.parametrize("text", [
     "begin; set local datestyle = 'ISO, DMY'; select ap_date()",
-    # Whoever runs this keeps the server.
+    # Whoever runs these keeps the server.
+    "begin; update pg_settings set setting = 'ISO, DMY' where name = 'DateStyle'; select ap_date(); rollback",
     """do $$begin execute 'set local date' || 'style = ''ISO, DMY'''; perform ap_date(); end$$""",
 ])
 def test_the_attacker_leaves(prepared, make_pooler, text):
