@@ -357,3 +357,171 @@ def test_constants_of_a_shared_statement_are_read_again_under_anothers_setting(p
             assert uses(victim) == own, invalidates
             if way == "leaves":
                 return
+
+
+# ---- names in functions: what they meant for another client
+
+NAMES = """
+create schema an_tenant; create schema an_x;
+create table an_t (v text); insert into an_t values ('permanent'); create sequence an_s start 100;
+create table an_c (a int); insert into an_c values (1); create view an_v as select a from an_c;
+create function an_reads() returns text language plpgsql
+    as $$declare found text; begin select v into found from an_t; return found; end$$;
+create function an_reads_by_sql() returns text language sql volatile as $$select 1; select v from an_t$$;
+create function an_writes() returns void language plpgsql as $$begin insert into an_t values ('mine'); end$$;
+create function an_draws() returns bigint language plpgsql as $$begin return nextval('an_s'); end$$;
+create function an_makes() returns text language plpgsql as $$begin
+    create temp table an_t as select 'mine'::text as v; return an_reads(); end$$;
+create function an_record() returns text language plpgsql
+    as $$declare r record; s text; begin select * into r from an_c; s := r.a; return s; end$$;
+create function an_viewed() returns text language plpgsql
+    as $$declare r record; s text; begin select * into r from an_v; s := r.a; return s; end$$;
+"""
+CALLS_ALL = "select an_reads(), an_reads_by_sql(), an_writes(), an_draws(), an_record(), an_viewed()"
+MAKES = "create temp table an_t as select 'mine'::text as v"
+
+
+class OneServer:
+    """A database of its own behind a pooler with one server, which has read the catalog."""
+
+    def __init__(self, make_pooler, cluster):
+        self.pooler = one_server(make_pooler, cluster)
+        with self.client() as client:
+            runs(client, "select 1")
+
+    def client(self):
+        return self.pooler.connect(user="postgres", database="an")
+
+    def plans_in_a_server_with_temporary_schema(self, early):
+        """`early` makes the schema; another client, after which no plan needs to be discarded, makes the plans."""
+        runs(early, "create temp table an_other (a int)", "drop table an_other")
+        with self.client() as caller:
+            runs(caller, "select 1", CALLS_ALL)
+
+
+def runs(client, *texts) -> list:
+    """The last text's rows."""
+    rows = []
+    for text in texts:
+        reply = client.query(text)
+        error = wire.first_error(reply)
+        assert not error, (text, error.fields)
+        rows = wire.rows_of(reply)
+    return rows
+
+
+# What a client does whose own temporary object a function must find, and what the last text returns.
+HIDDEN_BY_TEMPORARY = {
+    "table": ([MAKES, "select an_reads()"], ("mine",)),
+    "one-query": ([MAKES + "; select an_reads()"], ("mine",)),
+    "called-before": (["select an_reads()", MAKES, "select an_reads()"], ("mine",)),
+    "called-before-in-a-block": (["begin", "select an_reads()", MAKES, "select an_reads()"], ("mine",)),
+    "in-a-block": (["begin; create temp table an_t (v text) on commit drop; select an_writes()",
+                    "select v from an_t"], ("mine",)),
+    "select-into": (["select 'mine'::text as v into temp an_t", "select an_reads()"], ("mine",)),
+    "view": (["create temp view an_t as select 'mine'::text as v", "select an_reads()"], ("mine",)),
+    "sequence": (["create temp sequence an_s", "select an_draws()"], ("1",)),
+    "sql": ([MAKES, "select an_reads_by_sql()"], ("mine",)),
+    "do": (["do $$begin create temp table an_t as select 'mine'::text as v; end$$", "select an_reads()"], ("mine",)),
+    "function": (["select an_makes()"], ("mine",)),
+    "pg_temp": (["create table pg_temp.an_t as select 'mine'::text as v", "select an_reads()"], ("mine",)),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN_BY_TEMPORARY)
+def test_a_function_finds_its_client_s_own_temporary_object(pg, make_pooler, name):
+    """Guards against plans that another client's calls, or the client's own, have left on a server that has had temporary
+    objects."""
+    texts, answer = HIDDEN_BY_TEMPORARY[name]
+    with database(pg, "an", NAMES):
+        place = OneServer(make_pooler, pg)
+        with place.client() as early, place.client() as client:
+            place.plans_in_a_server_with_temporary_schema(early)
+            pid = early.value("select pg_backend_pid()")
+            assert runs(client, *texts)[-1] == answer
+            assert client.value("select pg_backend_pid()") == pid, "there is one server"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_function_finds_a_temporary_table_that_was_made_by_bind(pg, make_pooler, named):
+    with database(pg, "an", NAMES):
+        place = OneServer(make_pooler, pg)
+        with place.client() as early, place.client() as client:
+            place.plans_in_a_server_with_temporary_schema(early)
+            name = "s" if named else ""
+            if named:
+                client.send(wire.parse(name, MAKES), wire.sync())
+                assert not wire.first_error(client.read_ready())
+                runs(client, "select an_reads()")
+                messages = []
+            else:
+                messages = [wire.parse(name, MAKES)]
+            client.send(*messages, wire.bind("", name), wire.execute(),
+                        wire.parse("", "select an_reads()"), wire.bind(), wire.execute(), wire.sync())
+            reply = client.read_ready()
+            assert not wire.first_error(reply) and wire.rows_of(reply)[-1] == ("mine",)
+
+
+def test_functions_of_others_after_a_temporary_table_of_another_type(pg, make_pooler):
+    """The temporary table is gone; the plans that were made beside it are discarded."""
+    with database(pg, "an", NAMES):
+        place = OneServer(make_pooler, pg)
+        with place.client() as early, place.client() as client:
+            for _ in range(2):
+                assert runs(client, "begin", "create temp table an_c on commit drop as select 'text'::text as a",
+                            "select an_record()") == [("text",)]
+                runs(client, "commit")
+                assert runs(early, "select an_record()") == [("1",)]
+
+
+# DDL after which the calls of a client, whose search_path is `an_tenant, public`, must mean something else.
+HIDDEN_BY_DDL = {
+    "table": (["create table an_tenant.an_t as select 'mine'::text as v"], "select an_reads()", ("mine",)),
+    "sql": (["create table an_tenant.an_t as select 'mine'::text as v"], "select an_reads_by_sql()", ("mine",)),
+    "view": (["create view an_tenant.an_t as select 'mine'::text as v"], "select an_reads()", ("mine",)),
+    "sequence": (["create sequence an_tenant.an_s"], "select an_draws()", ("1",)),
+    "moved": (["create table an_moves as select 'mine'::text as v", "alter table an_moves rename to an_moved",
+               "alter table an_moved set schema an_x", "alter table an_x.an_moved rename to an_t",
+               "alter table an_x.an_t set schema an_tenant"], "select an_reads()", ("mine",)),
+    "in-a-function": (["do $$begin create table an_tenant.an_t as select 'mine'::text as v; end$$"],
+                      "select an_reads()", ("mine",)),
+    "type-of-a-column": (["drop view an_v", "alter table an_c alter a type text"], "select an_record()", ("1",)),
+    "another-column": (["drop view an_v", "begin; alter table an_c drop column a; alter table an_c add a text; commit",
+                        "update an_c set a = 'x'"], "select an_record()", ("x",)),
+    "another-view": (["drop view an_v; create view an_v as select a::text from an_c"], "select an_viewed()", ("1",)),
+    "dropped-view": (["drop view an_v", "create view an_v as select a::text from an_c"], "select an_viewed()", ("1",)),
+}
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("name", HIDDEN_BY_DDL)
+def test_a_function_finds_what_another_client_has_made(pg, make_pooler, name, prepared):
+    """Guards against plans that were made before another client's DDL, for a client that connects afterwards."""
+    ddl, call, answer = HIDDEN_BY_DDL[name]
+    path = "set search_path = an_tenant, public"
+    with database(pg, "an", NAMES):
+        place = OneServer(make_pooler, pg)
+        with place.client() as early, place.client() as migration:
+            runs(early, path, CALLS_ALL, CALLS_ALL)
+            pid = early.value("select pg_backend_pid()")
+            runs(migration, *ddl)
+            with place.client() as client:
+                runs(client, path)
+                if prepared:
+                    client.send(wire.parse("s", call), wire.bind("", "s"), wire.execute(), wire.sync())
+                    assert wire.rows_of(client.read_ready()) == [answer]
+                again = ("2",) if name == "sequence" and prepared else answer
+                assert runs(client, call) == [again]
+                assert client.value("select pg_backend_pid()") == pid, "there is one server"
+
+
+def test_a_function_finds_a_temporary_table_that_a_failed_transaction_s_end_makes(pg, make_pooler):
+    """Nothing can be discarded in front of a text that ends a failed transaction."""
+    with database(pg, "an", NAMES):
+        place = OneServer(make_pooler, pg)
+        with place.client() as early, place.client() as client:
+            place.plans_in_a_server_with_temporary_schema(early)
+            runs(client, "begin")
+            assert wire.first_error(client.query("select 1/0"))
+            runs(client, "rollback; " + MAKES)
+            assert runs(client, "select an_reads()") == [("mine",)]

@@ -4,6 +4,9 @@
 //! an object that the statement uses is changed or dropped, but not if a new object hides that one: a table that comes
 //! earlier in the search_path, or a function whose arguments fit better. Nor does it if the number that a constant such
 //! as `'i'::regclass` or `'r'::regrole` stands for belongs to another object, or to none.
+//!
+//! A column that gets another type, or makes room for another column of its name, counts, too: functions keep plans of
+//! expressions whose variables were read from it, and PostgreSQL does not make these again.
 
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
@@ -29,7 +32,7 @@ const CREATES_NONE: [&str; 12] = [
 ];
 
 /// Objects whose DROP changes no name's meaning, or makes PostgreSQL analyse the statements that use them again.
-const DROPS_NONE: [&str; 17] = [
+const DROPS_NONE: [&str; 16] = [
     "table",
     "view",
     "materialized",
@@ -39,7 +42,6 @@ const DROPS_NONE: [&str; 17] = [
     "statistics",
     "trigger",
     "constraint",
-    "column",
     "default",
     "not",
     "policy",
@@ -49,8 +51,18 @@ const DROPS_NONE: [&str; 17] = [
     "event",
 ];
 
-/// Words of an ALTER that gives an object another name or schema, changes many objects, or changes who may use a schema.
-const MOVES: [&str; 7] = ["rename", "schema", "extension", "family", "role", "user", "group"];
+/// Words of an ALTER that gives an object another name or schema, changes many objects, changes the type of a column, or
+/// changes who may use a schema.
+const MOVES: [&str; 8] = [
+    "type",
+    "rename",
+    "schema",
+    "extension",
+    "family",
+    "role",
+    "user",
+    "group",
+];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
@@ -117,6 +129,11 @@ mod tests {
             "alter table a.t set schema b",
             "alter operator family f using btree add operator 1 < (int, int)",
             "alter extension e update",
+            "alter table t alter a type text",
+            "alter table t alter column a set data type text using a::text",
+            "alter type t alter attribute a type text",
+            "alter table t drop column b",
+            "do $$begin alter table t alter a type text; end$$",
             "drop function f(int)",
             "drop cast (a as b)",
             "create unique index on t (a)",
@@ -146,7 +163,6 @@ mod tests {
             "create local temporary view v as select 1",
             "create trigger t after insert on x execute function f()",
             "alter table t add column b int",
-            "alter table t drop column b",
             "alter table t alter a set default 1",
             "drop table if exists t",
             "truncate t",

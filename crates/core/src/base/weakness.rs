@@ -89,6 +89,8 @@ pub enum Weakness {
     CommitsForTheGone,
     /// The plans of functions stay when the settings change under which their constants were read.
     KeepsPlans,
+    /// The plans of functions stay when a client makes a temporary table that they do not find.
+    OverlooksTemporary,
     /// If an EXECUTE runs a statement that is an EXECUTE itself, only what the text of the second one shows counts.
     TrustsNested,
     /// The effects of a text that a server has refused count as if it had run.
@@ -133,7 +135,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 55] = [
+    pub const ALL: [Weakness; 56] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -172,6 +174,7 @@ impl Weakness {
         Weakness::TakesServerEarly,
         Weakness::TrustsSeeds,
         Weakness::KeepsPlans,
+        Weakness::OverlooksTemporary,
         Weakness::CommitsForTheGone,
         Weakness::TrustsLateCancels,
         Weakness::TrustsNested,

@@ -36,6 +36,8 @@ pub(crate) struct Catalog {
     routines: HashSet<Box<[u8]>, RandomState>,
     /// A reading has shown that no routine keeps plans whose constants depend on settings.
     pub(super) reads_no_constants: bool,
+    /// A reading has shown that no routine keeps plans.
+    pub(super) keeps_no_plans: bool,
     /// Identifies this database, whatever address leads to it.
     pub(super) identity: Option<Box<[u8]>>,
 }
@@ -76,6 +78,8 @@ pub(crate) struct Draft {
     pub(super) routines: HashSet<Box<[u8]>, RandomState>,
     /// Some routine keeps plans whose constants may depend on settings.
     pub(super) reads_constants: bool,
+    /// Some routine keeps plans.
+    pub(super) keeps_plans: bool,
     /// See [`KnownNames::fold_to_ascii`].
     pub(super) folds_to_ascii: bool,
     pub(super) identity: Option<Box<[u8]>>,
@@ -173,6 +177,7 @@ impl Draft {
                 hidden: self.hidden,
                 routines: self.routines,
                 reads_no_constants: false,
+                keeps_no_plans: false,
                 identity: self.identity,
             };
         }
@@ -219,6 +224,7 @@ impl Draft {
             hidden: self.hidden,
             routines: self.routines,
             reads_no_constants: !self.reads_constants,
+            keeps_no_plans: !self.keeps_plans,
             identity: self.identity,
         }
     }

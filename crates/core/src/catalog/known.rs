@@ -78,6 +78,11 @@ impl Known {
         !self.holds || !self.catalog.reads_no_constants
     }
 
+    /// Whether routines may keep plans.
+    pub(crate) fn may_keep_plans(&self) -> bool {
+        !self.holds || !self.catalog.keeps_no_plans
+    }
+
     /// Whether the analysis of some statement may have effects.
     pub(crate) fn analysis_may_run(&self) -> bool {
         !self.holds || self.catalog.analysis_runs

@@ -53,6 +53,7 @@ impl Draft {
         // A function in C of an extension may run SQL, and keep the plans of it.
         let unread = matches!(known, 2 | 3);
         self.reads_constants |= unread;
+        self.keeps_plans |= matches!(known, 1..=3);
         let node = &mut self.nodes[node];
         node.in_c = matches!(known, 1 | 3);
         node.immutable = of & IMMUTABLE != 0;

@@ -52,6 +52,12 @@ fn routines_whose_plans_depend_on_settings_are_found() {
     assert!(reads(&[&["r", "1", "in_perl", "2"]]), "code that is not read");
     assert!(!reads(&[&["r", "1", "in_c", "1"]]) && !reads(&[]));
     assert!(!Catalog::default().reads_no_constants, "nothing has been read");
+    assert!(!Catalog::default().keeps_no_plans, "nothing has been read");
+    let keeps = |rows: &[&[&str]]| !catalog(rows).keeps_no_plans;
+    assert!(keeps(&[&["r", "1", "f", "0"], &["1", "p", "begin return 1; end", ""]]));
+    assert!(keeps(&[&["r", "1", "in_perl", "2"]]) && keeps(&[&["r", "1", "in_c", "1"]]));
+    assert!(!keeps(&[&["r", "1", "in_c", "4"]]) && !keeps(&[]));
+    assert!(!keeps(&[&["r", "1", "f", "0"], &["1", "i", "textin", ""]]));
     // The functions that it calls keep plans that were made under its settings.
     let catalog = catalog(&[&["r", "1", "under", "0"], &["s", "1", "DateStyle", "0"]]);
     assert_eq!(effects(&catalog, "select under()"), Effects::READING);

@@ -33,6 +33,7 @@ impl Draft {
         let Some(language) = language_of(language) else {
             return false;
         };
+        self.keeps_plans |= language != Language::Internal;
         // The routine was created after the names had been read; the next reading finds it.
         let Some(&who) = self.by_oid.get(&(Kind::Routine, oid)) else {
             return true;

@@ -174,7 +174,7 @@ impl Exchange<'_> {
             return step;
         }
         if self.keeps_session()
-            && let Some(step) = self.uses_sequences(Effects::CODE, message)
+            && let Some(step) = self.runs_any_code(Effects::CODE, message)
         {
             return step;
         }

@@ -26,7 +26,8 @@ const REPLACEMENTS_APART: Duration = Duration::from_secs(5);
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
 
 impl Pooler {
-    /// See [`CatalogNews::names_have_moved`]. What servers hold as unnamed statements is prepared again, too.
+    /// See [`CatalogNews::names_have_moved`]. What servers hold as unnamed statements is prepared again, too. The plans of
+    /// functions are discarded when the server gets its next client.
     #[cold]
     pub(crate) fn names_have_moved(&mut self, pool_id: PoolId) {
         let pools = self.catalogs().names_have_moved(pool_id);
@@ -36,6 +37,7 @@ impl Pooler {
             };
             if pools.contains(&server.pool) {
                 server.held.outdate_unnamed();
+                server.session.plans_are_older_than_names();
             }
         }
     }

@@ -6,9 +6,9 @@
 //! run a DELETE without the SET ROLE in front of it. So nothing is cancelled while another segment of the client is
 //! behind. If that takes long, the connection is reset with the cancel: then the server runs none of them.
 
-use crate::base::ids::ServerId;
+use crate::base::ids::{ClientId, ServerId};
 use crate::base::pin_reason::Cleanup;
-use crate::base::reasons::Passing;
+use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::{LogLevel, Request};
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
@@ -244,5 +244,26 @@ impl Pooler {
         }
         self.shared.requests.push_back(Request::Close(id.into()));
         self.server_lost(now, id, reason, None);
+    }
+
+    /// Takes a client out of its queue.
+    pub(crate) fn stop_waiting(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if client.waiting == Waiting::ToDefine {
+            self.shared.catalogs.publications_mut().ends(id);
+        }
+        if let (Waiting::Flying { server }, None) = (client.waiting, client.link) {
+            client.waiting = Waiting::No;
+            return self.rider_leaves(id, server);
+        }
+        if let Waiting::ForServer { ticket, .. } = client.waiting {
+            client.waiting = Waiting::No;
+            client.flight = None;
+            if let Some(pool_id) = client.pool {
+                self.pool_mut(pool_id).waiting_mut().remove(ticket);
+            }
+        }
     }
 }

@@ -40,9 +40,15 @@ impl Exchange<'_> {
         self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
     }
 
-    /// Links a client to a server that is clean.
+    /// Links a client to a server that is clean and not notable.
     #[inline(always)]
     pub(crate) fn link(&mut self) -> Linked {
+        self.link_as::<false>()
+    }
+
+    /// [`Exchange::link`]; `NOTABLE`: the server may be notable.
+    #[inline(always)]
+    fn link_as<const NOTABLE: bool>(&mut self) -> Linked {
         let (client, server) = (&mut *self.client, &mut *self.server);
         debug_assert!(server.is_clean() && server.link.is_none() && !server.cancels.may_hit());
         debug_assert_eq!(client.pool, Some(server.pool));
@@ -78,6 +84,9 @@ impl Exchange<'_> {
         }
         if self.pool.sequences() != Sequences::Unused {
             self.to().sequences_on_link();
+        }
+        if NOTABLE && self.server.session.is_notable() {
+            self.to().plans_on_link();
         }
         match Shape::same(self.client.session.shape(), self.server.session.shape())
             && !self.server.conversation.queue().segment_open()
@@ -165,7 +174,7 @@ impl Pooler {
         }
         let server_id = pool.idle().latest_like(likeness)?;
         let server = self.servers.get(server_id.0)?;
-        if server.session.has_temporary_schema() || server.must_be_tested(now, settings) {
+        if server.session.is_notable() || server.must_be_tested(now, settings) {
             return None;
         }
         pool.idle_mut().pop_back()
@@ -346,7 +355,7 @@ impl Pooler {
 
     /// Links a client to a clean server and restores the client's session state there.
     pub(crate) fn link(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
-        match self.between(now, id, server_id).link() {
+        match self.between(now, id, server_id).link_as::<true>() {
             Linked::Ready => Acquired::Server(server_id),
             Linked::Differs => self.restore(now, id, server_id),
             Linked::Login => {
@@ -370,27 +379,6 @@ impl Pooler {
         client.link = None;
         client.session.leaves_server();
         self.server_mut(server_id).link = None;
-    }
-
-    /// Takes a client out of its queue.
-    pub(crate) fn stop_waiting(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        if client.waiting == Waiting::ToDefine {
-            self.shared.catalogs.publications_mut().ends(id);
-        }
-        if let (Waiting::Flying { server }, None) = (client.waiting, client.link) {
-            client.waiting = Waiting::No;
-            return self.rider_leaves(id, server);
-        }
-        if let Waiting::ForServer { ticket, .. } = client.waiting {
-            client.waiting = Waiting::No;
-            client.flight = None;
-            if let Some(pool_id) = client.pool {
-                self.pool_mut(pool_id).waiting_mut().remove(ticket);
-            }
-        }
     }
 }
 

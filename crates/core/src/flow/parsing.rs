@@ -70,7 +70,7 @@ impl Exchange<'_> {
             return Step::NeedBytes;
         }
         if self.keeps_session()
-            && let Some(step) = self.uses_sequences(Effects::CODE, message)
+            && let Some(step) = self.runs_any_code(Effects::CODE, message)
         {
             return step;
         }
@@ -291,7 +291,8 @@ impl Exchange<'_> {
     /// What a Parse must wait for, if its text does more than read and write data.
     #[cold]
     pub(crate) fn minds_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
-        if self.server.session.is_stranger()
+        let session = &self.server.session;
+        if (session.is_stranger() || session.has_temporary_schema())
             && let Some(step) = self.forget_before_parse(message, statement)
         {
             return Some(step);

@@ -252,7 +252,7 @@ impl Pooler {
             return Step::Wait;
         }
         let mut exchange = self.between(now, id, server_id);
-        let step = exchange.begins_request(message);
+        let step = exchange.begins_request_with_care(message);
         match exchange.wish.take() {
             None => step,
             Some(wish) => self.grant(now, id, server_id, message, wish, step),

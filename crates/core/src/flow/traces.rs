@@ -197,6 +197,7 @@ impl ServerSide<'_> {
     /// Resets the session of a server whose client has left, and asks for the traces that remain. random() gets a new
     /// seed, which DISCARD ALL does not give it.
     pub(crate) fn reset_session(&mut self, now: Time, query: &str, seed: u32) {
+        self.server.session.plans_mislead_no_more();
         self.internal_query(now, ServerPhase::Resetting, query);
         self.seed_and_ask(seed);
     }
@@ -209,6 +210,7 @@ impl ServerSide<'_> {
         self.doubt_statements();
         self.server.held.outdate_all();
         self.server.session.needs(Cleanup::Settings);
+        self.server.session.plans_mislead_no_more();
         self.internal_query(now, ServerPhase::Resetting, RESET_SETTINGS);
         self.seed_and_ask(seed);
     }

@@ -115,7 +115,7 @@ impl Exchange<'_> {
     #[cold]
     pub(crate) fn runs_unread(&mut self, message: &Message<'_>) -> Option<Step> {
         if self.keeps_session() {
-            if let Some(step) = self.uses_sequences(UNREAD, message) {
+            if let Some(step) = self.runs_any_code(UNREAD, message) {
                 return Some(step);
             }
             self.suspect_unread(UNREAD, "(a statement that is not read)", Vec::new());
@@ -226,9 +226,9 @@ impl Exchange<'_> {
         effects
     }
 
-    /// Handles a Parse at the beginning of a segment, on a server that may remember other clients' values of sequences.
-    /// Usually the Bind follows. A DISCARD SEQUENCES between the two would make the segment a pipeline, in which some
-    /// statements are refused.
+    /// Handles a Parse at the beginning of a segment, on a server that may remember other clients' values of sequences, or
+    /// that has a temporary schema. Usually the Bind follows. A DISCARD between the two would make the segment a
+    /// pipeline, in which some statements are refused.
     #[cold]
     pub(crate) fn forget_before_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
         let server = &mut *self.server;
@@ -245,7 +245,8 @@ impl Exchange<'_> {
         self.minds_sequences(message, of_text, effects, text)
     }
 
-    /// Calls [`Exchange::uses_sequences`] with the effects of the text and of the statements that it names.
+    /// Calls [`Exchange::uses_sequences`] with the effects of the text and of the statements that it names; before it,
+    /// [`Exchange::minds_plans`].
     pub(super) fn minds_sequences(
         &mut self,
         message: &Message<'_>,
@@ -253,10 +254,14 @@ impl Exchange<'_> {
         effects: Effects,
         text: &[u8],
     ) -> Option<Step> {
-        let mut effects = self.to().sequence_effects(of_text, effects);
+        let mut named = Effects::NONE;
         for statement in self.statements_mentioned(effects, text) {
-            effects |= self.effects_of_names_in(&statement);
+            named |= self.effects_of_names_in(&statement);
         }
+        if let Some(step) = self.minds_plans(message, effects | named, text) {
+            return Some(step);
+        }
+        let effects = self.to().sequence_effects(of_text, effects) | named;
         self.uses_sequences(effects, message)
     }
 

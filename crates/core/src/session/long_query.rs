@@ -84,7 +84,7 @@ impl Exchange<'_> {
         }
         if self.keeps_session() {
             // Whether the text calls currval() or lastval() is known only after it has passed.
-            if let Some(step) = self.uses_sequences(Effects::CODE, message) {
+            if let Some(step) = self.runs_any_code(Effects::CODE, message) {
                 return Err(step);
             }
         }

@@ -42,6 +42,15 @@ const ASKS: Effects = ASKS_LAST.union(Effects::CODE);
 /// currval().
 const NEEDS_OWN: Effects = ASKS.union(Effects::DRAWS);
 
+/// What a server must discard before a client's text runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Discard {
+    /// Values of sequences.
+    Sequences,
+    /// Plans of functions: see [`crate::session::function_plans`].
+    Plans,
+}
+
 impl ServerSide<'_> {
     /// What a text may do with sequences. `effects` include those of names looked up in the catalog. While the catalog
     /// is not up to date, every text counts as code that is not read, and an internal statement would go in front of
@@ -70,16 +79,19 @@ impl ServerSide<'_> {
             .session
             .claim_on_link(asked && !self.shared.settings.link_adversarial);
         if asked && server.session.is_stranger() && !self.shared.is_weak(Weakness::TellsOthersValues) {
+            self.begin_restoring();
             self.discard_sequences();
         }
     }
 
-    fn discard_sequences(&mut self) {
-        self.begin_restoring();
-        self.run_discard();
+    fn run_discard(&mut self, what: Discard) {
+        match what {
+            Discard::Sequences => self.discard_sequences(),
+            Discard::Plans => self.run_discard_plans(),
+        }
     }
 
-    fn run_discard(&mut self) {
+    fn discard_sequences(&mut self) {
         let statement = self.shared.internal.discard_sequences.clone();
         self.server.session.forgets_sequences();
         // The unnamed portal may be the client's, which may execute it again.
@@ -117,15 +129,16 @@ impl Exchange<'_> {
         if !server.session.is_stranger() || !effects.intersects(NEEDS_OWN) || tells {
             return None;
         }
-        self.forget_before(effects, message)
+        self.discards_before(Discard::Sequences, effects, message)
     }
 
-    /// The client's next request may read other clients' values, or call nextval(), after which the client may call
-    /// currval(). So the server first discards all values, and confirms that before the request is sent. This also
-    /// discards values that an INSERT of the client got in this transaction; a currval() then gets 55000. It happens
-    /// once in the life of a pool.
+    /// The server discards something, and confirms that before the client's next request is sent.
+    ///
+    /// Sequences: the request may read other clients' values, or call nextval(), after which the client may call
+    /// currval(). This also discards values that an INSERT of the client got in this transaction; a currval() then gets
+    /// 55000. It happens once in the life of a pool.
     #[cold]
-    fn forget_before(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
+    pub(crate) fn discards_before(&mut self, what: Discard, effects: Effects, message: &Message<'_>) -> Option<Step> {
         let server = &mut *self.server;
         if server.conversation.intake() == Intake::CopyIn {
             return None;
@@ -136,7 +149,8 @@ impl Exchange<'_> {
         }
         if server.is_clean() {
             let shape = server.session.shape().clone();
-            self.to().discard_sequences();
+            self.to().begin_restoring();
+            self.to().run_discard(what);
             self.confirm_first(Vec::new(), shape);
             return Some(Step::Wait);
         }
@@ -145,7 +159,13 @@ impl Exchange<'_> {
             && server.conversation.queue().is_empty()
             && !in_segment
         {
-            return self.asks_in_failed_transaction(effects, message);
+            return match what {
+                Discard::Sequences => self.asks_in_failed_transaction(effects, message),
+                Discard::Plans => {
+                    server.session.plans_are_overdue();
+                    None
+                }
+            };
         }
         // A deferred BEGIN has been sent without a Sync.
         let of_begin = server.conversation.only_begins();
@@ -156,8 +176,10 @@ impl Exchange<'_> {
         }
         // A Sync would commit the transaction that a Query in a pipeline has left open.
         let is_open = in_segment || server.conversation.is_queried_in_pipeline();
-        self.to().run_discard();
-        if is_open && !of_begin {
+        self.to().run_discard(what);
+        if is_open && !of_begin && what == Discard::Plans {
+            self.asks_for_replies();
+        } else if is_open && !of_begin {
             self.to().asks(To::Skip, |r| r.flush());
         } else {
             self.to().asks(To::Skip, |r| r.sync());

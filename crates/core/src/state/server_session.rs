@@ -1,6 +1,7 @@
 //! What is known of the session on a server.
 
 mod definitions;
+mod notable;
 mod questions;
 mod traces;
 
@@ -10,6 +11,7 @@ use crate::state::beyond_ascii::text_of;
 use crate::state::probe::Probe;
 use crate::state::restoration::Restoration;
 use crate::state::sequences::Remembered;
+use crate::state::server_session::notable::Notable;
 use crate::state::shape::Shape;
 use crate::state::shape_table::ShapeTable;
 use crate::statements::parse_settings::CLIENT_ENCODING;
@@ -101,8 +103,10 @@ pub(crate) struct ServerSession {
     /// Custom settings that sessions have set or tried to set on the server. Since then each has an empty value there,
     /// and asking for it is no error.
     custom_names: HashSet<Box<str>, RandomState>,
-    /// The server has a schema for temporary objects, since a client made some: see [`crate::preparing::replanning`].
-    temporary_schema: bool,
+    /// What must be minded before the server gets another client.
+    notable: Notable,
+    /// The plans of functions were discarded, and no client has run anything since.
+    plans_are_new: bool,
     /// In session pooling: the client has left state that only the end of the connection undoes.
     leaves_traces: bool,
 }
@@ -132,7 +136,8 @@ impl ServerSession {
             remembered: Remembered::OfClient,
             claimed: false,
             custom_names: HashSet::default(),
-            temporary_schema: false,
+            notable: Notable::default(),
+            plans_are_new: false,
             leaves_traces: false,
         }
     }

@@ -4,12 +4,12 @@ use super::code::Code;
 use super::error::ServerError;
 use super::expression::Expression;
 use super::function::Environment;
-use super::left_behind::LeftBehind;
+use super::left_behind::{Found, LeftBehind};
 use super::objects::Locks;
 use super::session::Session;
 use super::settings::Settings;
 use super::statement::{Prepared, Select, Source, Statement};
-use super::transaction::Shared;
+use super::transaction::{Shared, Transaction};
 use super::value::{Type, Value};
 use std::collections::VecDeque;
 
@@ -68,6 +68,7 @@ struct Surroundings<'a> {
     locks: &'a mut Locks,
     drawn: &'a mut Option<i64>,
     left: &'a mut LeftBehind,
+    transaction: &'a Transaction,
     process_id: u32,
     warnings: Vec<ServerError>,
 }
@@ -128,7 +129,8 @@ impl Environment for Surroundings<'_> {
 
     fn fold(&mut self, text: &str) {
         self.left.draw(text);
-        self.left.fold(text, self.settings);
+        let finds = Found::new(&self.transaction.temporary, self.transaction.temporary_schema);
+        self.left.fold(text, self.settings, finds);
     }
 }
 
@@ -177,6 +179,7 @@ impl Session {
             locks: &mut self.locks,
             drawn: &mut self.drawn,
             left: &mut self.left,
+            transaction: &self.transaction,
             process_id: self.key.process_id,
             warnings: Vec::new(),
         };

@@ -1,9 +1,12 @@
 //! What a session keeps whatever is reset, and no view shows: the seed of random(), and the plan of a function.
 //!
 //! A client seeds with the number of its session: `set seed = '0.000012'`. A call of `folded('tok12x3')` is one of session
-//! 12, and returns its argument; its plan has constants that were read under the settings of the first call.
+//! 12, and returns its argument. Its plan has constants that were read under the settings of the first call, and finds
+//! the temporary tables that were there then.
 
+use super::objects::Temporary;
 use super::settings::Settings;
+use std::collections::BTreeSet;
 
 /// The settings under which the function's constants are read.
 const READ_UNDER: [&str; 3] = ["TimeZone", "DateStyle", "IntervalStyle"];
@@ -22,6 +25,30 @@ pub(super) struct LeftBehind {
 struct Plan {
     made_by: u64,
     under: Vec<String>,
+    finds: Found,
+}
+
+/// What the names in a plan can mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The temporary tables.
+    tables: BTreeSet<String>,
+    /// The search_path contains a schema for temporary objects.
+    in_schema: bool,
+}
+
+impl Found {
+    pub(super) fn new(tables: &Temporary, in_schema: bool) -> Found {
+        Found {
+            tables: tables.keys().cloned().collect(),
+            in_schema,
+        }
+    }
+
+    /// PostgreSQL plans again if the search_path has changed, or a table of the plan is gone.
+    fn plans_again(&self, now: &Found) -> bool {
+        self.in_schema != now.in_schema || !self.tables.is_subset(&now.tables)
+    }
 }
 
 impl LeftBehind {
@@ -44,17 +71,27 @@ impl LeftBehind {
     }
 
     /// Calls the function.
-    pub(super) fn fold(&mut self, text: &str, settings: &Settings) {
+    pub(super) fn fold(&mut self, text: &str, settings: &Settings, finds: Found) {
         let Some(own) = session_of(text) else { return };
         let under: Vec<String> = READ_UNDER.iter().filter_map(|name| settings.get(name).ok()).collect();
+        if self.plan.as_ref().is_some_and(|plan| plan.finds.plans_again(&finds)) {
+            self.plan = None;
+        }
         let plan = self.plan.get_or_insert_with(|| Plan {
             made_by: own,
             under: under.clone(),
+            finds: finds.clone(),
         });
         if plan.made_by != own && plan.under != under {
             self.foreign = Some(format!(
                 "{text} got constants that session {} had read under {:?}, under {under:?}",
                 plan.made_by, plan.under
+            ));
+        }
+        if plan.made_by != own && plan.finds != finds {
+            self.foreign = Some(format!(
+                "{text} used a plan of session {} that finds {:?}, beside {finds:?}",
+                plan.made_by, plan.finds
             ));
         }
     }

@@ -57,7 +57,7 @@ impl Server {
             && !session.settings_in_doubt()
             && !session.local_in_doubt()
             && !session.leaves_traces()
-            && !session.has_temporary_schema()
+            && !session.is_notable()
             && self.held.lends_to().is_none()
     }
 }

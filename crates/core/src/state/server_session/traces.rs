@@ -1,4 +1,4 @@
-//! What clients leave on a server: cleanup that it needs, values of sequences, custom settings, a temporary schema.
+//! What clients leave on a server: cleanup that it needs, values of sequences, custom settings.
 
 use super::ServerSession;
 use crate::base::ids::ClientId;
@@ -146,12 +146,12 @@ impl ServerSession {
     }
 }
 
-/// Custom settings and the temporary schema.
+/// Custom settings.
 impl ServerSession {
     /// Whether a client may notice that the server has served other sessions.
     #[inline]
     pub(crate) fn has_traces(&self) -> bool {
-        self.temporary_schema || !self.custom_names.is_empty()
+        self.has_temporary_schema() || !self.custom_names.is_empty()
     }
 
     /// Whether sessions have set, or tried to set, any custom setting.
@@ -170,16 +170,5 @@ impl ServerSession {
         if !self.custom_names.contains(name) && self.custom_names.len() < CUSTOM_NAMES_MAX {
             self.custom_names.insert(name.into());
         }
-    }
-
-    /// The server has a schema for temporary objects, since a client made some.
-    #[inline]
-    pub(crate) fn has_temporary_schema(&self) -> bool {
-        self.temporary_schema
-    }
-
-    /// The server has, or may have, a schema for temporary objects. Returns whether that is new.
-    pub(crate) fn gains_temporary_schema(&mut self) -> bool {
-        !std::mem::replace(&mut self.temporary_schema, true)
     }
 }

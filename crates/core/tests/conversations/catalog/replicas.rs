@@ -68,12 +68,21 @@ fn two(databases: &str) -> (Rig, Pair, Pair) {
     (rig, primary, standby)
 }
 
+/// The server gets a client's text. Before it, the server may be told to discard its functions' plans.
+fn text_comes(rig: &mut Rig, server: ServerId) {
+    let told = rig.told(server);
+    if !told.iter().any(|m| m.starts_with("Query")) {
+        rig.replies(server, &told, None, |w, _| w.command_complete("DISCARD PLANS"));
+        rig.told(server);
+    }
+}
+
 /// Whether a client's call of a harmless function is followed by a probe. Then the server answers the probe, and is
 /// perhaps asked for its catalog.
 fn is_doubted(rig: &mut Rig, (client, server): Pair) -> bool {
     rig.query(client, "select harmless()");
     assert_eq!(rig.server_of(client), Some(server));
-    rig.told(server);
+    text_comes(rig, server);
     rig.completes(server, "SELECT 1");
     rig.server_of(client).is_some()
 }
@@ -229,7 +238,7 @@ fn an_idle_primary_is_read_after_the_pause() {
     assert!(is_read_soon(&mut rig, standby.1, &SOURCES));
     assert!(!is_doubted(&mut rig, standby));
     rig.query(primary.0, "create extension x");
-    rig.told(primary.1);
+    text_comes(&mut rig, primary.1);
     rig.completes(primary.1, "CREATE EXTENSION");
     assert!(!is_read(&mut rig, primary.1, &SOURCES), "too soon");
     rig.wait(Duration::from_millis(400));

@@ -192,6 +192,8 @@ fn a_function_call_counts_as_a_definition() {
     });
     let early = s.rig.told(s.makers);
     assert!(!early.iter().any(|m| m.starts_with('F')), "{early:?}");
+    s.rig
+        .replies(s.makers, &early, None, |w, _| w.command_complete("DISCARD PLANS"));
     s.rig.completes(s.server, "SELECT 1");
     let told = s.rig.told(s.makers);
     assert!(told.iter().any(|m| m.starts_with('F')), "{told:?}");

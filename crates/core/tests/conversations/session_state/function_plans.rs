@@ -1,6 +1,6 @@
 //! Plans that functions keep, with constants that were read under other settings.
 
-use crate::rig::{NOTHING, Rig, error};
+use crate::rig::{EMPTIED, NOTHING, Rig, TEMPORARY, error};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -190,4 +190,55 @@ fn statements_are_prepared_again_after_plans_were_discarded() {
         told[0].starts_with("Close S") && told[1].starts_with("Parse "),
         "{told:?}"
     );
+}
+
+/// Where DISCARD PLANS is executed among these messages.
+fn executed(told: &[String]) -> Option<usize> {
+    told.iter()
+        .position(|line| line.starts_with("Bind") && line.contains("pgweir_d"))
+}
+
+/// Guards against plans of functions in which names mean what they meant before another client's DDL.
+#[test]
+fn plans_are_discarded_before_the_next_client_after_ddl() {
+    for (text, moves) in [
+        ("create table t (a int)", true),
+        ("alter table t alter a type text", true),
+        ("insert into t values (1)", false),
+    ] {
+        let (mut rig, server, a, b) = two_clients(UNDATED);
+        rig.says(a, |w| w.query(text.as_bytes()));
+        rig.answers_all_about(server, NOTHING);
+        rig.says(b, |w| w.query(b"select 1"));
+        let told = rig.answers_all_about(server, NOTHING);
+        let at = executed(&told);
+        assert_eq!(at.is_some(), moves, "{text}: {told:?}");
+        let query = told.iter().position(|line| line == "Query select 1");
+        assert!(query.is_some() && at < query, "{text}: {told:?}");
+        rig.says(a, |w| w.query(b"select 1"));
+        let told = rig.answers_all_about(server, NOTHING);
+        assert!(executed(&told).is_none(), "{text}: once for each change: {told:?}");
+    }
+}
+
+/// Guards against plans of functions that do not find their client's temporary table.
+#[test]
+fn plans_are_discarded_before_a_temporary_table_if_its_schema_is_there() {
+    let (mut rig, server, a, b) = two_clients(UNDATED);
+    let makes = b"create temp table t (a int)";
+    rig.says(a, |w| w.query(makes));
+    let told = rig.answers_all_about(server, TEMPORARY);
+    assert!(executed(&told).is_none(), "PostgreSQL plans again by itself: {told:?}");
+    rig.says(a, |w| w.query(b"drop table t"));
+    rig.answers_all_about(server, EMPTIED);
+    rig.says(b, |w| w.query(b"select 1"));
+    let told = rig.answers_all_about(server, EMPTIED);
+    assert!(executed(&told).is_some(), "it may have had other columns: {told:?}");
+    rig.says(b, |w| w.query(makes));
+    let told = rig.answers_all_about(server, TEMPORARY);
+    let query = told.iter().position(|line| line.starts_with("Query create temp"));
+    assert!(executed(&told).is_some_and(|at| Some(at) < query), "{told:?}");
+    rig.says(b, |w| w.query(b"create temp table u (a int)"));
+    let told = rig.answers_all_about(server, TEMPORARY);
+    assert!(executed(&told).is_none(), "it has one already: {told:?}");
 }

@@ -40,6 +40,40 @@ impl Author {
         }
     }
 
+    /// Segments that call the function, or make or drop a temporary table, which the function's plan must find.
+    pub(super) fn plans_beside_tables(&mut self) -> Vec<Vec<u8>> {
+        self.may_be_tied = true;
+        let value = self.value();
+        match self.random.below(12) {
+            0..=1 => {
+                let make = self.pick(&[
+                    "create temp table tmp_a (v text)",
+                    "create temp table tmp_b (v text)",
+                    "do $$begin execute 'create temp table tmp_a (v text)'; end$$",
+                ]);
+                self.queries(&[&make])
+            }
+            2..=3 => self.queries(&[
+                "begin",
+                "create temp table tmp_c (v text) on commit drop",
+                &format!("select folded('{value}')"),
+                "commit",
+            ]),
+            4 => {
+                self.push("Parse \"\" \"create temp table tmp_b (v text)\"");
+                self.push("Bind \"\" \"\" values");
+                self.push("Execute \"\" 0");
+                self.push("Sync");
+                vec![self.take_bytes()]
+            }
+            5..=6 => {
+                let drop = self.pick(&["drop table tmp_a", "drop table tmp_b", "discard temp"]);
+                self.queries(&[&drop])
+            }
+            _ => self.queries(&[&format!("select folded('{value}')")]),
+        }
+    }
+
     /// A segment for each text.
     pub(super) fn queries(&mut self, texts: &[&str]) -> Vec<Vec<u8>> {
         texts

@@ -66,6 +66,8 @@ pub struct Author {
     sequences: bool,
     /// It does only what leaves something behind that no view shows.
     leaves_behind: bool,
+    /// It only calls the function that keeps a plan, and makes temporary tables.
+    plans_beside_tables: bool,
     /// It sends only texts that servers refuse, and others that leave nothing behind.
     is_refused: bool,
     /// The type of a column that its prepared statements depend on, if it changes that type.
@@ -123,6 +125,7 @@ impl Author {
             long_messages: if topology.long_messages { 2 } else { 0 },
             sequences: topology.sequences,
             leaves_behind: topology.leave_behind,
+            plans_beside_tables: topology.plans_beside_tables,
             is_refused: topology.refuses_texts,
             number: topology
                 .changes_types
@@ -191,7 +194,7 @@ impl Author {
     /// the settings in front of a SET in the same pipeline (docs/differences.md). If several texts may have had an effect,
     /// the pooler does not know which one of them is refused.
     pub fn may_pipeline_flights(&self) -> bool {
-        !self.leaves_behind && !self.is_refused
+        !self.leaves_behind && !self.plans_beside_tables && !self.is_refused
     }
 
     /// The next flight.
@@ -206,6 +209,9 @@ impl Author {
             self.may_be_tied = true;
             self.push(format!("Query \"{text}\""));
             return Flight::of(vec![self.take_bytes()]);
+        }
+        if self.plans_beside_tables {
+            return Flight::of(self.plans_beside_tables());
         }
         if self.leaves_behind {
             return Flight::of(self.left_behind());

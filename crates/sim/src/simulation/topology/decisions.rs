@@ -91,6 +91,7 @@ impl Topology {
         topology.choose_views(Random::new(seed ^ 0x71e3_0000));
         topology.choose_sequences(Random::new(seed ^ 0x5e9e_0000));
         topology.choose_left_behind(Random::new(seed ^ 0x1ef7_0000));
+        topology.choose_plans_beside_tables(Random::new(seed ^ 0xbe51_de00));
         topology.choose_encodings(Random::new(seed ^ 0xe4c0_0000));
         topology.choose_hosts(Random::new(seed ^ 0x4057_a000));
         topology.choose_replicas(Random::new(seed ^ 0x4e91_0000));
@@ -258,6 +259,7 @@ impl Topology {
             stray_copies: false,
             sequences: false,
             leave_behind: false,
+            plans_beside_tables: false,
             refuses_texts: false,
             changes_types: false,
             idle_limits: false,

@@ -11,13 +11,29 @@ impl Topology {
 
     /// Whether clients do what shows another family of faults, or are hostile.
     fn is_of_others(&self) -> bool {
-        self.leave_behind || self.refuses_texts || self.reserved_names || self.hostile_percent > 0
+        self.leave_behind
+            || self.plans_beside_tables
+            || self.refuses_texts
+            || self.reserved_names
+            || self.hostile_percent > 0
     }
 
     /// Clients that take turns on servers must not notice what others leave behind that no view shows.
     pub(super) fn choose_left_behind(&mut self, mut r: Random) {
         if self.shares_sessions() && self.hostile_percent == 0 && r.percent(6) {
             self.leave_behind = true;
+            self.take_turns();
+        }
+    }
+
+    /// Plans of functions must find the temporary tables of each client. Nothing but these tables makes the pooler discard
+    /// plans.
+    pub(super) fn choose_plans_beside_tables(&mut self, mut r: Random) {
+        if self.shares_sessions() && !self.is_of_others() && r.percent(4) {
+            self.plans_beside_tables = true;
+            self.startup_settings = false;
+            self.role_defaults.clear();
+            self.connect_settings.clear();
             self.take_turns();
         }
     }

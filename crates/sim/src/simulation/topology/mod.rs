@@ -157,6 +157,8 @@ pub struct Topology {
     pub sequences: bool,
     /// Clients only seed random(), and call a function that draws from it and keeps a plan, in time zones of their own.
     pub leave_behind: bool,
+    /// Clients that look alike only call the function that keeps a plan, and make temporary tables.
+    pub plans_beside_tables: bool,
     /// Many statements of clients are refused by servers before anything of them runs, and nothing else pins a client.
     pub refuses_texts: bool,
     /// Clients prepare statements whose parameters have the types of columns, and change these types.
