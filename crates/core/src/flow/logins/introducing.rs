@@ -137,7 +137,7 @@ impl Pooler {
             self.open_where_waited_longest(now, pool_id);
         }
         if is_first && !self.pool(pool_id).key().kind.is_replication() {
-            self.welcome_known(pool_id);
+            self.welcome_known(now, pool_id);
         }
         if self.pool(pool_id).key().kind == PoolKind::Listener {
             return self.listen(now, |listening| listening.listener_logged_in(id));

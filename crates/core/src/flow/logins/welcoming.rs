@@ -83,11 +83,14 @@ impl Pooler {
     }
 
     /// The pool's first server has logged in: clients that waited only for its settings are welcomed.
-    pub(crate) fn welcome_known(&mut self, pool_id: PoolId) {
+    pub(crate) fn welcome_known(&mut self, now: Time, pool_id: PoolId) {
         let waiting: Vec<ClientId> = self.pool(pool_id).waiting().iter().map(|(id, _)| id).collect();
         for id in waiting {
             let trial = self.clients.get(id.0).and_then(|client| client.login()?.trial());
             if trial.is_some_and(|trial| trial.waits_for_welcome()) && !self.needs_server_for_welcome(id) {
+                if let Some(Waiting::ForServer { since, .. }) = self.clients.get(id.0).map(|client| client.waiting) {
+                    self.pool_mut(pool_id).stats_mut().wait_time += now.us_since(since);
+                }
                 self.stop_waiting(id);
                 self.welcome_late(id);
             }

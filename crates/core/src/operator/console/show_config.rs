@@ -99,8 +99,11 @@ impl View<'_> {
     pub(super) fn user_names(&self) -> BTreeSet<String> {
         let connected = self.databases.users().map(|name| name.to_string());
         let configured = self.config.auth_users.keys().chain(self.config.users.keys()).cloned();
+        let forced = self.config.databases.values().chain(&self.config.autodb);
+        let forced = forced.filter_map(|database| database.user.clone());
         let logged_in = self.clients_by_user().into_keys().map(str::to_string);
         configured
+            .chain(forced)
             .chain(connected)
             .chain(logged_in)
             .chain([CONSOLE_DATABASE.to_string()])

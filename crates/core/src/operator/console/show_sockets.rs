@@ -42,9 +42,7 @@ struct Socket<'a> {
 impl View<'_> {
     pub(super) fn show_clients(&self, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
-            if !matches!(client.phase, ClientPhase::Startup(_) | ClientPhase::Cancelling { .. })
-                && !is_authenticating(client)
-            {
+            if !matches!(client.phase, ClientPhase::Startup(_)) && !is_authenticating(client) {
                 rows.push(&self.socket_values(&self.client_socket(slot, client, client_state(client))));
             }
         }
@@ -68,6 +66,10 @@ impl View<'_> {
     /// connections are those that are linked, waiting, or at work.
     pub(super) fn show_sockets(&self, rows: &mut Rows<'_>, active_only: bool) {
         for (slot, client) in self.clients.iter() {
+            // As in PgBouncer, they are in SHOW CLIENTS alone.
+            if matches!(client.phase, ClientPhase::Cancelling { .. }) {
+                continue;
+            }
             let active = client.link.is_some() || client.waiting != Waiting::No;
             if active || !active_only {
                 self.push_socket(rows, &self.client_socket(slot, client, client_socket_state(client)));
@@ -230,6 +232,7 @@ fn is_authenticating(client: &Client) -> bool {
 
 fn client_state(client: &Client) -> &'static str {
     match client.link {
+        _ if matches!(client.phase, ClientPhase::Cancelling { .. }) => "active_cancel_req",
         _ if client.waits_to_begin() => "waiting",
         Some(_) => "active",
         None => "idle",
@@ -238,8 +241,7 @@ fn client_state(client: &Client) -> &'static str {
 
 fn client_socket_state(client: &Client) -> &'static str {
     match (&client.phase, client.waiting) {
-        (ClientPhase::Login(_), Waiting::ForServer { .. }) => "cl_waiting_login",
-        (ClientPhase::Cancelling { .. }, _) => "cl_active_cancel_req",
+        (ClientPhase::Login(_), Waiting::ForServer { .. }) => "cl_waiting",
         (ClientPhase::Startup(_) | ClientPhase::Login(_), _) => "cl_login",
         _ if client.waits_to_begin() => "cl_waiting",
         _ => "cl_active",
