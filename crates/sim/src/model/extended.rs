@@ -75,7 +75,7 @@ impl Session {
         Ok(())
     }
 
-    fn prepared(&self, name: &[u8]) -> Result<Rc<Prepared>, ServerError> {
+    pub(super) fn prepared(&self, name: &[u8]) -> Result<Rc<Prepared>, ServerError> {
         let found = if name.is_empty() {
             self.unnamed.as_ref()
         } else {

@@ -232,8 +232,8 @@ impl Session {
 
     /// Whether the statement of this name begins a transaction block.
     pub fn statement_begins_block(&self, name: &[u8]) -> bool {
-        let prepared = self.statements.get(name);
-        prepared.is_some_and(|prepared| matches!(prepared.statement, Some(Statement::Begin { .. })))
+        let prepared = self.prepared(name);
+        prepared.is_ok_and(|prepared| matches!(prepared.statement, Some(Statement::Begin { .. })))
     }
 
     /// Until when a statement keeps it busy, microseconds.
