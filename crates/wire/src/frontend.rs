@@ -60,6 +60,18 @@ impl FrontendTag {
     }
 }
 
+impl FrontendTag {
+    /// Whether PostgreSQL accepts such messages only up to [`SHORT_MESSAGE_BYTES_MAX`](crate::SHORT_MESSAGE_BYTES_MAX).
+    #[inline]
+    pub fn is_short(self) -> bool {
+        match self {
+            Self::Bind | Self::CopyData | Self::FunctionCall | Self::Parse | Self::Password | Self::Query => false,
+            Self::Close | Self::CopyDone | Self::CopyFail | Self::Describe | Self::Execute => true,
+            Self::Flush | Self::Sync | Self::Terminate => true,
+        }
+    }
+}
+
 /// The object that Describe and Close name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {

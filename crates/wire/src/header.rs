@@ -1,5 +1,6 @@
 //! The five bytes before every message after the startup packet.
 
+use crate::frontend::FrontendTag;
 use thiserror::Error;
 
 /// Bytes of a message header: one tag, four of length.
@@ -8,6 +9,10 @@ pub const HEADER_BYTES: usize = 5;
 /// The longest message that PostgreSQL sends or accepts (`PQ_LARGE_MESSAGE_LIMIT` is `MaxAllocSize - 1`): 1 GB less two
 /// bytes.
 pub const MESSAGE_BYTES_MAX: u32 = 0x3fff_fffe;
+
+/// The longest of the messages of a client that have no reason to be long (`PQ_SMALL_MESSAGE_LIMIT`), as the length field
+/// counts it.
+pub const SHORT_MESSAGE_BYTES_MAX: u32 = 10_000;
 
 /// A message header, split from its body.
 ///
@@ -45,12 +50,14 @@ impl Longest {
 
 /// A length field that no peer may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("invalid message length: expected 4 to {MESSAGE_BYTES_MAX}, got {length} in message {tag:?}", tag = char::from(*tag))]
+#[error("invalid message length: expected 4 to {longest}, got {length} in message {tag:?}", tag = char::from(*tag))]
 pub struct HeaderError {
     /// The tag byte before it.
     pub tag: u8,
     /// The length field as received.
     pub length: u32,
+    /// The highest length that such a message may have.
+    pub longest: u32,
 }
 
 impl Header {
@@ -68,12 +75,22 @@ impl Header {
         };
         let length = u32::from_be_bytes([a, b, c, d]);
         if length.wrapping_sub(4) > longest.body_bytes {
-            return Err(HeaderError { tag, length });
+            let longest = longest.body_bytes + 4;
+            return Err(HeaderError { tag, length, longest });
         }
         Ok(Some(Header {
             tag,
             message_bytes: length + 1,
         }))
+    }
+
+    /// The same, of a client: some kinds of messages are never long.
+    pub fn read_of_client(bytes: &[u8]) -> Result<Option<Header>, HeaderError> {
+        let is_short = |tag: &u8| FrontendTag::from_byte(*tag).is_some_and(FrontendTag::is_short);
+        match bytes.first().is_some_and(is_short) {
+            true => Self::read_within(bytes, Longest::of_message(SHORT_MESSAGE_BYTES_MAX + 1)),
+            false => Self::read(bytes),
+        }
     }
 
     /// Bytes of the body.
@@ -109,7 +126,8 @@ mod tests {
         for length in [0u32, 3, 0x3fff_ffff, u32::MAX] {
             let mut message = vec![b'D'];
             message.extend(length.to_be_bytes());
-            assert_eq!(Header::read(&message), Err(HeaderError { tag: b'D', length }));
+            let (tag, longest) = (b'D', MESSAGE_BYTES_MAX);
+            assert_eq!(Header::read(&message), Err(HeaderError { tag, length, longest }));
         }
         assert!(Header::read(&[b'S', 0, 0, 0, 4]).unwrap().is_some());
     }

@@ -19,7 +19,7 @@ pub mod write;
 pub use backend::{BackendTag, TransactionStatus};
 pub use error_fields::ErrorFields;
 pub use frontend::FrontendTag;
-pub use header::{HEADER_BYTES, Header, HeaderError, Longest};
+pub use header::{HEADER_BYTES, Header, HeaderError, Longest, SHORT_MESSAGE_BYTES_MAX};
 pub use read::{ReadError, Reader};
 pub use startup::{CancelKey, ProtocolVersion, StartupPacket};
 pub use write::Writer;

@@ -3,8 +3,8 @@
 use crate::read::{ReadError, Reader};
 use thiserror::Error;
 
-/// The longest startup packet that PostgreSQL accepts (`MAX_STARTUP_PACKET_LENGTH`).
-pub const STARTUP_BYTES_MAX: u32 = 10_000;
+/// The longest startup packet that PostgreSQL accepts: `MAX_STARTUP_PACKET_LENGTH`, and the length field.
+pub const STARTUP_BYTES_MAX: u32 = 10_004;
 
 /// The longest cancel key of protocol 3.2, bytes.
 pub const CANCEL_KEY_BYTES_MAX: usize = 256;

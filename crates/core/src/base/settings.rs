@@ -7,7 +7,7 @@ use pgweir_config::{
     CATALOGUE, Config, DatabaseSettings, FairBy, Host, LoadBalanceHosts, PipelineDepth, SslMode, SslNegotiation,
     TargetSessionAttrs, off,
 };
-use pgweir_wire::Longest;
+use pgweir_wire::{Longest, SHORT_MESSAGE_BYTES_MAX};
 use std::time::Duration;
 
 /// When a server goes back to its pool.
@@ -97,7 +97,10 @@ pub(crate) struct Settings {
     pub(crate) max_prepared_statements: usize,
     pub(crate) deferred_begin: Option<Duration>,
     pub(crate) max_packet_bytes: u32,
-    /// The same, for the messages of servers.
+    /// The longest message of a client, with its header, that is neither too long for its kind nor for `max_packet_size`,
+    /// whatever its kind.
+    pub(crate) any_packet_bytes: u32,
+    /// `max_packet_size`, for the messages of servers.
     pub(crate) longest_reply: Longest,
     /// `max_notification_backlog`.
     pub(crate) notification_backlog_bytes: usize,
@@ -198,6 +201,7 @@ impl Settings {
             max_prepared_statements: g.max_prepared_statements as usize,
             deferred_begin: off(g.deferred_begin),
             max_packet_bytes,
+            any_packet_bytes: max_packet_bytes.min(SHORT_MESSAGE_BYTES_MAX + 1),
             longest_reply: Longest::of_message(max_packet_bytes),
             notification_backlog_bytes: usize::try_from(g.max_notification_backlog).unwrap_or(usize::MAX),
             server_round_robin: g.server_round_robin.is_on(),

@@ -93,7 +93,10 @@ impl Exchange<'_> {
             FrontendTag::Query => !self.shared.settings.disable_pqexec,
             _ => true,
         };
-        if !is_for_server || header.message_bytes > self.shared.settings.max_packet_bytes {
+        let settings = &self.shared.settings;
+        let may_be_too_long = header.message_bytes > settings.any_packet_bytes;
+        let is_too_long = may_be_too_long && (tag.is_short() || header.message_bytes > settings.max_packet_bytes);
+        if !is_for_server || is_too_long {
             return None;
         }
         Some(Message::new(tag, header, input, at))
@@ -129,7 +132,7 @@ impl Exchange<'_> {
         let begin = *at;
         while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {
             let end = *at + header.message_bytes as usize;
-            if end > input.len() || header.message_bytes > self.shared.settings.max_packet_bytes {
+            if end > input.len() || header.message_bytes > self.shared.settings.any_packet_bytes {
                 break;
             }
             match header.tag {

@@ -110,7 +110,7 @@ impl Pooler {
         at: usize,
     ) -> Result<Message<'m>, usize> {
         let limit = self.shared.settings.max_packet_bytes;
-        let (message, detail) = match Header::read(&input[at..]) {
+        let (message, detail) = match Header::read_of_client(&input[at..]) {
             Ok(None) => return Err(at),
             Ok(Some(header)) if header.message_bytes > limit => {
                 self.message_is_too_long(now, id, "bad packet header", header.message_bytes);

@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 use pgweir_core::ServerId;
-use pgweir_wire::TransactionStatus::Idle;
+use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 
 fn sends_half_a_parameter_status(rig: &mut Rig, server: ServerId) {
     rig.says(server, |w| w.message(b'S', |body| body.extend(b"DateStyle\0")));
@@ -176,4 +176,35 @@ fn what_the_pooler_asks_for_itself_may_be_longer() {
     row(&mut rig, server, 500);
     rig.completes(server, "SELECT 1");
     assert_eq!(rig.told(server), ["Query select 2"]);
+}
+
+/// Guards against messages at which PostgreSQL closes the connection: the server would be lost.
+#[test]
+fn a_message_that_is_too_long_for_its_kind_costs_no_server() {
+    for tag in *b"CDEHSXcf" {
+        for (length, in_block) in [(10_000u32, false), (10_001, false), (10_001, true)] {
+            let mut rig = Rig::one_server("");
+            let client = rig.client();
+            rig.query(client, "select 1");
+            let server = rig.server_of(client).expect("linked");
+            rig.completes(server, "SELECT 1");
+            if in_block {
+                rig.query(client, "begin; select 2");
+                rig.says(server, |w| {
+                    w.command_complete("BEGIN");
+                    w.ready_for_query(InTransaction);
+                });
+                rig.says(client, |w| w.execute());
+            }
+            rig.told(client);
+            rig.told(server);
+            let mut message = [&[tag][..], &length.to_be_bytes()].concat();
+            message.resize(1 + length as usize, b'x');
+            rig.comes(client, &message);
+            let told = rig.told(client).join(" ");
+            let is_refused = told.contains("Error 08P01 bad packet header");
+            assert_eq!(is_refused, length > 10_000, "{} {in_block}: {told}", char::from(tag));
+            assert!(!rig.is_closed(server), "{}", char::from(tag));
+        }
+    }
 }
