@@ -158,3 +158,25 @@ def test_a_sync_or_flush_with_a_body(pg, make_pooler, tag, begin):
             messages += c.query("select 1")
             told.append([wire.text(m) for m in messages])
     assert told[0] == told[1]
+
+
+# Its RowDescription is longer than what the pooler reads at once.
+WIDE = "select " + ", ".join(f"{i} as a_column_with_a_rather_long_name_{i}" for i in range(1200))
+
+
+@pytest.mark.parametrize("pkt_buf", (4096, 65536))
+def test_no_answer_of_the_pooler_comes_within_a_message(pg, make_pooler, pkt_buf):
+    """A Close and a Parse that the pooler answers itself, behind a Describe whose answer comes in several parts."""
+    begins = wire.parse("s", "select 1") + wire.parse("w", WIDE) + wire.bind("", "w") + wire.execute() + wire.flush()
+    goes_on = wire.describe("P") + wire.close("S", "s") + wire.flush() + wire.parse("s", "select 1") + wire.sync()
+    pooler = make_pooler(pg, settings={"default_pool_size": 1, "pkt_buf": pkt_buf})
+    told = []
+    for port in (pg.port, pooler.port):
+        for _ in range(5):
+            with wire.Connection(port=port) as c:
+                c.send(begins)
+                messages = c.read_until("C")
+                c.send(goes_on)
+                told.append(messages + c.read_ready())
+    assert [m.tag for m in told[0]] == ["1", "1", "2", "D", "C", "T", "3", "1", "Z"]
+    assert all(messages == told[0] for messages in told)

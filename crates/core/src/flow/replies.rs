@@ -20,10 +20,19 @@ impl ServerSide<'_> {
     /// Gives the linked client the replies that come from the pooler.
     #[inline]
     pub(crate) fn give_fakes(&mut self) {
-        // After a FATAL message its client gets nothing more.
-        if self.server.conversation.queue().fake_in_front() && self.server.conversation.fatal().is_none() {
+        if self.may_give_fakes() {
             self.give_fakes_in_front();
         }
+    }
+
+    /// Whether a reply that comes from the pooler is due. It waits for the rest of a message of which the client has got
+    /// the beginning. After a FATAL message the client gets nothing more.
+    #[inline]
+    fn may_give_fakes(&self) -> bool {
+        let conversation = &self.server.conversation;
+        conversation.queue().fake_in_front()
+            && conversation.passing() == Passing::None
+            && conversation.fatal().is_none()
     }
 
     #[cold]
@@ -171,7 +180,7 @@ impl Reply<'_> {
     /// had come.
     #[inline]
     fn give_fakes(&mut self) {
-        if self.server.conversation.queue().fake_in_front() {
+        if self.server.conversation.queue().fake_in_front() && self.server.conversation.passing() == Passing::None {
             self.to().give_fakes();
             self.replies_came();
         }

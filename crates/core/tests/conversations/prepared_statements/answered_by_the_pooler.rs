@@ -3,6 +3,7 @@
 use super::one_statement::{SELECT, binds, one_row, plan_is_good, prepares};
 use crate::rig::{NO_TYPES, Rig};
 use pgweir_wire::TransactionStatus::Idle;
+use pgweir_wire::Writer;
 
 #[test]
 fn same_text_of_another_client_is_answered_by_the_pooler_in_its_turn() {
@@ -104,4 +105,42 @@ fn close_needs_no_server_and_does_not_drop_the_statement() {
     assert_eq!(rig.told(a), ["CloseComplete", "ReadyForQuery I"]);
     assert_eq!(rig.server_of(a), None);
     prepares(&mut rig, a, b"s", SELECT);
+}
+
+/// The client would take an answer in the midst of the message for a part of it.
+#[test]
+fn an_answer_waits_for_the_rest_of_a_message_that_has_begun() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(a, |w| {
+        w.parse(b"wide", b"select 1, 2", NO_TYPES);
+        w.bind_text(b"wide", &[]);
+        w.execute();
+        w.flush();
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+    });
+    rig.told(a);
+    rig.says(a, |w| {
+        w.describe(b'P', b"");
+        w.close(b'S', b"s");
+    });
+    let mut columns = vec![0, 2];
+    columns.extend([b'x'; 200]);
+    let mut reply = Vec::new();
+    Writer::new(&mut reply).message(b'T', |body| body.extend(&columns));
+    let (begins, ends) = reply.split_at(20);
+    rig.comes(server, begins);
+    // Neither the end of what has come nor a Flush is the time for it.
+    rig.says(a, |w| w.flush());
+    rig.comes(server, ends);
+    let told = rig.raw(a);
+    assert_eq!(told[..reply.len()], reply, "the message is whole");
+    assert_eq!(told[reply.len()..], *b"3\0\0\0\x04", "the CloseComplete follows");
 }
