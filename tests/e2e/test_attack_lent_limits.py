@@ -58,18 +58,29 @@ def on_a_new_server(pooler, mine, then=()):
         yield c
 
 
-@pytest.mark.parametrize("form", ("EXECUTE", "EXECUTE in a block", "Bind"))
+EXECUTES = {
+    "EXECUTE": "execute q",
+    "EXECUTE in a block": "execute q",
+    "several EXECUTEs": "execute r; execute q",
+    "EXECUTE behind another statement": "select 1; execute q",
+    "EXPLAIN": "explain execute q",
+    "CREATE TABLE AS": "create temp table lent_as as execute q",
+}
+
+
+@pytest.mark.parametrize("form", (*EXECUTES, "Bind"))
 def test_a_cancel_while_a_statement_is_prepared_again(pg, make_pooler, form):
     """The pooler's own segment waits for the lock, and the cancel must end it."""
     pg.psql(TABLE)
     pooler = make_pooler(pg, settings={"default_pool_size": 1})
     settings = ("set datestyle = 'German'",) if form == "Bind" else ()
-    with on_a_new_server(pooler, (*settings, "prepare q as select a from lent"), settings and ("reset datestyle",)) as c:
+    mine = (*settings, "prepare r as select 2", "prepare q as select a from lent")
+    with on_a_new_server(pooler, mine, settings and ("reset datestyle",)) as c:
         if form == "EXECUTE in a block":
             c.query("begin")
             c.query("select 1")
         with locked(pg):
-            c.send(bind("", "p") + execute() + sync() if form == "Bind" else query("execute q"))
+            c.send(bind("", "p") + execute() + sync() if form == "Bind" else query(EXECUTES[form]))
             time.sleep(0.3)
             canceller = threading.Thread(target=c.cancel)
             canceller.start()

@@ -64,7 +64,8 @@ impl Exchange<'_> {
         if returns.is_none() && may.is_some_and(|may| may.intersects(Effects::RESETS)) {
             returns = text.and_then(Returns::among);
         }
-        let executes = tracked && matches!(verdict, pgweir_sql::Statement::Execute(_));
+        let names = may.is_some_and(|may| may.intersects(Effects::PREPARE) && !may.intersects(Effects::STATEMENTS));
+        let executes = tracked && names && text.is_some_and(pgweir_sql::only_executes);
         let effect = match tracked {
             true => self.effect_on_statements(message, text, verdict, may),
             // Internal statements end with those of the client.
@@ -75,7 +76,7 @@ impl Exchange<'_> {
         if let Some(effect) = effect {
             entry = entry.with(effect);
         }
-        if executes && may.is_some_and(|may| !may.intersects(Effects::STATEMENTS)) {
+        if executes {
             entry = entry.executing();
         }
         self.send_query(message, entry, returns)

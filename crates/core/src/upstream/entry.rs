@@ -152,7 +152,7 @@ pub(crate) struct Entry {
     pub(super) data_behind: bool,
     /// It changes prepared statements; set when it is pushed.
     pub(super) changes: bool,
-    /// It is the EXECUTE of a statement that may be prepared in front of it, and fails if that fails.
+    /// It is a Query that executes a statement that may be prepared in front of it, and fails if that fails.
     pub(super) executes: bool,
     /// The number of texts in it that made the client's session suspect.
     pub(super) suspected: u8,
@@ -297,7 +297,7 @@ impl Entry {
         self
     }
 
-    /// It is a Query that consists of an EXECUTE.
+    /// It is a Query that fails if a prepared statement that it names is missing.
     pub(crate) fn executing(mut self) -> Self {
         self.executes = true;
         self
