@@ -442,6 +442,35 @@ def test_a_function_finds_its_client_s_own_temporary_object(pg, make_pooler, nam
             assert client.value("select pg_backend_pid()") == pid, "there is one server"
 
 
+# Any call may run this operator, as far as the pooler can tell; so each may make a temporary table.
+OPERATOR = """
+create function an_operates(int, int) returns bool language plpgsql as $$begin perform an_makes(); return true; end$$;
+create operator =!= (leftarg = int, rightarg = int, function = an_operates);
+create table an_fired (a int); create function an_fires() returns trigger language plpgsql
+    as $$begin perform an_makes(); return new; end$$;
+"""
+
+
+@pytest.mark.parametrize("making", ["select an_makes()", MAKES, "do $$begin perform an_makes(); end$$"])
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_a_function_whose_call_might_have_made_a_temporary_table(pg, make_pooler, making, in_pipeline):
+    """Guards against the belief that a client has had temporary objects because it might have made some: what its function
+    wrote came into a permanent table."""
+    with database(pg, "an", NAMES + OPERATOR):
+        place = OneServer(make_pooler, pg)
+        with place.client() as early, place.client() as client:
+            runs(early, "create temp table an_other (a int)", "drop table an_other", CALLS_ALL)
+            texts = ["select an_reads()", "select an_writes()", making, "select an_writes()", "select an_reads()"]
+            if in_pipeline:
+                client.send(*(wire.one_statement(text) for text in texts), wire.sync())
+                reply = client.read_ready()
+                assert not wire.first_error(reply) and wire.rows_of(reply)[-1] == ("mine",)
+            else:
+                assert runs(client, "begin", *texts) == [("mine",)]
+                runs(client, "commit")
+            assert runs(client, "select count(*) from public.an_t") == [("3",)]
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_function_finds_a_temporary_table_that_was_made_by_bind(pg, make_pooler, named):
     with database(pg, "an", NAMES):

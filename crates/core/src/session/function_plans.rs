@@ -105,9 +105,9 @@ impl Exchange<'_> {
     fn makes_temporary(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
         let (client, session) = (&self.client.session, &mut self.server.session);
         session.plans_are_beside_temporary();
-        // What PostgreSQL has planned beside earlier objects of the client's, it does not plan again for further ones.
-        let has_some = client.pins().contains(PinReason::TemporaryObjects)
-            || client.suspicion().is_some_and(|s| s.may_have(Effects::TEMPORARY));
+        // What PostgreSQL has planned beside earlier objects of the client's, it does not plan again for further ones. A text
+        // that may have made some proves nothing: if it has made none, the plans of its functions do not suit the next.
+        let has_some = client.pins().contains(PinReason::TemporaryObjects);
         if !session.has_temporary_schema() || session.has_new_plans() || has_some || !self.to().keeps_plans() {
             return None;
         }
