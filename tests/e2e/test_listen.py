@@ -129,6 +129,42 @@ def test_transactions(pg, make_pooler):
             assert hears(*expected), statements
 
 
+@pytest.mark.parametrize("text, end", [
+    ("commit; unlisten a; select 1 / 0", None),
+    ("commit and chain; unlisten *", "rollback"),
+    ("commit; begin; unlisten *; rollback", None),
+    ("commit; unlisten a; discard all", None),
+])
+def test_an_unlisten_behind_a_commit_that_is_rolled_back(pg, make_pooler, text, end):
+    """Guards against a COMMIT that ended channels whose UNLISTEN came behind it, and had no effect."""
+    pooler = make_pooler(pg, settings={"default_pool_size": 1})
+    with pooler.connect() as client, pooler.connect() as other:
+        for statement in ("listen a", "listen b"):
+            client.rows(statement)
+        listening(pooler)
+        client.rows("begin")
+        client.rows("select 1")
+        client.query(text)
+        if end:
+            client.rows(end)
+        listening(pooler)
+        other.rows("notify a, 'still'")
+        assert client.read().tag == "A"
+        assert client.rows("select * from pg_listening_channels() order by 1") == [("a",), ("b",)]
+
+
+def test_strings_that_end_with_a_backslash_replace_no_servers(pg, make_pooler):
+    """Guards against each of them counting as a COMMIT PREPARED, once a transaction with a definition had one."""
+    pooler = make_pooler(pg, settings={"default_pool_size": 1})
+    with pooler.connect() as client, pooler.connect() as listener:
+        listener.rows("listen a")
+        listening(pooler)
+        client.rows(r"begin; create function bs_f() returns int language sql as 'select 1'; select 'C:\'; drop function bs_f(); commit")
+        for _ in range(3):
+            assert client.rows(r"select 'C:\'") == [("C:\\",)]
+        assert "new sessions begin with other settings" not in pooler.log()
+
+
 def test_own_notifications_come_before_ready(pg, make_pooler):
     """Recording E17, also when they come through a listener; and with the process id that the client knows."""
     pooler = make_pooler(pg, settings={"default_pool_size": 2})

@@ -2,7 +2,7 @@
 
 use crate::condensed::Condensed;
 use crate::search::{contains, has_word};
-use crate::split::statements;
+use crate::split::{ends_block, statements};
 use crate::statement::{STATEMENT_BYTES_MAX, Statement, classify};
 
 /// `LISTEN "channel"`: the name in quotes, in any encoding; no encoding uses a quote as a part of another character.
@@ -58,7 +58,8 @@ pub fn may_unlisten(text: &[u8]) -> bool {
     has_word(text, b"unlisten")
 }
 
-/// The channels that the UNLISTEN commands of a text name; `None` for all.
+/// The channels that the UNLISTEN commands of a text name; `None` for all. The text runs in a transaction block. Commands
+/// behind its end are left out: another transaction decides about them, which may fail.
 pub fn unlistened(text: &[u8]) -> Vec<Option<Box<[u8]>>> {
     // A statement with a long comment is not classified.
     let condensed = (text.len() > STATEMENT_BYTES_MAX).then(|| {
@@ -68,7 +69,8 @@ pub fn unlistened(text: &[u8]) -> Vec<Option<Box<[u8]>>> {
     });
     let text = condensed.as_ref().and_then(|c| c.as_deref()).unwrap_or(text);
     let all = statements(text).unwrap_or_default();
-    let channels = all.into_iter().filter_map(|s| match classify(s) {
+    let of_block = all.into_iter().take_while(|s| !ends_block(s));
+    let channels = of_block.filter_map(|s| match classify(s) {
         Statement::Unlisten(name) => Some(Some(name)),
         Statement::UnlistenAll => Some(None),
         _ => None,
@@ -93,5 +95,22 @@ mod tests {
         let commented = [&b"/*"[..], &[b'x'; STATEMENT_BYTES_MAX], b"*/ unlisten a"].concat();
         assert_eq!(unlistened(&commented), [a()]);
         assert!(unlistened(b"select 'unlisten a'").is_empty());
+    }
+
+    #[test]
+    fn an_unlisten_behind_the_end_of_its_block_is_left_out() {
+        let a = || Some(b"a".as_slice().into());
+        assert_eq!(unlistened(b"unlisten a; commit; unlisten b"), [a()]);
+        for end in [
+            "commit",
+            "commit and chain",
+            "end",
+            "rollback",
+            "abort",
+            "prepare transaction 'x'",
+            "rollback to s",
+        ] {
+            assert!(unlistened(format!("{end}; unlisten *").as_bytes()).is_empty(), "{end}");
+        }
     }
 }

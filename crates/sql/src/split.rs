@@ -22,14 +22,22 @@ const ENDS_OF_BLOCKS: [&[&str]; 5] = [
 
 /// Whether a Query inside a transaction block may end the block, and so commit what came before it.
 pub fn may_end_block(text: &[u8]) -> bool {
-    let ends = |statement: &[u8]| ENDS_OF_BLOCKS.iter().any(|words| begins(statement, words));
-    statements(text).is_none_or(|all| all.iter().any(|s| ends(s)))
+    statements(text).is_none_or(|all| all.iter().any(|s| ends_block(s)))
+}
+
+/// Whether a statement may end a transaction block, or go back to a savepoint of it.
+pub(crate) fn ends_block(statement: &[u8]) -> bool {
+    ENDS_OF_BLOCKS.iter().any(|words| begins(statement, words))
 }
 
 /// Whether a text, as a whole, leaves a transaction block open that it has begun.
 pub fn leaves_block_open(text: &[u8]) -> bool {
+    readings(text).any(leave_block_open)
+}
+
+fn leave_block_open(statements: Statements<'_>) -> bool {
     let mut is_open = false;
-    for statement in statements(text).unwrap_or_else(|| vec![text]) {
+    for statement in statements {
         if begins(statement, &["begin"]) || begins(statement, &["start", "transaction"]) {
             is_open = true;
         } else if ["commit", "end", "rollback", "abort"]
@@ -62,7 +70,18 @@ pub fn is_commit_prepared(text: &[u8]) -> bool {
 }
 
 fn any_begins(text: &[u8], words: [&str; 2]) -> bool {
-    statements(text).is_none_or(|all| all.iter().any(|s| begins(s, &words)))
+    let mut may_run = readings(text).filter_map(|mut statements| {
+        let begins = statements.by_ref().fold(false, |any, s| any | begins(s, &words));
+        (!statements.is_unterminated()).then_some(begins)
+    });
+    // PostgreSQL refuses a text without an end. If there is no other reading, the text may be only the beginning of one.
+    may_run.next().is_none_or(|first| first || may_run.any(|begins| begins))
+}
+
+/// The statements of a text under each setting of `standard_conforming_strings` under which it may be another one.
+fn readings(text: &[u8]) -> impl Iterator<Item = Statements<'_>> {
+    let escaped = text.contains(&b'\\').then(|| Statements::new(text, true));
+    [Statements::new(text, false)].into_iter().chain(escaped)
 }
 
 fn begins(statement: &[u8], words: &[&str]) -> bool {
@@ -385,6 +404,8 @@ mod tests {
             "commit; begin",
             "begin; savepoint a; rollback to a",
             "begin; commit and chain",
+            r"select '\'; begin; --'",
+            r"select '\'' ; begin; select '\''",
         ] {
             assert!(leaves_block_open(open.as_bytes()), "{open}");
         }
@@ -394,9 +415,35 @@ mod tests {
             "begin; end",
             "start",
             "begin; prepare transaction 'x'",
+            r"select 'C:\'",
             "",
         ] {
             assert!(!leaves_block_open(ended.as_bytes()), "{ended}");
+        }
+    }
+
+    /// Guards against strings that end with a backslash, each of which counted as a COMMIT PREPARED: all servers were
+    /// replaced, and listeners lost.
+    #[test]
+    fn two_phase_commit_is_found_under_each_reading() {
+        for text in [
+            "commit prepared 'x'",
+            r"select 'C:\'; commit prepared 'x'",
+            r"select '\'; commit prepared 'x'; --'",
+            r"select '\'''; commit prepared 'x'; --'",
+            "commit prepared 'x",
+            r"select '\''; /*",
+        ] {
+            assert!(commits_prepared(text.as_bytes()), "{text}");
+        }
+        for text in [
+            r"select 'C:\'",
+            r"select a like '\', 'b'",
+            r"select e'\'', 'commit prepared x'",
+            "commit",
+        ] {
+            assert!(!commits_prepared(text.as_bytes()), "{text}");
+            assert!(!prepares_transaction(text.as_bytes()), "{text}");
         }
     }
 }
