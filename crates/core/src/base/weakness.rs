@@ -91,6 +91,8 @@ pub enum Weakness {
     KeepsPlans,
     /// The plans of functions stay when a client makes a temporary table that they do not find.
     OverlooksTemporary,
+    /// The pooler's own answers come inside a message of which the client has got the beginning.
+    AnswersInsideMessages,
     /// If an EXECUTE runs a statement that is an EXECUTE itself, only what the text of the second one shows counts.
     TrustsNested,
     /// The effects of a text that a server has refused count as if it had run.
@@ -135,7 +137,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 56] = [
+    pub const ALL: [Weakness; 57] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -175,6 +177,7 @@ impl Weakness {
         Weakness::TrustsSeeds,
         Weakness::KeepsPlans,
         Weakness::OverlooksTemporary,
+        Weakness::AnswersInsideMessages,
         Weakness::CommitsForTheGone,
         Weakness::TrustsLateCancels,
         Weakness::TrustsNested,

@@ -2,6 +2,7 @@
 
 use crate::base::deeds::Deed;
 use crate::base::reasons::{Passed, Passing};
+use crate::base::weakness::Weakness;
 use crate::flow::piece::Piece;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -25,14 +26,19 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Whether a reply that comes from the pooler is due. It waits for the rest of a message of which the client has got
-    /// the beginning. After a FATAL message the client gets nothing more.
+    /// Whether a reply that comes from the pooler is due. After a FATAL message the client gets nothing more.
     #[inline]
     fn may_give_fakes(&self) -> bool {
+        self.is_fake_next() && self.server.conversation.fatal().is_none()
+    }
+
+    /// Whether the next reply comes from the pooler. It waits for the rest of a message of which the client has got the
+    /// beginning.
+    #[inline]
+    fn is_fake_next(&self) -> bool {
         let conversation = &self.server.conversation;
         conversation.queue().fake_in_front()
-            && conversation.passing() == Passing::None
-            && conversation.fatal().is_none()
+            && (conversation.passing() == Passing::None || self.shared.is_weak(Weakness::AnswersInsideMessages))
     }
 
     #[cold]
@@ -180,7 +186,7 @@ impl Reply<'_> {
     /// had come.
     #[inline]
     fn give_fakes(&mut self) {
-        if self.server.conversation.queue().fake_in_front() && self.server.conversation.passing() == Passing::None {
+        if self.to().is_fake_next() {
             self.to().give_fakes();
             self.replies_came();
         }

@@ -228,6 +228,11 @@ impl Author {
         }
         if self.random.percent(30) {
             self.push(format!("Describe P \"{portal}\""));
+            if self.random.percent(20) {
+                // The pooler may answer this itself, perhaps while the row's description comes.
+                let other = self.statement_name();
+                self.push(format!("Close S \"{other}\""));
+            }
         }
         let rows = if copies {
             0
