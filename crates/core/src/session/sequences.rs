@@ -143,8 +143,11 @@ impl Exchange<'_> {
         if server.conversation.intake() == Intake::CopyIn {
             return None;
         }
-        // An unanswered message may fail the transaction, and a failed one refuses DISCARD SEQUENCES.
-        if server.session.is_forgetting() || server.conversation.queue().client_segment_outstanding() {
+        // An unanswered message may fail the transaction, and a failed one refuses DISCARD. A deferred BEGIN that has failed
+        // is sent with a Sync, and its answer tells that the transaction has failed.
+        let queue = server.conversation.queue();
+        let is_told_soon = !queue.is_empty() && !queue.segment_open();
+        if server.session.is_forgetting() || queue.client_segment_outstanding() || is_told_soon {
             return Some(self.waits_for_replies());
         }
         if server.is_clean() {

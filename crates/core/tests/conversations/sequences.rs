@@ -317,3 +317,33 @@ fn a_segment_that_has_executed_nothing_ends_before_the_server_forgets() {
         );
     }
 }
+
+/// Guards against two errors for one Query: a DISCARD SEQUENCES in a transaction that has failed, as its answer shows soon.
+#[test]
+fn nothing_is_forgotten_before_a_begin_that_fails_is_answered() {
+    let mut rig = one_server();
+    let (other, client) = (rig.client(), rig.client_begins(&[("user", "u"), ("database", "db")]));
+    let key = rig.key_told(client);
+    let server = does(&mut rig, other, "insert into t values (1)", Idle);
+    rig.says(other, |w| w.query(b"select pg_sleep(1)"));
+    rig.says(client, |w| w.query(b"begin"));
+    rig.says(client, |w| w.query(b"select 1"));
+    rig.cancel_request(&key);
+    assert_eq!(rig.told(client).last().map(String::as_str), Some("ReadyForQuery E"));
+    rig.completes(server, "SELECT 1");
+    rig.told(server);
+    rig.says(client, |w| w.query(b"select currval('s')"));
+    let told = rig.told(server);
+    let fails = told.iter().any(|line| line.starts_with("Describe P"));
+    let forgets = told.iter().any(|line| line.contains("pgweir_c"));
+    assert!(fails && !forgets, "{told:?}");
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("BEGIN");
+        w.empty(b'3');
+        w.error(&error("34000", "portal does not exist"));
+        w.ready_for_query(Failed);
+    });
+    assert_eq!(rig.told(server), ["Query select currval('s')"]);
+}
