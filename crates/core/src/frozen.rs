@@ -63,11 +63,7 @@ parts! {
     clients: crate::base::slab::Slab<crate::client::Client> = clients;
     servers: crate::base::slab::Slab<crate::server::Server> = servers;
     pools: Vec<Option<crate::pools::pool::Pool>> = pools;
-    pool_index: std::collections::HashMap<
-        crate::base::pool_id::PoolKey,
-        crate::base::pool_id::PoolId,
-        foldhash::fast::RandomState,
-    > = pool_index;
+    pool_index: crate::pools::index::PoolIndex = pool_index;
     databases: crate::pools::databases::Databases = databases;
     listeners: crate::notify::hub::Listeners = listeners;
     admin: crate::console::orders::Orders = admin;
@@ -220,8 +216,6 @@ impl Pooler {
                 && server.link.is_none_or(|c| self.clients.get(c.0).is_some())
                 && aboard.all(|a| a.client().is_none_or(|c| self.clients.get(c.0).is_some()))
         };
-        self.clients.iter().all(client_ok)
-            && self.servers.iter().all(server_ok)
-            && self.pool_index.values().all(|id| has_pool(*id))
+        self.clients.iter().all(client_ok) && self.servers.iter().all(server_ok) && self.pool_index.ids().all(has_pool)
     }
 }

@@ -6,7 +6,7 @@ use crate::base::consequence::Consequence;
 use crate::base::dns::DnsFacts;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
-use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
+use crate::base::pool_id::{LoginFailure, PoolId};
 use crate::base::request::{
     Accepted, CancelEnd, Command, Connected, LogLevel, OrderId, ReloadOutcome, Request, TlsChange, TriedTls,
 };
@@ -19,6 +19,7 @@ use crate::base::verification::Verified;
 use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
 use crate::pools::held_cancels::HeldCancels;
+use crate::pools::index::PoolIndex;
 use crate::pools::peers::PeerPools;
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
@@ -26,13 +27,12 @@ use crate::shared::Shared;
 use crate::statements::internal::InternalStatements;
 use crate::upstream::nature::Natures;
 use crate::upstream::phase::ServerPhase;
-use foldhash::fast::RandomState;
 use pgweir_auth::ScramKeyCache;
 use pgweir_config::{Config, Problem};
 use pgweir_wire::Writer;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// One worker's clients, servers and pools.
@@ -47,7 +47,7 @@ pub struct Pooler {
     pub(crate) clients: Slab<Client>,
     pub(crate) servers: Slab<Server>,
     pub(crate) pools: Vec<Option<Pool>>,
-    pub(crate) pool_index: HashMap<PoolKey, PoolId, RandomState>,
+    pub(crate) pool_index: PoolIndex,
     pub(crate) databases: Databases,
     pub(crate) peers: PeerPools,
     pub(crate) held_cancels: HeldCancels,
@@ -97,7 +97,7 @@ impl Pooler {
             clients: Slab::new(),
             servers: Slab::new(),
             pools: Vec::new(),
-            pool_index: HashMap::default(),
+            pool_index: PoolIndex::default(),
             databases: Databases::default(),
             peers: PeerPools::default(),
             held_cancels: HeldCancels::default(),

@@ -3,16 +3,25 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
+use crate::catalog::code::Catalog;
 use crate::catalog::publications::Publications;
 use crate::catalog::schedule::State;
 use foldhash::fast::RandomState;
+use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// The catalogs of all databases that clients have used.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Catalogs {
     by_database: HashMap<Arc<str>, State, RandomState>,
+    /// The databases of each name.
+    by_name: HashMap<Box<str>, Vec<Arc<str>>, RandomState>,
+    /// The databases of each identity: see [`Catalogs::keys_of`].
+    by_identity: HashMap<Box<[u8]>, Vec<Arc<str>>, RandomState>,
+    /// What each server reads.
+    readers: HashMap<ServerId, Arc<str>, RandomState>,
     /// The pools of each database.
     pools: HashMap<Arc<str>, Vec<PoolId>, RandomState>,
     /// In how many pools statements must be searched for names. One test for all pools costs less.
@@ -46,30 +55,62 @@ impl Catalogs {
         self.by_database.get_mut(database)
     }
 
-    /// What is known of a database, or the beginning of that.
-    pub(crate) fn of_new(&mut self, database: Arc<str>) -> &mut State {
-        self.by_database.entry(database).or_default()
+    /// What is known of a database, or the beginning of that. `name`: its name on the server.
+    pub(crate) fn of_new(&mut self, database: &Arc<str>, name: &str) -> &mut State {
+        let by_name = &mut self.by_name;
+        self.by_database.entry(database.clone()).or_insert_with(|| {
+            by_name.entry(name.into()).or_default().push(database.clone());
+            State::default()
+        })
     }
 
+    #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<str>, &State)> {
         self.by_database.iter()
     }
 
-    /// The database whose catalog this server is reading.
-    pub(crate) fn read_by(&self, reader: ServerId) -> Option<Arc<str>> {
-        let (database, _) = self.all().find(|(_, state)| state.reader() == Some(reader))?;
-        Some(database.clone())
+    /// A server begins to read the catalog of a database. Returns the version that it reads.
+    pub(crate) fn begin_reading(&mut self, database: &Arc<str>, reader: ServerId) -> Option<u64> {
+        let version = self.by_database.get_mut(database)?.begin_reading(reader);
+        self.readers.insert(reader, database.clone());
+        Some(version)
+    }
+
+    /// A server does not read any more. Returns the database whose catalog it has read.
+    pub(crate) fn take_read_by(&mut self, reader: ServerId) -> Option<Arc<str>> {
+        let database = self.readers.remove(&reader)?;
+        let reads = self.of(&database).is_some_and(|state| state.reader() == Some(reader));
+        reads.then_some(database)
+    }
+
+    /// What was read of a database replaces what is known: see [`State::learns`].
+    pub(crate) fn learns(&mut self, database: &Arc<str>, catalog: Catalog, too_much: bool) -> bool {
+        let Some(state) = self.by_database.get_mut(database) else {
+            return false;
+        };
+        let by_identity = &mut self.by_identity;
+        if state.known().0.identity() != catalog.identity() {
+            state
+                .known()
+                .0
+                .identity()
+                .inspect(|old| unlist(by_identity, *old, database));
+            if let Some(identity) = catalog.identity() {
+                by_identity.entry(identity.into()).or_default().push(database.clone());
+            }
+        }
+        state.learns(catalog, too_much)
     }
 
     /// The keys under which a database is known: several names of its host may lead there, and its standbys are other
-    /// hosts. `identity` is that of the database, if it is known, and `name` its name on the server.
+    /// hosts. `identity` is that of the database, if it is known, and `name` its name on the server. Two databases whose
+    /// identities are known are the same if these are equal, others if they have one name.
     pub(crate) fn keys_of(&self, identity: Option<&[u8]>, name: &str) -> impl Iterator<Item = &Arc<str>> {
-        let is_same = move |key: &str, state: &State| match (identity, state.known().0.identity()) {
-            (Some(one), Some(two)) => one == two,
-            _ => key.strip_suffix(name).is_some_and(|hosts| hosts.ends_with(' ')),
-        };
-        let all = self.by_database.iter();
-        all.filter(move |(key, state)| is_same(key, state)).map(|(key, _)| key)
+        let has_no_identity = |key: &&Arc<str>| self.of(key).is_some_and(|state| state.known().0.identity().is_none());
+        let identified = identity.and_then(|identity| self.by_identity.get(identity));
+        let named = self.by_name.get(name).into_iter().flatten();
+        let named = named.filter(move |key| identity.is_none() || has_no_identity(key));
+        identified.into_iter().flatten().chain(named)
     }
 
     /// A server of this database has been read. If it is a standby of a database that is known under other keys, too, it
@@ -105,9 +146,41 @@ impl Catalogs {
         self.pools.get(database).map_or(&[], Vec::as_slice)
     }
 
-    /// The last pool of a database has been closed.
-    pub(crate) fn forget(&mut self, database: &str) {
-        self.by_database.remove(database);
+    /// The last pool of a database has been closed. `name`: the database's name on the server.
+    pub(crate) fn forget(&mut self, database: &str, name: &str) {
+        let Some(state) = self.by_database.remove(database) else {
+            return;
+        };
+        unlist(&mut self.by_name, name, database);
+        let identity = state.known().0.identity();
+        identity.inspect(|identity| unlist(&mut self.by_identity, *identity, database));
+    }
+
+    /// Whether the databases are listed by name and identity as they are.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn are_listed(&self) -> bool {
+        let is_listed = |(database, state): (&Arc<str>, &State)| {
+            let named = self.by_name.values().flatten().filter(|of| *of == database).count();
+            let mut identities = self.by_identity.iter().filter(|(_, of)| of.contains(database));
+            let identity = identities.next().map(|(identity, _)| &**identity);
+            named == 1 && identity == state.known().0.identity() && identities.next().is_none()
+        };
+        let named: usize = self.by_name.values().map(Vec::len).sum();
+        named == self.by_database.len() && self.all().all(is_listed)
+    }
+}
+
+/// Takes a database out of the list of those that have something in common.
+fn unlist<K, Q>(lists: &mut HashMap<K, Vec<Arc<str>>, RandomState>, common: &Q, database: &str)
+where
+    K: Eq + Hash + Borrow<Q>,
+    Q: Eq + Hash + ?Sized,
+{
+    if let Some(list) = lists.get_mut(common) {
+        list.retain(|of| **of != *database);
+        if list.is_empty() {
+            lists.remove(common);
+        }
     }
 }
 

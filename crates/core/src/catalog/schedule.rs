@@ -206,7 +206,7 @@ impl State {
     }
 
     /// A server reads the catalog. Returns the version that it reads.
-    pub(crate) fn begin_reading(&mut self, by: ServerId) -> u64 {
+    pub(super) fn begin_reading(&mut self, by: ServerId) -> u64 {
         self.due = None;
         self.put_off = None;
         self.reader = Some(by);
@@ -255,7 +255,7 @@ impl State {
 
     /// What was read replaces what is known. `too_much`: the database is larger than the limits. Returns whether the log
     /// must warn of that.
-    pub(crate) fn learns(&mut self, catalog: Catalog, too_much: bool) -> bool {
+    pub(super) fn learns(&mut self, catalog: Catalog, too_much: bool) -> bool {
         self.read = Arc::new(catalog);
         too_much && !std::mem::replace(&mut self.told_too_much, true)
     }

@@ -6,7 +6,7 @@ use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::time::Time;
 use crate::listening::{Listening, UNUSED_TIME_MAX, backlog_bytes_max};
 use crate::pooler::Pooler;
-use crate::pools::pool;
+use crate::server::Server;
 use std::collections::VecDeque;
 
 impl Pooler {
@@ -60,16 +60,18 @@ impl Pooler {
             return;
         }
         // The credential for the servers of its clients.
-        let of_clients = pool::live(&self.pools)
-            .find(|(_, p)| p.key().kind == PoolKind::Clients && p.key().database == database && p.key().user == user);
-        if let Some((credential, as_of)) = of_clients.map(|(_, p)| (p.credential().clone(), p.credential_as_of())) {
+        let of_login = self.pool_index.of_login(&database, &user).iter();
+        let of_clients = of_login
+            .map(|id| self.pool(*id))
+            .find(|p| p.key().kind == PoolKind::Clients);
+        if let Some((credential, as_of)) = of_clients.map(|p| (p.credential().clone(), p.credential_as_of())) {
             self.pool_mut(pool_id).logs_in_with(credential, as_of);
         }
         if !self.may_open(now, pool_id, false) {
             return;
         }
         let server = self.connect(now, pool_id);
-        self.listeners.get_mut(at).expect("looked up above").is_opened(server);
+        self.listeners.opens(at, server);
     }
 
     /// Opens missing listeners and closes unused ones.
@@ -101,10 +103,9 @@ impl Pooler {
 
     /// Closes the listeners of a pool that is paused.
     pub(crate) fn close_listeners(&mut self, now: Time, pool_id: PoolId, reason: &str) {
-        for slot in self.servers.slots() {
-            let server = self.servers.get(slot);
-            if server.is_some_and(|s| s.pool == pool_id && s.is_listening()) {
-                self.close_server(now, ServerId(slot), reason);
+        for id in self.pool(pool_id).members().to_vec() {
+            if self.servers.get(id.0).is_some_and(Server::is_listening) {
+                self.close_server(now, id, reason);
             }
         }
     }

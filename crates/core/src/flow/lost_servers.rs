@@ -110,7 +110,7 @@ impl Pooler {
         let pool_id = server.pool;
         let connecting = server.is_opening();
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-        self.databases.server_out(pool, connecting);
+        self.databases.server_out(pool, id, connecting);
         pool.is_used(now);
         if let Some(share) = pool.share_mut() {
             let sizings = &mut self.shared.sizings;

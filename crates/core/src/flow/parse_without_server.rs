@@ -90,11 +90,9 @@ impl Pooler {
 
     /// Whether a server of the pool has surely prepared this statement, and names mean the same objects since.
     fn is_proven(&self, pool: PoolId, statement: &Statement) -> bool {
-        let names_moved = self.pool(pool).names_moved();
-        let servers = self.servers.iter().map(|(_, server)| server);
-        let of_pool = servers.filter(|server| server.pool == pool);
-        of_pool
-            .take(SERVERS_LOOKED_AT_MAX)
-            .any(|server| server.held.has_proven(statement, names_moved))
+        let pool = self.pool(pool);
+        let some = pool.members().iter().take(SERVERS_LOOKED_AT_MAX);
+        some.filter_map(|id| self.servers.get(id.0))
+            .any(|server| server.held.has_proven(statement, pool.names_moved()))
     }
 }

@@ -41,10 +41,11 @@ impl Pooler {
             kind,
             start,
         };
-        if let Some(&id) = self.pool_index.get(&key) {
+        if let Some(id) = self.pool_index.get(&key) {
             return Ok(id);
         }
-        if !may_start_otherwise(&key, self.pool_index.keys()) {
+        let of_login = self.pool_index.of_login(&key.database, &key.user).iter();
+        if !may_start_otherwise(&key, of_login.map(|id| self.pool(*id).key())) {
             return Err(NoPool::TooManyStarts);
         }
         let mut settings = PoolSettings::new(&self.shared.config, &entry, pool_user);
@@ -59,23 +60,19 @@ impl Pooler {
             pool.is_of_auto_database();
             self.log_auto_database(client, database);
         }
-        let id = match self.pools.iter().position(Option::is_none) {
-            Some(free) => free as PoolId,
-            None => {
-                self.pools.push(None);
-                (self.pools.len() - 1) as PoolId
-            }
-        };
+        let id = self.pool_index.insert(key);
         self.shared.catalogs.is_used_by(pool.catalog_key(), id);
-        self.pools[id as usize] = Some(pool);
-        self.pool_index.insert(key, id);
+        match self.pools.get_mut(id as usize) {
+            Some(place) => *place = Some(pool),
+            None => self.pools.push(Some(pool)),
+        }
         self.share_limit(now, id);
         Ok(id)
     }
 
     /// Logs the first pool of a database that is made from `*`.
     fn log_auto_database(&mut self, client: Option<ClientId>, database: &str) {
-        if self.pool_index.keys().any(|key| &*key.database == database) {
+        if self.pool_index.has_database(database) {
             return;
         }
         let text = format!("registered new auto-database: {database}");

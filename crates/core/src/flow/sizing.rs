@@ -111,8 +111,8 @@ impl Pooler {
             settings.pool_size_max,
         );
         let told = sizings.configure(now, settings.pool_size_max, settings.holds_sizes);
-        for slot in self.servers.slots() {
-            let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) else {
+        for id in pool.members() {
+            let Some(server) = self.servers.get_mut(id.0) else {
                 continue;
             };
             sizings.server_in(share);
@@ -131,8 +131,8 @@ impl Pooler {
     pub(crate) fn give_up_share(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let Some(mut share) = pool.take_share() else { return };
-        for slot in self.servers.slots() {
-            let Some(server) = self.servers.get_mut(slot).filter(|s| s.pool == pool_id) else {
+        for id in pool.members() {
+            let Some(server) = self.servers.get_mut(id.0) else {
                 continue;
             };
             let sizings = &mut self.shared.sizings;

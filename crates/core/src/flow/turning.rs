@@ -117,29 +117,34 @@ impl Pooler {
 
     /// Closes one server of a pool when it is free, unless one will be closed anyway.
     fn give_one_up(&mut self, now: Time, pool_id: PoolId) {
-        let of_pool = || self.servers.iter().filter(|(_, server)| server.pool == pool_id);
-        if of_pool().any(|(_, server)| server.close_reason.is_some()) {
+        let members = self.pool(pool_id).members();
+        let ends = |id: &ServerId| {
+            self.servers
+                .get(id.0)
+                .is_some_and(|server| server.close_reason.is_some())
+        };
+        if members.iter().any(ends) {
             return;
         }
+        let oldest = members.first().copied();
         if let Some(idle) = self.pool(pool_id).idle().front() {
             return self.close_server(now, idle, CloseReason::Turned.text());
         }
-        let first = of_pool().next().map(|(slot, _)| slot);
-        if let Some(slot) = first {
-            self.server_mut(ServerId(slot)).close_reason = Some(CloseReason::Turned);
+        if let Some(oldest) = oldest {
+            self.server_mut(oldest).close_reason = Some(CloseReason::Turned);
         }
     }
 
     /// Closes these servers of a pool, as they become free.
     fn retire_servers(&mut self, now: Time, pool_id: PoolId, which: impl Fn(&Pool, &Server) -> bool) {
-        for slot in self.servers.slots() {
-            let Some(server) = self.servers.get(slot) else { continue };
-            if server.pool != pool_id || server.is_opening() || !which(self.pool(pool_id), server) {
+        for id in self.pool(pool_id).members().to_vec() {
+            let Some(server) = self.servers.get(id.0) else { continue };
+            if server.is_opening() || !which(self.pool(pool_id), server) {
                 continue;
             }
             if server.is_idle() {
-                self.close_server(now, ServerId(slot), CloseReason::Turned.text());
-            } else if let Some(server) = self.servers.get_mut(slot) {
+                self.close_server(now, id, CloseReason::Turned.text());
+            } else if let Some(server) = self.servers.get_mut(id.0) {
                 server.close_reason.get_or_insert(CloseReason::Turned);
             }
         }

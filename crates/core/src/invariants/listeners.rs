@@ -43,6 +43,9 @@ impl Pooler {
         };
         listener.check()?;
         if let Some(id) = listener.server() {
+            must(self.listeners.of_server(id) == Some(at), || {
+                format!("its server {id} is not found")
+            })?;
             let server = self.servers.get(id.0);
             let serves = server.is_some_and(|s| s.is_listening() || s.is_opening() || s.is_examined());
             must(serves, || {

@@ -61,7 +61,7 @@ impl Pooler {
         is_count("pools", self.pool_index.len() as u32, pool::live(&self.pools).count())?;
         for (id, pool) in pool::live(&self.pools) {
             let found = self.pool_index.get(pool.key());
-            must(found == Some(&id), || format!("pool {id} is found as {found:?}"))?;
+            must(found == Some(id), || format!("pool {id} is found as {found:?}"))?;
         }
         Ok(())
     }
@@ -86,12 +86,22 @@ impl Pooler {
         must(catalogs.is_any_due() == due, || {
             format!("that a reading of a catalog is due is {due}, and noted as {}", !due)
         })?;
+        must(catalogs.are_listed(), || {
+            "a database is not listed by its name and identity".into()
+        })?;
         for (id, pool) in pool::live(&self.pools) {
             must(catalogs.pools_of(pool.catalog_key()).contains(&id), || {
                 format!("pool {id} is not known to use its database")
             })?;
         }
         let defines = |(_, s): (_, &crate::server::Server)| s.session.has_definitions();
+        must(catalogs.someone_defines() || !self.servers.iter().any(defines), || {
+            "a server works on definitions, and none is known to do so".into()
+        })?;
+        let hidden = |(_, s): (_, &crate::server::Server)| s.session.may_publish() && !s.session.has_definitions();
+        must(!self.servers.iter().any(hidden), || {
+            "a server may commit definitions, and has none".into()
+        })?;
         let known = self.pools.iter().flatten().any(|p| p.catalog_matters()) || self.servers.iter().any(defines);
         must(catalogs.may_know_names() || !known, || {
             "texts must be searched for names, and are not".into()

@@ -230,11 +230,10 @@ impl Listening<'_> {
 
     /// A listener is gone. It is opened again by `Pooler::time_listeners`.
     pub(crate) fn listener_lost(&mut self, server_id: ServerId, reason: &str) {
-        let Some(at) = self.listeners.of_server(server_id) else {
+        let Some((at, was_up, asked)) = self.listeners.loses(server_id) else {
             return;
         };
-        let listener = self.listeners.get_mut(at).expect("found above");
-        let (was_up, asked) = listener.is_lost();
+        let listener = self.listeners.get(at).expect("found above");
         let clients = listener.clients();
         if was_up && !clients.is_empty() {
             let text = format!(

@@ -4,19 +4,27 @@ use crate::base::ids::{ClientId, ListenerId, ServerId};
 use crate::base::secret_names::SecretNames;
 use crate::base::time::Time;
 use crate::notify::channels::{ChannelName, Channels, Notification};
-use crate::notify::listener::Listener;
+use crate::notify::listener::{Asked, Listener};
 use foldhash::fast::RandomState;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// A listener's application_name in pg_stat_activity.
 pub(crate) const LISTENER_NAME: &str = "pgweir listener";
 
+/// Database, user and encoding.
+type ListenerKey = (Arc<str>, Arc<str>, Arc<str>);
+
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listeners {
     all: Vec<Option<Listener>>,
+    /// Their places, by database, user and encoding.
+    by_key: BTreeMap<ListenerKey, ListenerId>,
+    by_server: HashMap<ServerId, ListenerId, RandomState>,
+    /// Places of listeners that are no longer kept.
+    free: Vec<ListenerId>,
     /// The internal channel for marks (see `listening/handover`).
     mark_channel: String,
     next_ticket: u64,
@@ -33,6 +41,9 @@ impl Listeners {
     pub(crate) fn new(names: &mut SecretNames, seed: [u8; 32]) -> Self {
         Listeners {
             all: Vec::new(),
+            by_key: BTreeMap::new(),
+            by_server: HashMap::default(),
+            free: Vec::new(),
             mark_channel: names.draw("mark"),
             next_ticket: 0,
             random: ChaCha20Rng::from_seed(seed),
@@ -49,16 +60,17 @@ impl Listeners {
         user: &Arc<str>,
         encoding: &Arc<str>,
     ) -> ListenerId {
-        let is_it = |l: &Listener| l.is_of(database, user, encoding);
-        if let Some(at) = self.all.iter().position(|l| l.as_ref().is_some_and(is_it)) {
-            return at;
+        let key = (database.clone(), user.clone(), encoding.clone());
+        if let Some(at) = self.by_key.get(&key) {
+            return *at;
         }
-        let free = self.all.iter().position(Option::is_none).unwrap_or(self.all.len());
-        if free == self.all.len() {
+        let at = self.free.pop().unwrap_or_else(|| {
             self.all.push(None);
-        }
-        self.all[free] = Some(Listener::new(now, database.clone(), user.clone(), encoding.clone()));
-        free
+            self.all.len() - 1
+        });
+        self.all[at] = Some(Listener::new(now, database.clone(), user.clone(), encoding.clone()));
+        self.by_key.insert(key, at);
+        at
     }
 
     /// The name of the internal channel for marks.
@@ -121,7 +133,7 @@ impl Listeners {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.all.iter().all(Option::is_none)
+        self.by_key.is_empty()
     }
 
     pub(crate) fn is_up(&self, id: Option<ListenerId>) -> bool {
@@ -142,13 +154,35 @@ impl Listeners {
 
     /// A listener that nobody uses is no longer kept.
     pub(crate) fn remove(&mut self, id: ListenerId) {
-        self.all[id] = None;
+        let Some(listener) = self.all[id].take() else { return };
+        let (database, user, encoding) = listener.key();
+        self.by_key.remove(&(database.clone(), user.clone(), encoding.clone()));
+        self.free.push(id);
+    }
+
+    /// The connection of a listener is being opened.
+    pub(crate) fn opens(&mut self, id: ListenerId, server: ServerId) {
+        if let Some(listener) = self.get_mut(id) {
+            listener.is_opened(server);
+            self.by_server.insert(server, id);
+        }
+    }
+
+    /// The connection of a listener is lost. Returns the listener, whether it listened to all its channels, and the
+    /// requests that it has not answered.
+    pub(crate) fn loses(&mut self, server: ServerId) -> Option<(ListenerId, bool, VecDeque<Asked>)> {
+        let id = self.by_server.remove(&server)?;
+        let (was_up, asked) = self.get_mut(id)?.is_lost();
+        Some((id, was_up, asked))
     }
 
     /// The clients of those listeners of a database and user that have no connection.
-    pub(crate) fn clients_unconnected(&self, database: &str, user: &str) -> Vec<ClientId> {
-        let is_it = |l: &&Listener| l.server().is_none() && **l.database() == *database && **l.user() == *user;
-        let unconnected = self.all.iter().flatten().filter(is_it);
+    pub(crate) fn clients_unconnected(&self, database: &Arc<str>, user: &Arc<str>) -> Vec<ClientId> {
+        let first = (database.clone(), user.clone(), Arc::from(""));
+        let following = self.by_key.range(first..);
+        let of_login = following.take_while(|((of, by, _), _)| of == database && by == user);
+        let listeners = of_login.filter_map(|(_, at)| self.get(*at));
+        let unconnected = listeners.filter(|listener| listener.server().is_none());
         unconnected.flat_map(Listener::clients).collect()
     }
 
@@ -167,9 +201,7 @@ impl Listeners {
     }
 
     pub(crate) fn of_server(&self, server: ServerId) -> Option<ListenerId> {
-        self.all
-            .iter()
-            .position(|l| l.as_ref().is_some_and(|l| l.server() == Some(server)))
+        self.by_server.get(&server).copied()
     }
 
     /// For the console: database, user, encoding, server, number of channels and number of clients of each listener.

@@ -50,14 +50,14 @@ fn clients_share_a_listener_only_with_the_same_database_user_and_encoding() {
 fn a_server_is_found_until_its_listener_has_lost_it() {
     let mut hub = hub();
     let (id, server) = (find(&mut hub, "db", "u", "UTF8"), ServerId(slot(9)));
-    hub.get_mut(id).unwrap().is_opened(server);
+    hub.opens(id, server);
     assert_eq!(hub.of_server(server), Some(id));
     assert!(!hub.is_heard(server), "nobody listens to a channel");
     assert!(!hub.is_up(Some(id)) && !hub.is_up(None));
     hears(&mut hub, id, client(1), &["a"]);
     hub.get_mut(id).unwrap().is_up_now();
     assert!(hub.is_heard(server) && hub.is_up(Some(id)));
-    hub.get_mut(id).unwrap().is_lost();
+    hub.loses(server);
     assert_eq!(hub.of_server(server), None);
     assert!(!hub.is_heard(server) && !hub.is_up(Some(id)));
 }
@@ -141,7 +141,8 @@ fn only_clients_of_listeners_without_a_connection_wait_for_one() {
     for (n, id) in [(1, here), (2, latin), (3, elsewhere)] {
         hears(&mut hub, id, client(n), &["a", "b"]);
     }
-    assert_eq!(hub.clients_unconnected("db", "u"), [client(1), client(2)]);
-    hub.get_mut(here).unwrap().is_opened(ServerId(slot(9)));
-    assert_eq!(hub.clients_unconnected("db", "u"), [client(2)]);
+    let unconnected = |hub: &Listeners| hub.clients_unconnected(&"db".into(), &"u".into());
+    assert_eq!(unconnected(&hub), [client(2), client(1)]);
+    hub.opens(here, ServerId(slot(9)));
+    assert_eq!(unconnected(&hub), [client(2)]);
 }

@@ -118,7 +118,7 @@ impl Listener {
     }
 
     /// Its connection is being opened.
-    pub(crate) fn is_opened(&mut self, server: ServerId) {
+    pub(super) fn is_opened(&mut self, server: ServerId) {
         self.connection = Connection::Opens(server);
     }
 
@@ -220,7 +220,7 @@ impl Listener {
     }
 
     /// The listener's connection is gone. Returns whether it listened, and the requests that it has not answered.
-    pub(crate) fn is_lost(&mut self) -> (bool, VecDeque<Asked>) {
+    pub(super) fn is_lost(&mut self) -> (bool, VecDeque<Asked>) {
         let was_up = self.is_up();
         self.connection = Connection::No;
         self.refused = false;
@@ -229,8 +229,8 @@ impl Listener {
     }
 
     /// Whether it is the one for clients with this database, user and encoding.
-    pub(super) fn is_of(&self, database: &str, user: &str, encoding: &str) -> bool {
-        *self.database == *database && *self.user == *user && *self.encoding == *encoding
+    pub(super) fn key(&self) -> (&Arc<str>, &Arc<str>, &Arc<str>) {
+        (&self.database, &self.user, &self.encoding)
     }
 
     /// From now on a client gets notifications on these channels from here.

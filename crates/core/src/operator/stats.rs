@@ -7,7 +7,6 @@ use crate::base::time::Time;
 use crate::catalog::catalogs::Needs;
 use crate::operator::view::View;
 use crate::pooler::Pooler;
-use crate::pools::pool;
 use pgweir_config::{CONSOLE_DATABASE, PipelineDepth};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +75,7 @@ impl Pooler {
         };
         debug_assert!(pool.servers() == 0 && pool.clients() == 0 && pool.waiting().is_empty());
         self.pool_index.remove(pool.key());
-        let last = !pool::live(&self.pools).any(|(_, other)| other.key().database == pool.key().database);
+        let last = !self.pool_index.has_database(&pool.key().database);
         // If a RELOAD has removed the database, the log says so already. Names that clients have invented are not worth
         // a line each.
         let is_unused = pool.is_auto() && !pool.is_unproven();
@@ -86,7 +85,7 @@ impl Pooler {
         let (catalogs, catalog) = (&mut self.shared.catalogs, pool.catalog_key());
         catalogs.count(pool.needs_of_catalog(), Needs::default());
         if catalogs.is_left_by(catalog, pool_id) {
-            catalogs.forget(catalog);
+            catalogs.forget(catalog, &pool.settings().server_database);
         }
         self.admin.periods_mut().keep(&pool.key().database, pool.stats(), last);
     }

@@ -1,6 +1,7 @@
 //! Counts for the limits that several pools share, and operators' commands for databases.
 
 use crate::base::errors::Trouble;
+use crate::base::ids::ServerId;
 use crate::base::pool_id::{PoolKey, PoolKind};
 use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
@@ -151,17 +152,17 @@ impl Databases {
         self.change(&pool.key.database, &user, |c| c.clients -= 1);
     }
 
-    /// A server is being opened.
-    pub(crate) fn server_in(&mut self, pool: &mut Pool) {
-        pool.servers += 1;
+    /// A server of a pool is being opened.
+    pub(crate) fn server_in(&mut self, pool: &mut Pool, id: ServerId) {
+        pool.members.push(id);
         pool.connecting += 1;
         self.change(&pool.key.database, &pool.key.user, |c| c.servers += 1);
         self.replication_servers += u32::from(pool.key.kind.is_replication());
     }
 
-    /// A server is gone. `connecting`: it had not logged in.
-    pub(crate) fn server_out(&mut self, pool: &mut Pool, connecting: bool) {
-        pool.servers -= 1;
+    /// A server of a pool is gone. `connecting`: it had not logged in.
+    pub(crate) fn server_out(&mut self, pool: &mut Pool, id: ServerId, connecting: bool) {
+        pool.members.retain(|member| *member != id);
         pool.connecting -= u32::from(connecting);
         self.change(&pool.key.database, &pool.key.user, |c| c.servers -= 1);
         self.replication_servers -= u32::from(pool.key.kind.is_replication());
@@ -187,12 +188,10 @@ pub(crate) enum NoPool {
     TooManyStarts,
 }
 
-/// Whether clients of this database and user may have one more pool beside `pools`, with other startup parameters for
-/// its servers.
+/// Whether clients may have a pool with this key, which has other startup parameters for its servers, beside `pools`:
+/// those of the same database and user.
 pub(crate) fn may_start_otherwise<'k>(key: &PoolKey, pools: impl Iterator<Item = &'k PoolKey>) -> bool {
-    let like = |k: &&PoolKey| {
-        k.database == key.database && k.user == key.user && k.kind == PoolKind::Clients && !k.start.is_empty()
-    };
+    let like = |k: &&PoolKey| k.kind == PoolKind::Clients && !k.start.is_empty();
     // Pools for replication are closed when their clients leave.
     key.start.is_empty() || key.kind.is_replication() || pools.filter(like).count() < START_POOLS_MAX
 }

@@ -223,10 +223,16 @@ impl Pool {
         &self.soon_free
     }
 
-    /// All its server connections, whatever their phase.
+    /// All its server connections, whatever their phase, in the order of their opening.
+    #[inline]
+    pub(crate) fn members(&self) -> &[ServerId] {
+        &self.members
+    }
+
+    /// The number of its server connections.
     #[inline]
     pub(crate) fn servers(&self) -> u32 {
-        self.servers
+        self.members.len() as u32
     }
 
     /// Its servers that are connecting or logging in.
@@ -246,7 +252,7 @@ impl Pool {
 
     /// Whether one of its servers has logged in.
     pub(crate) fn has_ready_servers(&self) -> bool {
-        self.servers != self.connecting
+        self.servers() != self.connecting
     }
 
     /// A server has logged in.

@@ -7,6 +7,7 @@ pub(crate) mod fair;
 pub(crate) mod held_cancels;
 pub(crate) mod hosts;
 pub(crate) mod idle_list;
+pub(crate) mod index;
 pub(crate) mod known_of_servers;
 pub(crate) mod members;
 pub(crate) mod opening;

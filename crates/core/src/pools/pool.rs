@@ -43,8 +43,8 @@ pub(crate) struct Pool {
     pub(super) classes: Option<Box<Classes>>,
     /// Servers that had room for another flight when they were last looked at.
     pub(super) roomy: VecDeque<ServerId>,
-    /// All its server connections, whatever their phase.
-    pub(super) servers: u32,
+    /// All its server connections, whatever their phase, in the order of their opening.
+    pub(super) members: Vec<ServerId>,
     /// The servers among them that are connecting or logging in.
     pub(super) connecting: u32,
     /// Servers that were being tested for a waiting client, or read the catalog. Some may have finished since: see
@@ -138,7 +138,7 @@ impl Pool {
             pressure: Pressure::default(),
             classes: None,
             roomy: VecDeque::new(),
-            servers: 0,
+            members: Vec::new(),
             connecting: 0,
             soon_free: Vec::new(),
             clients: 0,

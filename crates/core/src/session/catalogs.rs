@@ -55,8 +55,11 @@ impl CatalogNews<'_> {
     pub(crate) fn look_after(&mut self, now: Time, pool_id: PoolId) {
         if self.shares_sessions(pool_id) {
             self.look_at_hosts(now, pool_id);
-            let database = pool::of(self.pools, pool_id).catalog_key().clone();
-            let state = self.shared.catalogs.of_new(database);
+            let pool = pool::of(self.pools, pool_id);
+            let state = self
+                .shared
+                .catalogs
+                .of_new(pool.catalog_key(), &pool.settings().server_database);
             if state.is_older_than(AGE_MAX, now) {
                 state.wants(now);
             }
@@ -78,9 +81,9 @@ impl CatalogNews<'_> {
     /// longer valid. It is read again after the answer. Returns the pools of the database whose servers are shared.
     pub(crate) fn code_may_change(&mut self, now: Time, pool_id: PoolId) -> Vec<PoolId> {
         // A pool in session pooling reads no catalog, but a standby may be used later, which has to replay the definitions.
-        self.shared
-            .catalogs
-            .of_new(pool::of(self.pools, pool_id).catalog_key().clone());
+        let pool = pool::of(self.pools, pool_id);
+        let name = &pool.settings().server_database;
+        self.shared.catalogs.of_new(pool.catalog_key(), name);
         for database in &self.names_of(pool_id) {
             if let Some(state) = self.shared.catalogs.of_mut(database) {
                 state.definitions_come(now);
@@ -138,6 +141,10 @@ impl CatalogNews<'_> {
 
     /// Whether an unanswered request may commit definitions in this database.
     fn is_being_changed(&self, database: &Arc<str>) -> bool {
+        // Thousands of databases may be read meanwhile.
+        if !self.shared.catalogs.someone_defines() {
+            return false;
+        }
         let changing = self.servers.iter().filter(|(_, server)| server.session.may_publish());
         changing
             .map(|(_, server)| self.names_of(server.pool))
@@ -160,7 +167,7 @@ impl CatalogNews<'_> {
         if anyone_waits && state.lets_clients_go_first(now) {
             return None;
         }
-        let version = state.begin_reading(server_id);
+        let version = self.shared.catalogs.begin_reading(&database, server_id)?;
         self.tell_pools(&database);
         Some(version)
     }
@@ -168,7 +175,7 @@ impl CatalogNews<'_> {
     /// The reading of this server has ended, or has failed. A RELOAD may have given the server's pool another database
     /// meanwhile. Returns whether the server is a standby that has replayed definitions.
     pub(crate) fn reading_ended(&mut self, now: Time, reader: ServerId, reading: Reading) -> bool {
-        let Some(database) = self.shared.catalogs.read_by(reader) else {
+        let Some(database) = self.shared.catalogs.take_read_by(reader) else {
             return false;
         };
         let database = &database;
@@ -217,10 +224,7 @@ impl CatalogNews<'_> {
             read.names()
         );
         self.shared.log(LogLevel::Debug, text);
-        let Some(state) = self.shared.catalogs.of_mut(database) else {
-            return;
-        };
-        if state.learns(read, too_much) {
+        if self.shared.catalogs.learns(database, read, too_much) {
             let text = format!(
                 "{database}: has too many functions to know what they do to sessions; every transaction will be followed \
                  by a probe"

@@ -178,12 +178,9 @@ impl Pooler {
             let text = format!("{} {}", server::label(&self.servers, &self.pools, id), nature.words());
             self.log(LogLevel::Warning, text);
         }
-        let of_pool = self
-            .servers
-            .iter()
-            .filter(|(_, s)| s.pool == pool_id)
-            .map(|(_, s)| s.nature);
-        let worst = of_pool.max().unwrap_or_default();
+        let members = self.pool(pool_id).members().iter();
+        let natures = members.filter_map(|id| Some(self.servers.get(id.0)?.nature));
+        let worst = natures.max().unwrap_or_default();
         if self.pool(pool_id).nature() != worst {
             self.pool_changes_nature(now, pool_id, id, worst);
         }

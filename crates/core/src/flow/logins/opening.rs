@@ -104,8 +104,8 @@ impl Pooler {
     /// Whether the only host of a pool has not answered an attempt for long: it gets no further ones meanwhile.
     fn is_silent(&self, now: Time, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
-        let is_silent = |(_, server): (_, &Server)| server.pool == pool_id && server.is_silent(now);
-        pool.connecting() > 0 && pool.settings().endpoints.len() == 1 && self.servers.iter().any(is_silent)
+        let is_silent = |id: &ServerId| self.servers.get(id.0).is_some_and(|server| server.is_silent(now));
+        pool.connecting() > 0 && pool.settings().endpoints.len() == 1 && pool.members().iter().any(is_silent)
     }
 
     /// A server will soon be free: see [`Server::is_soon_free`].
@@ -233,7 +233,7 @@ impl Pooler {
         let mut server = Server::new(now, pool_id, endpoint.clone(), shape, expires);
         server.in_doubt = in_doubt;
         let id = ServerId(self.servers.insert_with(|_| server));
-        self.databases.server_in(pool);
+        self.databases.server_in(pool, id);
         if let Some(share) = pool.share() {
             self.shared.sizings.server_in(share);
         }

@@ -100,7 +100,7 @@ impl Pooler {
     /// Whether SHOW DATABASES has a database, other than the console's.
     fn is_listed(&self, database: &str) -> bool {
         self.shared.config.databases.contains_key(database)
-            || self.pool_index.keys().any(|key| &*key.database == database)
+            || self.pool_index.has_database(database)
             || self.databases.ordered().any(|name| &**name == database)
     }
 }
