@@ -327,6 +327,14 @@ impl Client {
     pub(crate) fn attends(&self) -> bool {
         self.channels.is_some() || self.session.deferred_begin().is_some()
     }
+
+    /// Whether a listener hears channels for the client.
+    #[inline]
+    pub(crate) fn relies_on_listener(&self) -> bool {
+        self.channels
+            .as_ref()
+            .is_some_and(|channels| channels.relies_on_listener())
+    }
 }
 
 /// Whether PostgreSQL has dropped the unnamed statement before it can refuse this message.

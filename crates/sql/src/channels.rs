@@ -2,8 +2,9 @@
 
 use crate::condensed::Condensed;
 use crate::search::{contains, has_word};
-use crate::split::{ends_block, statements};
+use crate::split::statements;
 use crate::statement::{STATEMENT_BYTES_MAX, Statement, classify};
+use std::collections::VecDeque;
 
 /// `LISTEN "channel"`: the name in quotes, in any encoding; no encoding uses a quote as a part of another character.
 pub fn channel_command(verb: &str, channel: &[u8]) -> Vec<u8> {
@@ -58,9 +59,9 @@ pub fn may_unlisten(text: &[u8]) -> bool {
     has_word(text, b"unlisten")
 }
 
-/// The channels that the UNLISTEN commands of a text name; `None` for all. The text runs in a transaction block. Commands
-/// behind its end are left out: another transaction decides about them, which may fail.
-pub fn unlistened(text: &[u8]) -> Vec<Option<Box<[u8]>>> {
+/// The channels that the UNLISTEN commands of a text name, in the order of their command tags; `None` for all. Those
+/// behind a statement that may be an UNLISTEN of a name that is not read are left out.
+pub fn unlistened(text: &[u8]) -> VecDeque<Option<Box<[u8]>>> {
     // A statement with a long comment is not classified.
     let condensed = (text.len() > STATEMENT_BYTES_MAX).then(|| {
         let mut condensed = Condensed::default();
@@ -68,14 +69,16 @@ pub fn unlistened(text: &[u8]) -> Vec<Option<Box<[u8]>>> {
         condensed.finish()
     });
     let text = condensed.as_ref().and_then(|c| c.as_deref()).unwrap_or(text);
-    let all = statements(text).unwrap_or_default();
-    let of_block = all.into_iter().take_while(|s| !ends_block(s));
-    let channels = of_block.filter_map(|s| match classify(s) {
-        Statement::Unlisten(name) => Some(Some(name)),
-        Statement::UnlistenAll => Some(None),
-        _ => None,
-    });
-    channels.collect()
+    let mut channels = VecDeque::new();
+    for statement in statements(text).unwrap_or_default() {
+        match classify(statement) {
+            Statement::Unlisten(name) => channels.push_back(Some(name)),
+            Statement::UnlistenAll => channels.push_back(None),
+            _ if may_unlisten(statement) => break,
+            _ => {}
+        }
+    }
+    channels
 }
 
 #[cfg(test)]
@@ -98,19 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unlisten_behind_the_end_of_its_block_is_left_out() {
+    fn nothing_behind_a_name_that_is_not_read_is_taken_for_another_unlisten() {
         let a = || Some(b"a".as_slice().into());
-        assert_eq!(unlistened(b"unlisten a; commit; unlisten b"), [a()]);
-        for end in [
-            "commit",
-            "commit and chain",
-            "end",
-            "rollback",
-            "abort",
-            "prepare transaction 'x'",
-            "rollback to s",
-        ] {
-            assert!(unlistened(format!("{end}; unlisten *").as_bytes()).is_empty(), "{end}");
-        }
+        assert_eq!(unlistened(b"unlisten a; commit; unlisten *"), [a(), None]);
+        assert_eq!(unlistened(b"unlisten a; unlisten U&\"\\0062\"; unlisten c"), [a()]);
     }
 }

@@ -22,6 +22,7 @@ impl Reply<'_> {
             Some(b'A' | b'C' | b'G') => self.logins_may_be_admitted(body),
             Some(b'P') if body.starts_with(b"PREPARE\0") => self.prepared(),
             Some(b'R') if rolls_back => self.rolled_back(),
+            Some(b'U') if body.starts_with(b"UNLISTEN\0") => self.unlistened(),
             Some(b'B') if self.server.conversation.begin() == Begin::Owed => self.begun(),
             _ => {}
         }
@@ -77,6 +78,16 @@ impl Reply<'_> {
         }
     }
 
+    /// The client no longer listens to a channel, or to any, if the present transaction commits.
+    #[cold]
+    fn unlistened(&mut self) {
+        let next = self.server.conversation.queue_mut().next_unlistened();
+        let channels = self.client().and_then(|client| client.channels.as_mut());
+        if let (Some(name), Some(channels)) = (next, channels) {
+            channels.note_unlistened(name.as_deref());
+        }
+    }
+
     /// The client's transaction has failed or was rolled back, perhaps to a savepoint only. Its channels stay as they
     /// are, because it is not known which UNLISTEN was behind which savepoint.
     pub(crate) fn rolled_back(&mut self) {
@@ -98,6 +109,9 @@ impl Reply<'_> {
         let effect = self.server.conversation.queue().front().and_then(Entry::effect);
         let seen_coming = effect.is_some_and(|effect| effect.server_lost_all.is_some());
         if discards {
+            if let Some(channels) = self.client().and_then(|client| client.channels.as_mut()) {
+                channels.note_unlistened(None);
+            }
             self.server.conversation.discards_all();
             self.forgot_sequences();
             self.forget_explicit_settings();

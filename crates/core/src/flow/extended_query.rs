@@ -22,7 +22,7 @@ use pgweir_wire::frontend::{Named, Target};
 pub(super) const NAMES_BYTES_MAX: usize = 64 * 1024;
 
 impl Exchange<'_> {
-    /// Execute, which may run a DEALLOCATE or DISCARD ALL.
+    /// Execute, which may run a DEALLOCATE, DISCARD ALL or UNLISTEN.
     pub(crate) fn execute(&mut self, message: &Message<'_>) -> Step {
         if self.server.session.has_definitions() {
             if let Err(step) = self.names_whole(message) {
@@ -63,6 +63,10 @@ impl Exchange<'_> {
             Some(Ends::Name(name)) if self.client.statements.meaning_of(&name).is_some() => {
                 self.deallocates(&name, Effect::default())
             }
+            Some(Ends::Channels(channel)) if self.client.relies_on_listener() => Effect {
+                unlistens: [channel].into(),
+                ..Effect::default()
+            },
             _ => return self.plain(message, Expect::Execute),
         };
         self.pass_request(message, Entry::forward(Expect::Execute).with(effect))

@@ -66,12 +66,7 @@ impl Exchange<'_> {
         }
         let names = may.is_some_and(|may| may.intersects(Effects::PREPARE) && !may.intersects(Effects::STATEMENTS));
         let executes = tracked && names && text.is_some_and(pgweir_sql::only_executes);
-        let effect = match tracked {
-            true => self.effect_on_statements(message, text, verdict, may),
-            // Internal statements end with those of the client.
-            false if ends_all(&verdict) => Some(self.discard_all_statements(Effect::default())),
-            false => None,
-        };
+        let effect = self.effect_of_query(message, text, verdict, may, tracked);
         let mut entry = Entry::forward(Expect::Query);
         if let Some(effect) = effect {
             entry = entry.with(effect);
@@ -80,6 +75,31 @@ impl Exchange<'_> {
             entry = entry.executing();
         }
         self.send_query(message, entry, returns)
+    }
+
+    /// What a Query changes if it succeeds; `found`: the possible effects of its text, if it has been read.
+    fn effect_of_query(
+        &mut self,
+        message: &Message<'_>,
+        text: Option<&[u8]>,
+        verdict: pgweir_sql::Statement,
+        found: Option<Effects>,
+        tracked: bool,
+    ) -> Option<Effect> {
+        let mut effect = match tracked {
+            true => self.effect_on_statements(message, text, verdict, found),
+            // Internal statements end with those of the client.
+            false if ends_all(&verdict) => Some(self.discard_all_statements(Effect::default())),
+            false => None,
+        };
+        if self.client.relies_on_listener()
+            && message.is_whole()
+            && let Some(text) = message.body().strip_suffix(b"\0")
+            && pgweir_sql::may_unlisten(text)
+        {
+            effect.get_or_insert_default().unlistens = pgweir_sql::unlistened(text);
+        }
+        effect
     }
 
     /// Reads the text of a Query. `looks`: texts are looked at, also those longer than `read_bytes_max` if they are

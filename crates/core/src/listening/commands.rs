@@ -62,7 +62,7 @@ impl Listening<'_> {
             return None;
         }
         self.channels_may_have_changed(id);
-        self.move_back_for(id, server_id, message, &text)
+        self.move_back_for(id, server_id, &text)
     }
 
     /// Whether the rest of a message must come before it is sent; `text` is the part of its text that has come.
@@ -78,8 +78,8 @@ impl Listening<'_> {
     }
 
     /// A text that asks for or changes the client's channels is about to be sent: if the listener hears some, they move
-    /// to the server first. In a transaction they cannot; then it is only noted which ones the text ends.
-    fn move_back_for(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, text: &[u8]) -> Option<Step> {
+    /// to the server first. In a transaction they cannot; then the replies show which ones it ends.
+    fn move_back_for(&mut self, id: ClientId, server_id: ServerId, text: &[u8]) -> Option<Step> {
         let channels = self.clients.get(id.0)?.channels.as_ref()?;
         if !channels.relies_on_listener() {
             return None;
@@ -92,8 +92,7 @@ impl Listening<'_> {
             }
             return Some(Step::Wait);
         }
-        let runs = message.tag != FrontendTag::Parse || self.shared.settings.max_prepared_statements == 0;
-        self.channels_mut(id)?.note_unlisten(text, runs);
+        self.channels_mut(id)?.note_listens(text);
         None
     }
 

@@ -139,15 +139,9 @@ impl Channels {
         std::mem::take(&mut self.holds_ready)
     }
 
-    /// A text that concerns channels goes to a server that does not listen for the client. `runs`: it also runs.
-    pub(crate) fn note_unlisten(&mut self, text: &[u8], runs: bool) {
-        let unlistens = pgweir_sql::may_unlisten(text);
-        self.listens_anew |= !unlistens || pgweir_sql::may_listen(text);
-        if runs && unlistens {
-            for name in pgweir_sql::unlistened(text) {
-                self.note_unlistened(name.as_deref());
-            }
-        }
+    /// A text that concerns channels goes to a server that does not listen for the client.
+    pub(crate) fn note_listens(&mut self, text: &[u8]) {
+        self.listens_anew |= !pgweir_sql::may_unlisten(text) || pgweir_sql::may_listen(text);
     }
 
     /// Whether the present transaction has run UNLISTEN of channels that the listener hears.
@@ -208,8 +202,8 @@ impl Channels {
         std::mem::take(&mut self.unheard)
     }
 
-    /// Notes the channels that an UNLISTEN names; `None` names all.
-    fn note_unlistened(&mut self, name: Option<&[u8]>) {
+    /// The present transaction has run UNLISTEN of this channel, or of all.
+    pub(crate) fn note_unlistened(&mut self, name: Option<&[u8]>) {
         let Some(name) = name else {
             return self.unlistened.clone_from(&self.heard);
         };
@@ -309,18 +303,16 @@ mod tests {
     #[test]
     fn a_transaction_keeps_no_more_of_its_unlistens_than_there_are_channels() {
         let mut channels = hearing(&[b"a", b"b"]);
-        for text in ["unlisten a; unlisten a; unlisten other", "unlisten other", "unlisten a"] {
-            for _ in 0..100 {
-                channels.note_unlisten(text.as_bytes(), true);
-            }
+        for name in ["a", "a", "other", "other", "a"].repeat(100) {
+            channels.note_unlistened(Some(name.as_bytes()));
         }
         assert_eq!(channels.unlistened.len(), 1);
         for _ in 0..100 {
-            channels.note_unlisten(b"unlisten *", true);
+            channels.note_unlistened(None);
         }
         assert_eq!(channels.unlistened.len(), 2);
         channels.forget_unlisten();
-        channels.note_unlisten(b"unlisten other", true);
+        channels.note_unlistened(Some(b"other"));
         assert!(!channels.has_unlistened());
     }
 }

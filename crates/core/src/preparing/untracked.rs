@@ -16,7 +16,6 @@
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
-use crate::statements::ends::Ends;
 use crate::statements::followed::FollowedBefore;
 use crate::upstream::entry::{Effect, Entry, Expect};
 use pgweir_sql::{Effects, Statement};
@@ -133,7 +132,7 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         let statement = client.session.followed(names.statement);
         let returns = statement.and_then(|f| f.returns().cloned());
-        let ends_all = statement.is_some_and(|f| f.ends_all());
+        let ends = statement.and_then(|f| f.ends().cloned());
         let moves_names = statement.is_some_and(|f| f.moves_names());
         if statement.is_some_and(|f| f.defines()) {
             self.defines(b"");
@@ -142,7 +141,7 @@ impl Exchange<'_> {
             self.server.moves_names(self.shared.statements.now());
         }
         let client = &mut *self.client;
-        client.statements.binds(names.portal, ends_all.then_some(Ends::All));
+        client.statements.binds(names.portal, ends);
         match returns {
             Some(returns) => client.session.binds_reset(names.portal, Some(returns)),
             None => client.session.portal_is_replaced(names.portal),

@@ -23,7 +23,7 @@ pub(crate) struct ClientStatements {
     unnamed: Option<Arc<Statement>>,
     /// The latest portal, if a Describe of it would be the first to tell the rows of its statement.
     bound: Option<Box<Bound>>,
-    /// Portals of statements that end prepared statements, or list them.
+    /// Portals of statements that end prepared statements or channels, or list statements.
     careful_portals: Option<Box<CarefulPortals>>,
     /// See [`ClientStatements::may_be_lent`].
     may_be_lent: bool,
@@ -38,7 +38,7 @@ impl ClientStatements {
         }
     }
 
-    /// What the portal's statement ends, if it ends prepared statements.
+    /// What the portal's statement ends.
     pub(crate) fn ends_of(&self, portal: &[u8]) -> Option<&Ends> {
         self.careful_portals.as_ref()?.ends_of(portal)
     }

@@ -1,18 +1,20 @@
-//! Statements that end prepared statements, or list them, and the portals that will run such statements.
+//! Statements that end prepared statements or channels, or list statements, and the portals that will run them.
 
-/// The prepared statements that a statement ends.
+/// What a statement ends.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Ends {
     /// DEALLOCATE ALL, DISCARD ALL.
     All,
     /// DEALLOCATE of this name.
     Name(Box<[u8]>),
+    /// UNLISTEN of this channel; `None`: of all.
+    Channels(Option<Box<[u8]>>),
 }
 
-/// The most portals of a client that are followed because their statements end prepared statements or list them.
+/// The most portals of a client that are followed because their statements end something or list prepared statements.
 const CAREFUL_PORTALS_MAX: usize = 64;
 
-/// What an Execute of a portal does to prepared statements.
+/// What an Execute of a portal does to prepared statements and channels.
 #[derive(Debug, pgweir_freeze::Freeze)]
 struct CarefulPortal {
     name: Box<[u8]>,
@@ -57,7 +59,7 @@ impl CarefulPortals {
         self.portals.iter().find(|of| *of.name == *portal)
     }
 
-    /// What the portal's statement ends, if it ends prepared statements.
+    /// What the portal's statement ends.
     pub(super) fn ends_of(&self, portal: &[u8]) -> Option<&Ends> {
         self.of(portal)?.ends.as_ref()
     }

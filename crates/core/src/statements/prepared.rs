@@ -209,12 +209,14 @@ impl Statement {
         matches!(self.verdict, DeallocateAll | DiscardAll | Deallocate(_))
     }
 
-    /// The prepared statements that the statement ends.
+    /// The prepared statements or channels that the statement ends.
     pub(crate) fn ends(&self) -> Option<Ends> {
-        use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
+        use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Unlisten, UnlistenAll};
         match &self.verdict {
             DeallocateAll | DiscardAll => Some(Ends::All),
             Deallocate(name) => Some(Ends::Name(name.clone())),
+            Unlisten(channel) => Some(Ends::Channels(Some(channel.clone()))),
+            UnlistenAll => Some(Ends::Channels(None)),
             _ => None,
         }
     }

@@ -61,6 +61,11 @@ impl ReplyQueue {
         self.entries.front_mut()?.effect_mut()?.deallocates.pop_front()
     }
 
+    /// The command tag UNLISTEN has come for the request at the front. Returns the next channel that the request ends.
+    pub(crate) fn next_unlistened(&mut self) -> Option<Option<Box<[u8]>>> {
+        self.entries.front_mut()?.effect_mut()?.unlistens.pop_front()
+    }
+
     /// A statement of the request at the front has been answered.
     pub(crate) fn counts_answered(&mut self) {
         let front = self.entries.front_mut().and_then(Entry::effect_mut);

@@ -125,6 +125,8 @@ pub(crate) struct Effect {
     pub(crate) may_end_statements: bool,
     /// The names that it deallocates one by one, in the order of their command tags.
     pub(crate) deallocates: VecDeque<StatementName>,
+    /// The channels of its UNLISTENs, in the order of their command tags; `None`: all.
+    pub(crate) unlistens: VecDeque<Option<Box<[u8]>>>,
     /// If the last of its statements is a DEALLOCATE: how many in front of it have not been answered. The server answers
     /// the last one only when it has committed, and what it has ended is gone even if the commit fails.
     pub(crate) before_deallocate: Option<u32>,

@@ -28,19 +28,26 @@ fn unlisten_behind_a_savepoint_that_is_rolled_back_does_not_count() {
 
 #[test]
 fn unlisten_inside_a_transaction_counts_when_that_commits() {
-    for (text, hears) in [
-        ("unlisten a", false),
-        ("select 1; unlisten *; select 2", false),
-        ("unlisten b; select 1", true),
-        ("select 'unlisten a'", true),
+    for (text, tags, hears) in [
+        ("unlisten a", "UNLISTEN", false),
+        ("select 1; unlisten *; select 2", "SELECT 1,UNLISTEN,SELECT 1", false),
+        ("unlisten b; select 1", "UNLISTEN,SELECT 1", true),
+        ("select 'unlisten a'", "SELECT 1", true),
+        ("rollback; begin; unlisten a", "ROLLBACK,BEGIN,UNLISTEN", false),
+        ("unlisten a; rollback; begin", "UNLISTEN,ROLLBACK,BEGIN", true),
     ] {
         let mut s = Servers::new();
         let (client, server, listener) = s.moved();
-        for (text, status) in [("select 1", InTransaction), (text, InTransaction), ("commit", Idle)] {
+        let sent = [
+            ("select 1", "SELECT 1", InTransaction),
+            (text, tags, InTransaction),
+            ("commit", "COMMIT", Idle),
+        ];
+        for (text, tags, status) in sent {
             s.rig.says(client, |w| w.query(text.as_bytes()));
             s.rig.hears(server);
             s.rig.says(server, |w| {
-                w.command_complete(if text == "commit" { "COMMIT" } else { "DONE" });
+                tags.split(',').for_each(|tag| w.command_complete(tag));
                 w.ready_for_query(status);
             });
         }
