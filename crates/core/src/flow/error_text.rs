@@ -21,6 +21,18 @@ impl Refusal<'_> {
         }
     }
 
+    /// A copy for a client whose statement was being prepared again.
+    pub(super) fn kept_for_use(&self) -> Vec<u8> {
+        self.without_place().unwrap_or_else(|| self.kept())
+    }
+
+    /// The error of a wait for a lock, without the place of the table in the text: PostgreSQL tells it only to a client
+    /// that has sent this text just now.
+    pub(super) fn without_place(&self) -> Option<Vec<u8>> {
+        let is_of_wait = matches!(self.fields.sqlstate, b"55P03" | b"40P01");
+        (is_of_wait && self.whole).then(|| without_position(self.bytes))
+    }
+
     pub(super) fn severity(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(self.fields.severity)
     }
@@ -50,6 +62,18 @@ pub(super) fn renamed(message: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<
         to.extend_from_slice(&body[at + ours.len()..]);
     });
     Some(reply)
+}
+
+/// An error without the field that says where in the text it is.
+fn without_position(message: &[u8]) -> Vec<u8> {
+    let mut reply = Vec::new();
+    Writer::new(&mut reply).message(message[0], |to| {
+        let fields = message[HEADER_BYTES..].split_inclusive(|&b| b == 0);
+        fields
+            .filter(|field| !field.starts_with(b"P"))
+            .for_each(|field| to.extend_from_slice(field));
+    });
+    reply
 }
 
 /// A short form of an error that is too long to keep.

@@ -249,7 +249,7 @@ impl Reply<'_> {
             // The client's message fails with this error: a cancel that waits for it has done its work.
             server.cancels.wait_for_none();
         }
-        queue.replace_behind_internal_parse(in_block, !of_statement, || error.kept())
+        queue.replace_behind_internal_parse(in_block, !of_statement, || error.kept_for_use())
     }
 
     /// Continues after a failed segment.
@@ -342,7 +342,8 @@ impl Reply<'_> {
             self.say(|w| w.error(&TRANSACTION_FAILED));
             return Passed::Skip;
         }
-        match self.in_clients_words(refused.uses, error) {
+        let without_place = || refused.is_skipped().then(|| error.without_place())?;
+        match self.in_clients_words(refused.uses, error).or_else(without_place) {
             Some(reply) => {
                 self.tell(|to| to.extend_from_slice(&reply));
                 Passed::Skip
