@@ -80,3 +80,46 @@ def asks_directly(cluster, text: str) -> str:
     with wire.Connection(host=cluster.host, port=cluster.port, user="rr_login") as client:
         client.query("set role rr_bob")
         return asks(client, wire.parse("s", text), *use("s"))
+
+
+WHO = "select current_user, session_user, current_setting('role')"
+
+# What a client does whose startup packet names a role; between the bars it looks.
+CHANGES = [
+    "set session authorization rr_starts",
+    "set session authorization default",
+    "reset session authorization",
+    "select 1; reset session authorization",
+    "select set_config('session_authorization', 'rr_starts', false)",
+    "set session authorization rr_starts|reset role",
+    "set session authorization rr_starts|reset session authorization",
+    "set session authorization rr_starts|reset all|reset role",
+    "set role rr_default|reset session authorization",
+    "set role none|reset session authorization",
+]
+
+
+@pytest.mark.parametrize("role_of_login", ["none", "rr_default"])
+def test_the_session_authorization_changes_the_role_of_the_startup_packet(pg, make_pooler, role_of_login):
+    """Guards against a client that runs as its startup role, or as that of ALTER ROLE, where PostgreSQL has another."""
+    pg.psql(
+        "create role rr_starts login; create role rr_default; create role rr_packet; grant rr_default, rr_packet to rr_starts;"
+        f"alter role rr_starts set role = {role_of_login}"
+    )
+    pooler = make_pooler(pg, settings={"default_pool_size": 1}, userlist={"rr_starts": "", "postgres": ""})
+    try:
+        for change in CHANGES:
+            seen = []
+            for port in (pg.port, pooler.port):
+                login = {"port": port, "user": "rr_starts"}
+                with wire.Connection(**login, options={"role": "rr_packet"}) as c, wire.Connection(**login) as other:
+                    seen.append([c.rows(WHO)])
+                    for text in change.split("|"):
+                        assert wire.error_codes(c.query(text)) == []
+                        seen[-1].append(c.rows(WHO))
+                    other.query("select 1")
+                    seen[-1].append(c.rows(WHO))
+            assert seen[1] == seen[0], change
+    finally:
+        pooler.finish()
+        pg.psql("drop role rr_starts, rr_default, rr_packet")

@@ -25,6 +25,12 @@ pub enum Change {
     Sets(Box<[u8]>),
 }
 
+/// Whether a SET or RESET of `changed` changes the setting `name`. That of session_authorization changes the role, too.
+fn names(changed: &[u8], name: &str) -> bool {
+    let is = |name: &str| changed.eq_ignore_ascii_case(name.as_bytes());
+    is(name) || name.eq_ignore_ascii_case(WHO[0]) && is(WHO[1])
+}
+
 impl Returns {
     /// The settings that a statement may reset to their startup values. A SET may do so too (TO DEFAULT).
     pub fn of(verdict: &Statement, text: &[u8]) -> Option<Returns> {
@@ -60,13 +66,13 @@ impl Returns {
         match self {
             Returns::All => true,
             Returns::AllButWho => !WHO.iter().any(|n| n.eq_ignore_ascii_case(name)),
-            Returns::One(one) => one.eq_ignore_ascii_case(name.as_bytes()),
+            Returns::One(one) => names(one, name),
             Returns::Among(changes) => changes
                 .iter()
                 .rev()
                 .find_map(|change| match change {
                     Change::Returns(returns) => returns.includes(name).then_some(true),
-                    Change::Sets(set) => set.eq_ignore_ascii_case(name.as_bytes()).then_some(false),
+                    Change::Sets(set) => names(set, name).then_some(false),
                 })
                 .unwrap_or(false),
         }
@@ -114,6 +120,14 @@ mod tests {
         assert_eq!(of("select 1"), None);
         // Where backslashes escape, the last word is in the constant.
         assert!(!ends_with_default(br"set application_name to 'x\' default --'"));
+    }
+
+    #[test]
+    fn the_role_returns_with_the_session_authorization() {
+        let includes = |text: &str, name: &str| Returns::among(text.as_bytes()).map(|r| r.includes(name));
+        assert_eq!(includes("reset session authorization", "role"), Some(true));
+        assert_eq!(includes("reset role; set session authorization x", "role"), Some(false));
+        assert_eq!(includes("reset role", "session_authorization"), Some(false));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::state::idle_limit::TRANSACTION_LIMIT;
 use crate::state::pins::STATEMENT_CHARS_SHOWN;
-use crate::state::shape::Shape;
+use crate::state::shape::{SESSION_AUTHORIZATION, Shape};
 use pgweir_sql::{Effects, Span};
 use pgweir_wire::ErrorFields;
 use std::sync::Arc;
@@ -185,7 +185,11 @@ impl Suspicion {
     pub(super) fn add(&mut self, effects: Effects, hidden: Vec<Box<str>>, proof: Option<RefusalProof>) -> bool {
         self.waits_for_text = false;
         self.effects |= effects;
-        if hidden.iter().any(|name| &**name == ROLE) {
+        // The session authorization changes the role, too.
+        if hidden
+            .iter()
+            .any(|name| [ROLE, SESSION_AUTHORIZATION].contains(&&**name))
+        {
             self.sets_role = later_role(self.sets_role, Some(!effects.intersects(Effects::RESETS)));
         }
         if let Some(proof) = proof {
