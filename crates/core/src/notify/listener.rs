@@ -228,7 +228,7 @@ impl Listener {
         (was_up, std::mem::take(&mut self.asked))
     }
 
-    /// Whether it is the one for clients with this database, user and encoding.
+    /// The database, user and encoding of its clients.
     pub(super) fn key(&self) -> (&Arc<str>, &Arc<str>, &Arc<str>) {
         (&self.database, &self.user, &self.encoding)
     }
