@@ -1,8 +1,8 @@
 //! Servers that answer the pooler's own requests, and its questions about their sessions.
 
-use super::Rig;
+use super::{Rig, error};
 use pgweir_core::ServerId;
-use pgweir_wire::TransactionStatus::Idle;
+use pgweir_wire::TransactionStatus::{Failed, Idle};
 use pgweir_wire::Writer;
 
 /// So often a server answers before its questions count as endless.
@@ -126,6 +126,25 @@ impl Rig {
                 other => panic!("nobody answers {other}"),
             }
         }
+    }
+
+    /// The server was told to begin a block that has failed: a BEGIN, and a Describe of a portal that does not exist. It
+    /// answers both.
+    pub fn fails_begin(&mut self, server: ServerId, told: &[String]) {
+        let fails = told.iter().position(|l| l.starts_with("Describe P"));
+        let Some(fails) = fails else {
+            panic!("nothing makes the block fail: {told:?}")
+        };
+        assert_eq!(
+            told[fails + 1..],
+            ["Sync"],
+            "what follows waits until the block has failed"
+        );
+        self.replies(server, &told[..fails], None, |w, _| w.command_complete("BEGIN"));
+        self.says(server, |w| {
+            w.error(&error("34000", "portal \"the transaction has failed\" does not exist"));
+            w.ready_for_query(Failed);
+        });
     }
 
     /// A server answers everything that it was sent without an error, each Query and Execute with this command tag;

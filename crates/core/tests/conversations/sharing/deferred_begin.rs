@@ -154,17 +154,7 @@ fn a_deferred_begin_is_answered_before_a_query_goes_through_in_pieces() {
     );
     // The client believes that it is in a transaction, so the transaction must have failed before its Query runs.
     let told = rig.told(server);
-    assert!(told[told.len() - 2].starts_with("Describe P"), "{told:?}");
-    assert_eq!(told.last().unwrap(), "Sync");
-    rig.says(server, |w| {
-        w.empty(b'3');
-        w.empty(b'1');
-        w.empty(b'2');
-        w.command_complete("BEGIN");
-        w.empty(b'3');
-        w.error(&error("34000", "portal \"the transaction has failed\" does not exist"));
-        w.ready_for_query(Failed);
-    });
+    rig.fails_begin(server, &told);
     assert!(rig.told(server)[0].starts_with("Query insert"));
 }
 

@@ -57,23 +57,7 @@ fn a_cancel_in_front_of_a_deferred_begin_fails_the_transaction() {
     rig.told(server);
     rig.says(b, |w| w.query(b"insert into t values (2)"));
     let told = rig.told(server);
-    assert_eq!(
-        told.last().unwrap(),
-        "Sync",
-        "what follows waits until the transaction has failed"
-    );
-    assert!(
-        told.iter().any(|l| l.starts_with("Describe P")),
-        "the transaction is made to fail: {told:?}"
-    );
-    rig.says(server, |w| {
-        w.empty(b'1');
-        w.empty(b'2');
-        w.command_complete("BEGIN");
-        w.empty(b'3');
-        w.error(&error("34000", "portal does not exist"));
-        w.ready_for_query(pgweir_wire::TransactionStatus::Failed);
-    });
+    rig.fails_begin(server, &told);
     assert_eq!(rig.told(server), ["Query insert into t values (2)"]);
     rig.says(server, |w| {
         w.error(&error("25P02", "current transaction is aborted"));
