@@ -95,11 +95,14 @@ def test_two_views_as_plain_text_say_what_the_console_says(pg15, make_pooler):
     views = output.split("\n\npgweir top: ")
     assert len(views) == 2, output
     expected = (after - before) / (ended - began)
+    shown = sum(number(rows(view, "DATABASE")[0]["TPS"]) for view in views) / 2
+    assert 0.7 * expected < shown < 1.4 * expected, (output, expected)
     for view in views:
         pool = rows(view, "DATABASE")[0]
         assert (pool["DATABASE"], pool["USER"], pool["MODE"]) == ("postgres", "postgres", "transaction"), view
-        assert int(pool["CL_ACTIVE"]) <= 8 and int(pool["CL_WAIT"]) >= 10, view
-        assert 0.7 * expected < number(pool["TPS"]) < 1.4 * expected, (view, expected)
+        # The moment of a view may find some of pgbench's 20 clients between two transactions.
+        clients = [int(pool[title]) for title in ("CL_ACTIVE", "CL_WAIT", "CL_IDLE")]
+        assert sum(clients) == 20 and 1 <= clients[0] <= 8 and clients[1] >= 1, view
         assert 9 < number(pool["QUERY_MS"]) < 100 and number(pool["WAIT_MS"]) > 1, view
         sizing = rows(view, "SIZING OF HOST")[0]
         assert sizing["SIZING OF HOST"] == said["host"] and sizing["SIZING"] == "hold", view
