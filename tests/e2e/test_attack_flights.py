@@ -147,3 +147,18 @@ def test_a_function_that_is_called_by_its_number_may_define(prepared, pooler, en
         for client in (one, two):
             client.send(wire.query(f"{VICTIM} where pg_sleep(0.1) is not null"))
         assert [rows_of(client.read_ready()) for client in (one, two)] == [[("own",)], [("own",)]]
+
+
+def test_a_client_whose_definition_waits_in_a_block_is_not_idle(pooler):
+    """Before, the limit on idle transactions ended its server while its COMMIT waited for a flight."""
+    with connect(pooler) as holder, connect(pooler) as maker, connect(pooler, "session") as locker:
+        assert error_codes(locker.query("begin; lock table public.ax_one")) == []
+        assert error_codes(maker.query("begin; set local idle_in_transaction_session_timeout = '300ms'")) == []
+        assert error_codes(maker.query(CLEAN)) == []
+        with connect(pooler) as caller, connect(pooler) as rider:
+            assert error_codes(holder.query("begin; select 1")) == []
+            share_a_server(pooler, holder, (caller, "select * from public.ax_locks"), (rider, "select 1"))
+            caller.read_until("D")
+            assert error_codes(maker.query("commit", timeout=10)) == []
+            assert error_codes(caller.read_ready()) == ["57014"]
+            assert rows_of(rider.read_ready()) == [("1",)]

@@ -1,10 +1,28 @@
 //! Clients whose definitions wait: see [`crate::catalog::debt`].
 
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::reasons::Waiting;
+use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
+use crate::upstream::entry::To;
+use crate::upstream::phase::Intake;
+use pgweir_wire::TransactionStatus;
+
+impl ServerSide<'_> {
+    /// The server is idle in a transaction block whose client has sent its next request. A Sync changes nothing in a
+    /// block, and PostgreSQL's `idle_in_transaction_session_timeout` counts from the answer.
+    fn is_not_idle_in_block(&mut self) {
+        let conversation = &self.server.conversation;
+        let in_block = conversation.status() != TransactionStatus::Idle;
+        let is_quiet = conversation.queue().is_empty() && !conversation.queue().segment_open();
+        let takes_requests = conversation.intake() == Intake::Requests && conversation.fatal().is_none();
+        if in_block && is_quiet && takes_requests && !self.server.cancels.are_under_way() {
+            self.asks(To::Skip, |r| r.sync());
+        }
+    }
+}
 
 impl Pooler {
     /// A client's message may be a definition. If it must wait, the client gives its server back, unless it is in a
@@ -56,6 +74,21 @@ impl Pooler {
             } else {
                 self.waits_no_longer(id);
                 self.shared.requests.push_back(Request::Resume(id.into()));
+            }
+        }
+    }
+
+    /// Clients that wait to define in a transaction block are not idle: the limit on idle transactions must not end
+    /// their servers.
+    pub(crate) fn keep_blocks_of_definers(&mut self) {
+        let catalogs = &self.shared.catalogs;
+        let publishers = catalogs.publications().waiting().map(|(client, _)| client);
+        let waiting: Vec<ClientId> = publishers.chain(catalogs.definers().iter().copied()).collect();
+        for id in waiting {
+            let client = self.clients.get(id.0);
+            let waits = client.filter(|c| c.waiting == Waiting::ToDefine && c.passing == Passing::None);
+            if let Some(server_id) = waits.and_then(|client| client.link) {
+                self.at(server_id).is_not_idle_in_block();
             }
         }
     }

@@ -50,6 +50,7 @@ impl Pooler {
         self.settle(now);
         self.time_definers(now);
         self.time_publications(now);
+        self.keep_blocks_of_definers();
         self.time_pools(now);
         self.time_deferred_begins(now);
         self.time_clients(now);
