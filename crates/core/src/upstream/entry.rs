@@ -90,13 +90,15 @@ pub(crate) enum To {
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Replacement {
     sqlstate: [u8; 5],
+    /// 25P02 is replaced, too: what fails the transaction is the error that the client gets.
+    or_failed: bool,
     pub(super) instead: Instead,
 }
 
 impl Replacement {
     /// What the client gets instead of an error with this SQLSTATE, if it is the error that is replaced.
     pub(crate) fn instead_of(&self, sqlstate: &[u8]) -> Option<&Instead> {
-        (sqlstate == self.sqlstate).then_some(&self.instead)
+        (sqlstate == self.sqlstate || self.or_failed && sqlstate == b"25P02").then_some(&self.instead)
     }
 }
 
@@ -323,7 +325,18 @@ impl Entry {
 
     /// Only the error is replaced: other replies go where they would have gone.
     pub(super) fn replace_error(&mut self, sqlstate: [u8; 5], instead: Instead) {
-        self.rare.get_or_insert_default().replacement = Some(Replacement { sqlstate, instead });
+        self.rare.get_or_insert_default().replacement = Some(Replacement {
+            sqlstate,
+            or_failed: false,
+            instead,
+        });
+    }
+
+    /// 25P02 is replaced by the same error, because that error fails the transaction.
+    pub(super) fn replaces_failed(&mut self) {
+        if let Some(replacement) = self.rare.as_mut().and_then(|rare| rare.replacement.as_mut()) {
+            replacement.or_failed = true;
+        }
     }
 
     /// The request describes a statement as it is now.

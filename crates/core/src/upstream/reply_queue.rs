@@ -279,9 +279,9 @@ impl ReplyQueue {
     }
 
     /// An internal segment that ends with an internal Sync has failed. If the client's next message, or the internal
-    /// Describe that goes in front of it, then fails with 26000 (the statement is missing) or, as a Query or Parse
-    /// `in_block`, with 25P02 (the transaction has failed), the client gets this error instead. `follows`: this error may itself be
-    /// the consequence of an earlier one, which is the one to tell. `false`: the front does not end such a segment.
+    /// Describe that goes in front of it, then fails with 26000 (the statement is missing) or, `in_block`, with 25P02 (the
+    /// transaction has failed), the client gets this error instead. `follows`: this error may itself be the consequence of
+    /// an earlier one, which is the one to tell. `false`: the front does not end such a segment.
     pub(crate) fn replace_behind_internal_parse(
         &mut self,
         in_block: bool,
@@ -305,12 +305,14 @@ impl ReplyQueue {
         if follows && next.has_other_error() {
             return true;
         }
-        // Bind and Describe look for their statement before they check the transaction.
-        let failed = in_block && matches!(next.expect, Expect::Query | Expect::Parse | Expect::ParseUnnamed);
-        let sqlstate = if failed { *b"25P02" } else { *b"26000" };
         match describes(next) {
-            true => next.replace_error(sqlstate, Instead::Error(error())),
-            false => next.replace(sqlstate, Instead::Error(error())),
+            true => next.replace_error(*b"26000", Instead::Error(error())),
+            false => next.replace(*b"26000", Instead::Error(error())),
+        }
+        // Bind and Describe look for their statement before they check the transaction. It is there if what failed came
+        // behind its Parse.
+        if in_block {
+            next.replaces_failed();
         }
         true
     }

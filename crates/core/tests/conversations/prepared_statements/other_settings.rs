@@ -4,7 +4,7 @@ use super::one_statement::{SELECT, binds, prepared_elsewhere, prepares};
 use crate::rig;
 use crate::rig::{NO_TYPES, NOTHING, Rig};
 use pgweir_core::ServerId;
-use pgweir_wire::TransactionStatus::{Failed, Idle};
+use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 
 /// The server carries out a client's SET, and then whatever it is asked.
 fn sets(rig: &mut Rig, server: ServerId, name: &str, value: &str) {
@@ -53,6 +53,38 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     assert_eq!(asked[parse - 3..parse], in_internal_portal("pgweir_e"), "recording E12");
     assert_eq!(asked[parse + 1..parse + 4], in_internal_portal("pgweir_f"));
     assert_eq!(asked[parse + 4..parse + 6], ["Sync", "Bind  pgweir_12"]);
+}
+
+/// Guards against 25P02 for a client that has seen no error: a cancel may hit the settings that are set back behind the
+/// Parse. The statement is there, so that the Bind is not refused with 26000.
+#[test]
+fn an_error_behind_the_parse_is_the_error_of_the_bind() {
+    let (mut rig, a, _, _) = prepared_elsewhere("default_pool_size = 2");
+    rig.says(a, |w| w.query(b"set datestyle = 'ISO, DMY'"));
+    let second = rig.servers_log_in()[0];
+    sets(&mut rig, second, "DateStyle", "ISO, DMY");
+    rig.says(a, |w| w.query(b"begin isolation level serializable"));
+    assert_eq!(rig.told(second), ["Query begin isolation level serializable"]);
+    rig.says(second, |w| {
+        w.command_complete("BEGIN");
+        w.ready_for_query(InTransaction);
+    });
+    rig.told(a);
+    binds(&mut rig, a, b"s");
+    let asked = rig.told(second);
+    let parse = asked.iter().position(|l| l == "Parse pgweir_12 select 1").unwrap();
+    rig.replies(second, &asked[..parse + 2], None, |w, _| w.command_complete("SELECT 1"));
+    rig.says(second, |w| {
+        w.error(&rig::error("57014", "canceling statement due to user request"));
+        w.ready_for_query(Failed);
+        w.error(&rig::error("25P02", "current transaction is aborted"));
+        w.ready_for_query(Failed);
+    });
+    let heard = rig.told(a);
+    assert_eq!(
+        heard,
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery E"]
+    );
 }
 
 /// Guards against constants with another meaning: DDL makes PostgreSQL read them again under the settings of one
