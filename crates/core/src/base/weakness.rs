@@ -111,6 +111,8 @@ pub enum Weakness {
     AnswersStale,
     /// Describe of an EXECUTE does not lend the executed statement to the server.
     DescribesUnlent,
+    /// A Bind lends names before it waits for what else must come first, and again whenever it is looked at.
+    LendsBeforeWaits,
     /// Forgets that a portal reads `pg_prepared_statements` after its Bind.
     ListsAtBind,
     /// pg_cancel_backend() and pg_terminate_backend() act on the clients of other users, too.
@@ -137,7 +139,7 @@ pub enum InternalWork {
 
 impl Weakness {
     /// All defects that the simulation must find.
-    pub const ALL: [Weakness; 57] = [
+    pub const ALL: [Weakness; 58] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::TrustsHalves,
@@ -189,6 +191,7 @@ impl Weakness {
         Weakness::TrustsPipelines,
         Weakness::AnswersStale,
         Weakness::DescribesUnlent,
+        Weakness::LendsBeforeWaits,
         Weakness::ListsAtBind,
         Weakness::SignalsAnyone,
         Weakness::ForgetsStrangers,

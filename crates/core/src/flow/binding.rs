@@ -4,11 +4,12 @@ use crate::base::ids::ServerId;
 use crate::base::message::{Message, Step};
 use crate::base::outbox::Outbox;
 use crate::base::pin_reason::PinReason;
+use crate::base::weakness::Weakness;
 use crate::exchange::{Exchange, Wish};
 use crate::flow::extended_query::NAMES_BYTES_MAX;
 use crate::preparing::replanning::Use;
 use crate::statements::client_statements::Bound;
-use crate::statements::prepared::Statement;
+use crate::statements::prepared::{Statement, UNREAD};
 use crate::upstream::entry::{Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_wire::HEADER_BYTES;
@@ -75,6 +76,14 @@ impl Exchange<'_> {
         {
             return step;
         }
+        // What is sent to prepare other statements, or set for them, would be sent again after each wait.
+        if self.may_be_replaced(statement.as_ref())
+            && self.keeps_session()
+            && !self.shared.is_weak(Weakness::LendsBeforeWaits)
+            && let Some(step) = self.runs_any_code(UNREAD, message)
+        {
+            return step;
+        }
         let knows_names = self.to().knows_names() || self.client.statements.cursors_may_list();
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
@@ -96,6 +105,11 @@ impl Exchange<'_> {
         }
     }
 
+    /// Whether code may have put another statement in the place of this one, which exists only on the server.
+    fn may_be_replaced(&self, statement: Option<&Arc<Statement>>) -> bool {
+        statement.is_some_and(|s| s.settings.are_uncertain() && self.server.held.may_be_replaced(s.id))
+    }
+
     /// Bind of a statement with a name; `None`: it is not known.
     fn bind_named(
         &mut self,
@@ -115,8 +129,7 @@ impl Exchange<'_> {
         let Some(statement) = statement else {
             return self.unknown_name(message, names.statement, Expect::Bind);
         };
-        if statement.settings.are_uncertain()
-            && self.server.held.may_be_replaced(statement.id)
+        if self.may_be_replaced(Some(&statement))
             && let Some(step) = self.runs_unread(message)
         {
             return step;

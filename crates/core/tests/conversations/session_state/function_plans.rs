@@ -1,6 +1,6 @@
 //! Plans that functions keep, with constants that were read under other settings.
 
-use crate::rig::{EMPTIED, NOTHING, Rig, TEMPORARY, error};
+use crate::rig::{EMPTIED, NO_TYPES, NOTHING, Rig, TEMPORARY, error};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -241,4 +241,71 @@ fn plans_are_discarded_before_a_temporary_table_if_its_schema_is_there() {
     rig.says(b, |w| w.query(b"create temp table u (a int)"));
     let told = rig.answers_all_about(server, TEMPORARY);
     assert!(executed(&told).is_none(), "it has one already: {told:?}");
+}
+
+/// The client prepares a statement about a temporary table that is gone afterwards.
+fn prepares_gone(rig: &mut Rig, server: ServerId, client: ClientId) {
+    let texts = [
+        ("create temp table gone (a int)", TEMPORARY),
+        ("prepare lost as select * from gone", TEMPORARY),
+        ("drop table gone", EMPTIED),
+    ];
+    for (text, session) in texts {
+        rig.says(client, |w| w.query(text.as_bytes()));
+        rig.answers_all_about(server, session);
+    }
+}
+
+/// The server answers what it is told, but the table is gone. Returns how often it was told to prepare the statement.
+fn prepares_no_more(rig: &mut Rig, server: ServerId) -> usize {
+    let told = rig.told(server);
+    let Some(parse) = told
+        .iter()
+        .position(|l| l.starts_with("Parse") && l.contains("from gone"))
+    else {
+        rig.replies_about(server, &told, EMPTIED);
+        return 0;
+    };
+    // A Bind comes before the Execute that fails.
+    rig.replies_about(server, &told[..parse + 2], EMPTIED);
+    let sync = parse + told[parse..].iter().position(|l| l == "Sync").unwrap();
+    rig.says(server, |w| {
+        w.error(&error("42P01", "relation \"gone\" does not exist"));
+        w.ready_for_query(Idle);
+    });
+    rig.replies_about(server, &told[sync + 1..], EMPTIED);
+    1
+}
+
+/// Guards against a client that waits for ever. Its code may use a name that cannot be prepared again, and needs DISCARD
+/// PLANS in front. If the name came first, the discard would wait for the answer about the name, and then the message
+/// would be looked at again, and the name be sent again.
+#[test]
+fn a_message_that_waits_does_not_lend_a_name_without_end() {
+    let (mut rig, server, a, _) = two_clients(UNDATED);
+    prepares_gone(&mut rig, server, a);
+    // The statement of a Parse behind a SET exists only on its server, where code may have replaced it.
+    rig.says(a, |w| {
+        w.parse(b"", b"reset all", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.parse(b"p", b"do $$ begin null; end $$", NO_TYPES);
+        w.bind_text(b"p", &[]);
+        w.execute();
+        w.sync();
+    });
+    rig.answers_all_about(server, EMPTIED);
+    rig.says(a, |w| w.query(b"deallocate lost"));
+    rig.answers_all_about(server, EMPTIED);
+    prepares_gone(&mut rig, server, a);
+    rig.told(a);
+    rig.says(a, |w| {
+        w.bind_text(b"p", &[]);
+        w.execute();
+        w.sync();
+    });
+    let lent: usize = (0..10).map(|_| prepares_no_more(&mut rig, server)).sum();
+    assert_eq!(lent, 1, "behind DISCARD PLANS");
+    let heard = rig.told(a);
+    assert!(heard.iter().any(|l| l.starts_with("ReadyForQuery")), "{heard:?}");
 }

@@ -32,11 +32,11 @@ impl Author {
         let Some(Number { was_long, is_long, .. }) = self.number else {
             return Flight::default();
         };
-        let segments = match (was_long, self.random.below(10)) {
-            (None, _) | (_, 0) => vec![self.prepares_insert(NAME)],
-            (Some(was), 1..=2) if was == is_long => self.changes_type(),
-            (_, 1) => self.changes_type(),
-            (_, 2) => self.unnamed_across_change(),
+        let segments = match (was_long, self.random.below(12)) {
+            (None, _) | (_, 0..=2) => vec![self.prepares_insert(NAME)],
+            (Some(was), 3..=4) if was == is_long => self.changes_type(),
+            (_, 3) => self.changes_type(),
+            (_, 4) => self.unnamed_across_change(),
             (Some(was), _) => self.uses_insert(NAME, was),
         };
         Flight::in_stages(segments)

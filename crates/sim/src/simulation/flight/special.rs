@@ -64,6 +64,12 @@ impl Author {
     /// it among other statements: see docs/differences.md.
     pub(super) fn prepared_on_gone(&mut self) -> Flight {
         self.may_be_tied |= !self.tracked_statements;
+        let runs_code = self.tracked_statements && !self.avoids_code && self.random.percent(30);
+        let mut segments = Vec::new();
+        if runs_code {
+            self.may_be_tied = true;
+            segments.push(self.code_behind_set());
+        }
         let value = self.value();
         let texts = [
             "deallocate lost",
@@ -71,12 +77,35 @@ impl Author {
             &format!("prepare lost as select '{value}' from tmp_gone"),
             "drop table tmp_gone",
         ];
-        let mut segments = Vec::new();
         for text in texts {
             self.push(format!("Query \"{text}\""));
             segments.push(self.take_bytes());
         }
+        if runs_code {
+            self.runs("a");
+            self.push("Sync");
+            segments.push(self.take_bytes());
+        }
         Flight::of(segments)
+    }
+
+    /// Prepares code that may use any name, and that only this client's server knows, because a SET stands before its
+    /// Parse.
+    fn code_behind_set(&mut self) -> Vec<u8> {
+        let value = self.value();
+        self.push("Close S \"a\"");
+        self.push("Parse \"\" \"set timezone = 'UTC'\"");
+        self.runs("");
+        self.push(format!("Parse \"a\" \"do $$begin raise notice '{value}'; end$$\""));
+        self.runs("a");
+        self.push("Sync");
+        self.take_bytes()
+    }
+
+    /// Binds a statement without parameters, and executes it.
+    fn runs(&mut self, statement: &str) {
+        self.push(format!("Bind \"\" \"{statement}\""));
+        self.push("Execute \"\" 0");
     }
 
     /// A Query whose commit fails behind a DEALLOCATE, and what shows whether the statement is gone.
