@@ -8,7 +8,7 @@ use crate::catalog::publications::Publications;
 use crate::catalog::schedule::State;
 use foldhash::fast::RandomState;
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ pub(crate) struct Catalogs {
     knowing: u32,
     /// Statements must be searched for names, because a client has sent a definition.
     any_defines: bool,
+    /// Servers that work on definitions.
+    defining: BTreeSet<ServerId>,
     /// In how many pools a reading is due.
     due: u32,
     /// A database whose pools do not know yet that a reading is due.
@@ -208,19 +210,25 @@ impl Catalogs {
         self.knowing > 0 || self.any_defines
     }
 
-    /// Statements must be searched for names: a client has sent a definition.
-    pub(crate) fn must_know_names(&mut self) {
+    /// A client has sent a definition to this server: statements must be searched for names.
+    pub(crate) fn defines(&mut self, server: ServerId) {
         self.any_defines = true;
+        self.defining.insert(server);
     }
 
-    /// Whether a client has sent a definition, as far as is known.
-    pub(crate) fn someone_defines(&self) -> bool {
-        self.any_defines
+    /// The server works on definitions no longer, or is lost.
+    pub(crate) fn defines_no_more(&mut self, server: ServerId) {
+        self.defining.remove(&server);
     }
 
-    /// No server works on definitions.
-    pub(crate) fn nobody_defines(&mut self) {
-        self.any_defines = false;
+    /// The servers that work on definitions.
+    pub(crate) fn defining(&self) -> impl Iterator<Item = ServerId> {
+        self.defining.iter().copied()
+    }
+
+    /// The pools of a database know of its definitions. If no server works on others, statements need not be searched.
+    pub(crate) fn pools_are_told(&mut self) {
+        self.any_defines = !self.defining.is_empty();
     }
 
     /// Whether a reading is due in some pool.

@@ -40,10 +40,10 @@ impl Pooler {
             return;
         };
         let pools = self.catalogs().code_may_change(now, pool_id);
-        for slot in self.servers.slots() {
-            let id = ServerId(slot);
-            let at_work = |s: &&mut Server| id != by && !s.is_clean() && pools.contains(&s.pool);
-            let Some(server) = self.servers.get_mut(slot).filter(at_work) else {
+        let servers: Vec<ServerId> = self.members_of(&pools).collect();
+        for id in servers {
+            let at_work = |s: &&mut Server| id != by && !s.is_clean();
+            let Some(server) = self.servers.get_mut(id.0).filter(at_work) else {
                 continue;
             };
             match server.link {

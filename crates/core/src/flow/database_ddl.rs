@@ -31,14 +31,11 @@ impl Pooler {
     #[cold]
     pub(crate) fn names_have_moved(&mut self, pool_id: PoolId) {
         let pools = self.catalogs().names_have_moved(pool_id);
-        for slot in self.servers.slots() {
-            let Some(server) = self.servers.get_mut(slot) else {
-                continue;
-            };
-            if pools.contains(&server.pool) {
-                server.held.outdate_unnamed();
-                server.session.plans_are_older_than_names();
-            }
+        let servers: Vec<ServerId> = self.members_of(&pools).collect();
+        for server_id in servers {
+            let server = self.server_mut(server_id);
+            server.held.outdate_unnamed();
+            server.session.plans_are_older_than_names();
         }
     }
 

@@ -88,6 +88,7 @@ impl Pooler {
             self.note_end(now, server.pool);
         }
         if server.session.has_definitions() {
+            self.shared.catalogs.defines_no_more(id);
             self.catalogs().doubt(now, server.pool);
         }
         if server.session.may_move_names() {

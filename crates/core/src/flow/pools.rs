@@ -1,6 +1,6 @@
 //! Finds and makes pools, and says whether a pool takes clients now.
 
-use crate::base::ids::ClientId;
+use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKey, PoolKind, StartupValue};
 use crate::base::request::LogLevel;
 use crate::base::settings::PoolSettings;
@@ -11,6 +11,11 @@ use crate::pools::databases::{NoPool, may_start_otherwise};
 use crate::pools::pool::Pool;
 
 impl Pooler {
+    /// The servers of these pools.
+    pub(crate) fn members_of(&self, pools: &[PoolId]) -> impl Iterator<Item = ServerId> {
+        pools.iter().flat_map(|&id| self.pool(id).members()).copied()
+    }
+
     /// The pool for a database and a user; made when it is first needed. `None`: no such database.
     pub(crate) fn pool_for(&mut self, now: Time, database: &str, user: &str, kind: PoolKind) -> Option<PoolId> {
         self.pool_started_with(now, None, database, user, kind, Box::default())

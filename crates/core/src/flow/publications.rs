@@ -13,6 +13,7 @@ use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
+use crate::server::Server;
 use std::time::Duration;
 
 /// How long a definition waits for flights before they make way.
@@ -49,10 +50,9 @@ impl Pooler {
 
     /// Whether a flight stands behind another one on a server of these pools.
     fn any_riders(&self, pools: &[PoolId]) -> bool {
-        self.servers.iter().any(|(_, server)| {
-            let rides = server.flights.as_ref().is_some_and(|flights| flights.has_riders());
-            rides && pools.contains(&server.pool)
-        })
+        let has_riders = |server: &Server| server.flights.as_ref().is_some_and(|flights| flights.has_riders());
+        let mut servers = self.members_of(pools).filter_map(|id| self.servers.get(id.0));
+        servers.any(has_riders)
     }
 
     /// If a flight has ended, perhaps none stands behind another one any more.

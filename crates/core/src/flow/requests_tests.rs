@@ -116,7 +116,8 @@ fn prepared_definitions_concern_only_who_commits_them() {
     let after_it = || {
         let mut alone = Alone::linked();
         alone.shared.catalogs.one_is_prepared();
-        alone.shared.catalogs.must_know_names();
+        let server_id = alone.server_side().id;
+        alone.shared.catalogs.defines(server_id);
         alone
     };
     let mut alone = after_it();

@@ -94,15 +94,17 @@ impl Pooler {
                 format!("pool {id} is not known to use its database")
             })?;
         }
-        let defines = |(_, s): (_, &crate::server::Server)| s.session.has_definitions();
-        must(catalogs.someone_defines() || !self.servers.iter().any(defines), || {
-            "a server works on definitions, and none is known to do so".into()
+        let defines = |(_, s): &(_, &crate::server::Server)| s.session.has_definitions();
+        let defining = self.servers.iter().filter(defines).map(|(slot, _)| ServerId(slot));
+        must(defining.eq(catalogs.defining()), || {
+            "other servers work on definitions than those that are known to".into()
         })?;
         let hidden = |(_, s): (_, &crate::server::Server)| s.session.may_publish() && !s.session.has_definitions();
         must(!self.servers.iter().any(hidden), || {
             "a server may commit definitions, and has none".into()
         })?;
-        let known = self.pools.iter().flatten().any(|p| p.catalog_matters()) || self.servers.iter().any(defines);
+        let known =
+            self.pools.iter().flatten().any(|p| p.catalog_matters()) || self.servers.iter().any(|s| defines(&s));
         must(catalogs.may_know_names() || !known, || {
             "texts must be searched for names, and are not".into()
         })

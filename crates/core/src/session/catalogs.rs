@@ -142,13 +142,9 @@ impl CatalogNews<'_> {
     /// Whether an unanswered request may commit definitions in this database.
     fn is_being_changed(&self, database: &Arc<str>) -> bool {
         // Thousands of databases may be read meanwhile.
-        if !self.shared.catalogs.someone_defines() {
-            return false;
-        }
-        let changing = self.servers.iter().filter(|(_, server)| server.session.may_publish());
-        changing
-            .map(|(_, server)| self.names_of(server.pool))
-            .any(|names| names.contains(database))
+        let defining = self.shared.catalogs.defining().filter_map(|id| self.servers.get(id.0));
+        let mut changing = defining.filter(|server| server.session.may_publish());
+        changing.any(|server| self.names_of(server.pool).contains(database))
     }
 
     /// Lets a server without a client read the catalog now, if a reading is due. Returns the version that the server
@@ -256,10 +252,7 @@ impl CatalogNews<'_> {
         self.tell_one_pool(pool_id);
         let now = needs(self);
         self.shared.catalogs.count(before, now);
-        let defines = |(_, server): (_, &Server)| server.session.has_definitions();
-        if self.shared.catalogs.someone_defines() && !self.servers.iter().any(defines) {
-            self.shared.catalogs.nobody_defines();
-        }
+        self.shared.catalogs.pools_are_told();
     }
 
     fn tell_one_pool(&mut self, pool_id: PoolId) {

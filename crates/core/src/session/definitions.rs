@@ -62,7 +62,7 @@ impl Exchange<'_> {
         let segment = self.server.conversation.queue().segments_sent();
         self.server.session.defines(pgweir_sql::outdates(text), segment);
         // From now on all texts of this server are read.
-        self.shared.catalogs.must_know_names();
+        self.shared.catalogs.defines(self.server_id);
     }
 
     /// A Query with these effects is about to be sent; `text` is `None` if it has not been read. `Some`: it may commit
@@ -209,6 +209,9 @@ impl Reply<'_> {
     fn note_definitions(&mut self, is_idle: bool, failed: bool, more: bool) {
         let goes_on = more || !is_idle && !self.to().reads_what_runs();
         self.server.session.definitions_answered(more || !is_idle, goes_on);
+        if !self.server.session.has_definitions() {
+            self.shared.catalogs.defines_no_more(self.id);
+        }
         if self.shared.settings.keeps_sessions {
             self.deeds.push(Deed::DoubtCatalog);
             let segment = self.server.conversation.queue().segments_answered() - 1;
