@@ -4,6 +4,7 @@ mod changed_types;
 mod idle_limit;
 mod left_behind;
 mod messages;
+mod odd_names;
 mod refused;
 mod segments;
 mod session_statements;
@@ -70,6 +71,8 @@ pub struct Author {
     plans_beside_tables: bool,
     /// It sends only texts that servers refuse, and others that leave nothing behind.
     is_refused: bool,
+    /// It prepares statements that no other server may be able to prepare.
+    odd_names: bool,
     /// The type of a column that its prepared statements depend on, if it changes that type.
     number: Option<changed_types::Number>,
     /// Some of its transactions fail when they commit.
@@ -127,6 +130,7 @@ impl Author {
             leaves_behind: topology.leave_behind,
             plans_beside_tables: topology.plans_beside_tables,
             is_refused: topology.refuses_texts,
+            odd_names: topology.odd_names,
             number: topology
                 .changes_types
                 .then(|| changed_types::Number::of_session(session_number)),
@@ -225,6 +229,9 @@ impl Author {
         if self.number.is_some() && self.random.percent(70) {
             return self.with_changed_types();
         }
+        if self.odd_names && self.random.percent(70) {
+            return self.with_odd_names();
+        }
         if self.long_messages > 0 && self.random.percent(25) {
             self.long_messages -= 1;
             return self.long_flight();
@@ -248,8 +255,9 @@ impl Author {
         if self.has_session && self.tracked_statements && transactions && self.random.percent(2) {
             return Flight::in_stages(self.described_execute());
         }
-        if self.has_session && self.keeps_sessions && self.tracked_statements && transactions && self.random.percent(3)
-        {
+        // A list lacks statements that cannot be prepared: see docs/differences.md.
+        let may_list = self.has_session && self.keeps_sessions && self.tracked_statements && !self.odd_names;
+        if may_list && transactions && self.random.percent(3) {
             return Flight::in_stages(self.lists_later());
         }
         if self.beyond_ascii && self.tracked_statements && self.random.percent(8) {

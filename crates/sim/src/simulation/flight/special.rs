@@ -103,7 +103,7 @@ impl Author {
     }
 
     /// Binds a statement without parameters, and executes it.
-    fn runs(&mut self, statement: &str) {
+    pub(super) fn runs(&mut self, statement: &str) {
         self.push(format!("Bind \"\" \"{statement}\""));
         self.push("Execute \"\" 0");
     }

@@ -105,6 +105,7 @@ impl Topology {
         topology.choose_signals(Random::new(seed ^ 0x519a_0000));
         topology.choose_visitors(Random::new(seed ^ 0x7151_0000));
         topology.choose_failing_commits(Random::new(seed ^ 0xc033_0000));
+        topology.choose_odd_names(Random::new(seed ^ 0x0dd0_0000));
         // Where clients share a server at one time, a late cancel may hit any of them.
         topology.late_cancels = topology.pipeline_depth == "1" && Random::new(seed ^ 0x1a7e_0000).percent(20);
         topology
@@ -265,6 +266,7 @@ impl Topology {
             idle_limits: false,
             signals: false,
             commits_fail: false,
+            odd_names: false,
             visitors: false,
             one_database: false,
             reader_percent: 0,

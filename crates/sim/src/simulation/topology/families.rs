@@ -105,6 +105,15 @@ impl Topology {
         self.commits_fail = !self.crowds() && r.percent(20);
     }
 
+    /// Clients have prepared statements whose tables are gone, that only another role may prepare, or that run code.
+    pub(super) fn choose_odd_names(&mut self, mut r: Random) {
+        let is_of_others = self.is_of_others() || self.changes_types || self.idle_limits || self.beyond_ascii;
+        if self.shares_sessions() && !is_of_others && self.max_prepared_statements > 0 && r.percent(12) {
+            self.odd_names = true;
+            self.take_turns();
+        }
+    }
+
     /// Clients whose code only the catalog shows, and who may share servers by flights.
     pub(super) fn choose_views(&mut self, mut r: Random) {
         if self.hostility != Hostility::Code || !r.percent(40) {

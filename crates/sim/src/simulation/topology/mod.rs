@@ -169,6 +169,8 @@ pub struct Topology {
     pub signals: bool,
     /// Clients violate a constraint that is checked when their transactions commit.
     pub commits_fail: bool,
+    /// Clients prepare statements that no other server may be able to prepare.
+    pub odd_names: bool,
     /// Connections come that do not log in, and others look at the console.
     pub visitors: bool,
     /// All entries of \[databases\] lead to one database.
