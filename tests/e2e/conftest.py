@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
+import zlib
 
 import pytest
 
@@ -55,7 +56,21 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("pg", versions, indirect=True, ids=[f"pg{v}" for v in versions], scope="session")
 
 
+def is_its_turn(item, commit: str) -> bool:
+    """Whether this commit runs the test on this version of PostgreSQL, and not on the other one."""
+    version = getattr(item, "callspec", None) and item.callspec.params.get("pg")
+    if not version:
+        return True
+    others = item.nodeid.replace(f"pg{version}", "pg", 1)
+    return VERSIONS[zlib.crc32(f"{commit} {others}".encode()) % len(VERSIONS)] == version
+
+
 def pytest_collection_modifyitems(config, items):
+    commit = os.environ.get("PGWEIR_TEST_TURNS")
+    if commit and not config.getoption("--quick"):
+        others = [item for item in items if not is_its_turn(item, commit)]
+        items[:] = [item for item in items if is_its_turn(item, commit)]
+        config.hook.pytest_deselected(items=others)
     # What takes longest goes first, so that no worker is left with it at the end.
     items.sort(key=lambda item: item.fspath.basename not in ("test_drivers.py", "test_faults.py"))
     known = known_failures() if kind() == "pgweir" else []

@@ -670,7 +670,7 @@ def test_odd_server(pg15, make_pooler, greeting):
         pooler = make_pooler(
             pg15,
             databases={"odd": f"host=127.0.0.1 port={odd.port}", "*": f"host={pg15.host} port={pg15.port}"},
-            settings={"query_wait_timeout": 1, "server_login_retry": 1, "server_connect_timeout": 1},
+            settings={"query_wait_timeout": 3, "server_login_retry": 1, "server_connect_timeout": 1},
             userlist={"postgres": "x"},
         )
         c = pooler.connect(login=False, database="odd")
@@ -701,7 +701,7 @@ def test_odd_scram_server(pg15, make_pooler, first):
         pooler = make_pooler(
             pg15,
             databases={"odd": f"host=127.0.0.1 port={odd.port}", "*": f"host={pg15.host} port={pg15.port}"},
-            settings={"query_wait_timeout": 1, "server_login_retry": 1, "server_connect_timeout": 1},
+            settings={"query_wait_timeout": 3, "server_login_retry": 1, "server_connect_timeout": 1},
             userlist={"postgres": "a password"},
         )
         c = pooler.connect(login=False, database="odd")

@@ -351,7 +351,7 @@ def test_cancel_wait_timeout(own_cluster, make_pooler):
     pooler = make_pooler(cluster, settings={**ONE_SERVER, "cancel_wait_timeout": 1, "server_connect_timeout": 2})
     with pooler.connect() as c:
         c.send(query("select pg_sleep(6)"))
-        time.sleep(0.3)
+        eventually(lambda: running(cluster, "pg_sleep"), what="the query")
         # A stopped postmaster takes connections (its kernel does) and answers none.
         os.kill(cluster.pid, signal.SIGSTOP)
         try:

@@ -349,8 +349,8 @@ def test_set_takes_effect(pg15, pooler, console):
 def test_pause_and_resume(pg15, pooler, console):
     """PAUSE waits for what runs, closes the servers, holds new work; RESUME lets it go on."""
     with pooler.connect() as busy, pooler.connect() as later:
-        busy.send(query("select 'done' from pg_sleep(0.7)"))
-        time.sleep(0.2)
+        busy.send(query("select 'done' from pg_sleep(1)"))
+        eventually(lambda: backends(pg15, "query like '%pg_sleep%' and state = 'active'"))
         watch = Stopwatch()
         assert command_tags(console.query("pause")) == ["PAUSE"]
         assert watch.seconds > 0.3

@@ -100,7 +100,7 @@ def test_two_views_as_plain_text_say_what_the_console_says(pg15, make_pooler):
     for view in views:
         pool = rows(view, "DATABASE")[0]
         assert (pool["DATABASE"], pool["USER"], pool["MODE"]) == ("postgres", "postgres", "transaction"), view
-        # The moment of a view may find some of pgbench's 20 clients between two transactions.
+        # A view may find some of the 20 clients between two transactions.
         clients = [int(pool[title]) for title in ("CL_ACTIVE", "CL_WAIT", "CL_IDLE")]
         assert sum(clients) == 20 and 1 <= clients[0] <= 8 and clients[1] >= 1, view
         assert 9 < number(pool["QUERY_MS"]) < 100 and number(pool["WAIT_MS"]) > 1, view

@@ -6,7 +6,7 @@ from harness import wire
 from harness.waiting import eventually
 
 # Of query_wait_timeout: after this time it is certain that another client keeps the only server.
-KEPT_SECONDS = 0.75
+KEPT_SECONDS = 1.5
 
 
 @contextmanager

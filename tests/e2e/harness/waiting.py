@@ -6,7 +6,7 @@ import subprocess
 import time
 
 
-def eventually(check, timeout: float = 5.0, interval: float = 0.03, what="the condition"):
+def eventually(check, timeout: float = 20.0, interval: float = 0.03, what="the condition"):
     """Calls `check` until it returns something true, which is returned; fails with `what` after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
