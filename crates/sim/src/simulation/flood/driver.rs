@@ -17,14 +17,16 @@ use std::time::Duration;
 /// The pooler's own time limits do not end a flood: only what happens within this time is waited for.
 const WAITS: Duration = Duration::from_secs(1);
 
+/// To move more bytes than these to the front of a buffer takes time that must not be counted: the core does not do it.
+const MOVED_AT_ONCE: usize = 4096;
+
 /// The processor time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What it takes to ask for the processor time. Where the core reads a few bytes at a time, that is more than the core
-/// takes.
+/// What it takes to ask for the processor time, which is more than the core takes for a few bytes.
 fn asking_takes() -> Duration {
     static TAKES: OnceLock<Duration> = OnceLock::new();
     let once = |_| {
@@ -66,6 +68,8 @@ pub(super) struct Driver {
     clients: Vec<ClientId>,
     read_bytes: usize,
     answers_late: bool,
+    /// Since when the core works.
+    working_since: Option<Duration>,
 }
 
 impl Driver {
@@ -84,6 +88,7 @@ impl Driver {
             clients: Vec::new(),
             read_bytes: plan.read_bytes,
             answers_late: plan.answers_late,
+            working_since: None,
         }
     }
 
@@ -96,6 +101,7 @@ impl Driver {
             };
             self.log_in(&database);
         }
+        self.core_rests();
         for number in 0..self.clients.len() {
             self.sends(self.clients[number].into(), &plan.bytes_of(number, count));
         }
@@ -106,15 +112,22 @@ impl Driver {
                 break;
             }
         }
+        self.core_rests();
         self.played
     }
 
-    /// Lets the core do something, and counts the time that it takes.
+    /// Lets the core do something. From now on its time is counted, together with what little this driver does between
+    /// two calls: to ask for the time at each of them would take longer than both.
     fn core<T>(&mut self, act: impl FnOnce(&mut Pooler, Time) -> T) -> T {
-        let before = thread_time();
-        let result = act(&mut self.pooler, self.now);
-        self.played.spent += (thread_time() - before).saturating_sub(asking_takes());
-        result
+        self.working_since.get_or_insert_with(thread_time);
+        act(&mut self.pooler, self.now)
+    }
+
+    /// The core does nothing until it is called again: others work.
+    fn core_rests(&mut self) {
+        if let Some(since) = self.working_since.take() {
+            self.played.spent += (thread_time() - since).saturating_sub(asking_takes());
+        }
     }
 
     fn log_in(&mut self, database: &str) {
@@ -151,6 +164,8 @@ impl Driver {
                     self.servers_work();
                 }
             }
+            // To look for clients with something to read takes longer the more of them there are.
+            self.core_rests();
         }
         self.turn_ends();
         any
@@ -179,6 +194,9 @@ impl Driver {
                 ConnectionId::Server(server) => pooler.handle_server_bytes(now, server, &bytes),
             });
             self.settle(&bytes);
+            if bytes.len() - consumed > MOVED_AT_ONCE {
+                self.core_rests();
+            }
             bytes.drain(..consumed);
         }
         if let Some(input) = self.inputs.get_mut(&id) {
@@ -230,6 +248,7 @@ impl Driver {
         self.inputs.remove(&id);
         if let ConnectionId::Server(server) = id {
             self.written.remove(&server);
+            self.core_rests();
             if let Some(process) = self.processes.remove(&server) {
                 self.postgres.remove(process);
             }
@@ -241,6 +260,7 @@ impl Driver {
         let mut any = false;
         while let Some(server) = self.connects.pop() {
             any = true;
+            self.core_rests();
             let process = self.postgres.accept(Pace::AtOnce, None, false, false);
             self.processes.insert(server, process);
             self.inputs.insert(server.into(), Input::default());
@@ -256,6 +276,7 @@ impl Driver {
             any = true;
             self.played.server_bytes += bytes.len();
             let now_us = self.now.0;
+            self.core_rests();
             let sent = self.postgres.with(process, |session, shared| {
                 session.receive(shared, now_us, &bytes);
                 session.take_sent()

@@ -18,16 +18,16 @@ const SEEDS_WITH_FLOOD: u64 = 32;
 /// How many times as long the long flood is.
 const LONGER: usize = 8;
 
-/// Repetitions in a short flood, and in those that check a suspicion: more, because where something has a limit, the
-/// cost does not grow behind it.
-const SHORT: [usize; 3] = [250, 1000, 4000];
+/// Repetitions in a short flood, and in those that check a suspicion: more, because behind a limit the cost may not grow,
+/// or begin: the core is not called for the first 64 KiB of a message.
+const SHORT: [usize; 4] = [250, 1000, 4000, 16_000];
 
 /// After a check that takes this long there is no further one, which would take too long itself.
 const ENOUGH: Duration = Duration::from_secs(1);
 
 /// The long flood may take this many times as long as the short one: caches are missed more often, tables grow. The
 /// square would be 64, but in the first floods other costs hide much of it.
-const TIMES_MAX: [u32; 3] = [12, 20, 20];
+const TIMES_MAX: [u32; 4] = [12, 20, 20, 20];
 
 /// A long flood that takes less for each repetition is no suspicion: memory that the kernel gives for the first time may
 /// cost as much.
