@@ -8,7 +8,8 @@ use crate::catalog::publications::Publications;
 use crate::catalog::schedule::State;
 use foldhash::fast::RandomState;
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -28,8 +29,10 @@ pub(crate) struct Catalogs {
     knowing: u32,
     /// Statements must be searched for names, because a client has sent a definition.
     any_defines: bool,
-    /// Servers that work on definitions.
-    defining: BTreeSet<ServerId>,
+    /// Servers that work on definitions, with the names of their databases there.
+    defining: BTreeMap<ServerId, Arc<str>>,
+    /// These servers by these names.
+    defining_in: HashMap<Arc<str>, BTreeSet<ServerId>, RandomState>,
     /// In how many pools a reading is due.
     due: u32,
     /// A database whose pools do not know yet that a reading is due.
@@ -210,20 +213,38 @@ impl Catalogs {
         self.knowing > 0 || self.any_defines
     }
 
-    /// A client has sent a definition to this server: statements must be searched for names.
-    pub(crate) fn defines(&mut self, server: ServerId) {
+    /// A client has sent a definition to this server, whose database has this name there: statements must be searched for
+    /// names.
+    pub(crate) fn defines(&mut self, server: ServerId, name: &str) {
         self.any_defines = true;
-        self.defining.insert(server);
+        if let Entry::Vacant(new) = self.defining.entry(server) {
+            let name = new.insert(name.into()).clone();
+            self.defining_in.entry(name).or_default().insert(server);
+        }
     }
 
     /// The server works on definitions no longer, or is lost.
     pub(crate) fn defines_no_more(&mut self, server: ServerId) {
-        self.defining.remove(&server);
+        let Some(name) = self.defining.remove(&server) else {
+            return;
+        };
+        if let Some(servers) = self.defining_in.get_mut(&name) {
+            servers.remove(&server);
+            if servers.is_empty() {
+                self.defining_in.remove(&name);
+            }
+        }
     }
 
     /// The servers that work on definitions.
+    #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn defining(&self) -> impl Iterator<Item = ServerId> {
-        self.defining.iter().copied()
+        self.defining.keys().copied()
+    }
+
+    /// Those of them whose database has this name there.
+    pub(crate) fn defining_in(&self, name: &str) -> impl Iterator<Item = ServerId> {
+        self.defining_in.get(name).into_iter().flatten().copied()
     }
 
     /// The pools of a database know of its definitions. If no server works on others, statements need not be searched.

@@ -117,7 +117,7 @@ fn prepared_definitions_concern_only_who_commits_them() {
         let mut alone = Alone::linked();
         alone.shared.catalogs.one_is_prepared();
         let server_id = alone.server_side().id;
-        alone.shared.catalogs.defines(server_id);
+        alone.shared.catalogs.defines(server_id, "db");
         alone
     };
     let mut alone = after_it();

@@ -172,6 +172,11 @@ impl Channels {
         };
     }
 
+    /// Whether the server has been asked for its channels, and has not answered.
+    pub(crate) fn are_listed(&self) -> bool {
+        matches!(self.moving, Moving::Asking { .. })
+    }
+
     /// The server, if it was asked, lists a channel. One channel more than [`CHANNELS_MAX`] is noted, to show that there
     /// are more.
     pub(crate) fn server_lists(&mut self, name: &[u8]) {

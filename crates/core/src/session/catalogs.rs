@@ -25,6 +25,7 @@ use crate::catalog::schedule::{AGE_MAX, State};
 use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::shared::Shared;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,9 +142,19 @@ impl CatalogNews<'_> {
 
     /// Whether an unanswered request may commit definitions in this database.
     fn is_being_changed(&self, database: &Arc<str>) -> bool {
-        // Thousands of databases may be read meanwhile.
-        let defining = self.shared.catalogs.defining().filter_map(|id| self.servers.get(id.0));
-        let mut changing = defining.filter(|server| server.session.may_publish());
+        // Thousands of databases may be read meanwhile. A database that was renamed has its old name for earlier servers.
+        let mut databases = vec![database.clone()];
+        if let Some(&pool_id) = self.shared.catalogs.pools_of(database).first() {
+            databases.extend(self.names_of(pool_id));
+        }
+        let pools = self.pools_of(&databases);
+        let name = |&id: &PoolId| &*pool::of(self.pools, id).settings().server_database;
+        let names: BTreeSet<&str> = pools.iter().map(name).collect();
+        let defining = names
+            .into_iter()
+            .flat_map(|name| self.shared.catalogs.defining_in(name));
+        let servers = defining.filter_map(|id| self.servers.get(id.0));
+        let mut changing = servers.filter(|server| server.session.may_publish());
         changing.any(|server| self.names_of(server.pool).contains(database))
     }
 
@@ -152,8 +163,8 @@ impl CatalogNews<'_> {
     pub(crate) fn begin_reading(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> Option<u64> {
         let pool = pool::of(self.pools, pool_id);
         let (database, anyone_waits) = (pool.catalog_key().clone(), !pool.waiting().is_empty());
-        let is_being_changed = self.is_being_changed(&database);
-        if !self.shared.catalogs.of(&database)?.may_be_read(now, is_being_changed) {
+        let state = self.shared.catalogs.of(&database)?;
+        if !state.may_be_read(now, false) || !state.may_be_read(now, true) && self.is_being_changed(&database) {
             return None;
         }
         if self.leaves_reading_to_other_hosts(&database, server_id) {

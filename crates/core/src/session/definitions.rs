@@ -62,7 +62,8 @@ impl Exchange<'_> {
         let segment = self.server.conversation.queue().segments_sent();
         self.server.session.defines(pgweir_sql::outdates(text), segment);
         // From now on all texts of this server are read.
-        self.shared.catalogs.defines(self.server_id);
+        let name = &self.pool.settings().server_database;
+        self.shared.catalogs.defines(self.server_id, name);
     }
 
     /// A Query with these effects is about to be sent; `text` is `None` if it has not been read. `Some`: it may commit

@@ -196,6 +196,28 @@ fn a_listen_behind_the_question_for_channels_counts() {
     assert_eq!(heard, ["a", "b"]);
 }
 
+/// Guards against a text that made the server's list of channels outdated, then waited for the list, and did both again
+/// when the next list had come.
+#[test]
+fn a_text_that_waits_for_the_list_of_channels_does_not_outdate_it() {
+    let mut s = Servers::new();
+    let other = s.rig.client();
+    s.rig.says(other, |w| w.query(b"select 1"));
+    let server = s.rig.server_of(other).expect("linked");
+    s.answer(server);
+    let client = s.rig.client();
+    s.rig.says(client, |w| w.query(b"listen a"));
+    s.answer(server);
+    let listener = s.rig.servers_log_in()[0];
+    s.answer(listener);
+    s.rig.wait(Duration::from_millis(200));
+    // The server has been sent the question. It must discard the sequences of its earlier client before it runs code.
+    s.rig.says(client, |w| w.query(b"do $$begin execute 'listen b'; end$$"));
+    s.answer(server);
+    let sent: Vec<&String> = s.statements.values().collect();
+    assert!(sent.iter().any(|text| *text == "DISCARD SEQUENCES"), "{sent:?}");
+}
+
 /// Guards against notifications that were delivered twice, because the listener of another user or encoding had passed
 /// the mark first.
 #[test]

@@ -34,7 +34,7 @@ impl Servers {
 
     /// A server answers everything that was written to it. A mark is recorded, and delivered to no connection.
     pub fn answer(&mut self, server: ServerId) {
-        loop {
+        for _ in 0..50 {
             let asked = self.rig.hears(server);
             if asked.is_empty() {
                 return;
@@ -79,6 +79,7 @@ impl Servers {
                 }
             }
         }
+        panic!("the server is asked again and again");
     }
 
     pub fn run(&mut self, server: ServerId, text: &str) {
