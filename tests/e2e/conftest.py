@@ -7,6 +7,7 @@ import fnmatch
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import zlib
@@ -24,6 +25,9 @@ from harness.pooler import PASSWORDS, Pooler, kind  # noqa: E402
 from harness.waiting import eventually  # noqa: E402
 
 VERSIONS = (15, 18)
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and with them the programs under test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What the shared clusters hold beyond an empty one. md5 and SCRAM verifiers both appear, as in a grown installation.
 INITIAL_SQL = f"""
@@ -68,8 +72,9 @@ def is_its_turn(item, commit: str) -> bool:
 def pytest_collection_modifyitems(config, items):
     commit = os.environ.get("PGWEIR_TEST_TURNS")
     if commit and not config.getoption("--quick"):
-        others = [item for item in items if not is_its_turn(item, commit)]
-        items[:] = [item for item in items if is_its_turn(item, commit)]
+        turns = [(item, is_its_turn(item, commit)) for item in items]
+        others = [item for item, is_now in turns if not is_now]
+        items[:] = [item for item, is_now in turns if is_now]
         config.hook.pytest_deselected(items=others)
     # What takes longest goes first, so that no worker is left with it at the end.
     items.sort(key=lambda item: item.fspath.basename not in ("test_drivers.py", "test_faults.py"))

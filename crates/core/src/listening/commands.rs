@@ -48,9 +48,9 @@ impl Listening<'_> {
         }
         let concerns = self.concerns(server_id, &text);
         let notifies = pgweir_sql::may_notify(&text);
-        // If the text made the server's list outdated and then waited for it, it would be asked for again and again.
-        let is_listed = concerns && self.channels_mut(id).is_some_and(|channels| channels.are_listed());
-        if (concerns || notifies) && replies_are_due || concerns && is_under_cancel || is_listed {
+        // A text that outdates the list of channels, and then waits for something else, would outdate the next list, too.
+        let waits_for_list = concerns && self.channels_mut(id).is_some_and(|channels| channels.is_server_asked());
+        if (concerns || notifies) && replies_are_due || concerns && is_under_cancel || waits_for_list {
             // The meaning of this text depends on the results of the requests before it, and its notifications must not
             // be delivered together with theirs.
             self.client_mut(id).waiting = Waiting::ForReplies;

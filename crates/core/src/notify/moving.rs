@@ -173,7 +173,7 @@ impl Channels {
     }
 
     /// Whether the server has been asked for its channels, and has not answered.
-    pub(crate) fn are_listed(&self) -> bool {
+    pub(crate) fn is_server_asked(&self) -> bool {
         matches!(self.moving, Moving::Asking { .. })
     }
 

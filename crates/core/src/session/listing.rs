@@ -82,7 +82,8 @@ impl Exchange<'_> {
     }
 
     /// An Execute may read the view. Names were lent when its portal was bound, or its cursor declared: only statements
-    /// that were prepared on the server since have other names there. `Some`: it must wait.
+    /// that were prepared on the server since have other names there. What the server holds under the client's own name
+    /// is not prepared again, though it may be outdated: its table may be gone. `Some`: it must wait.
     #[cold]
     pub(crate) fn shows_names_now(&mut self) -> Option<Step> {
         // In a failed transaction nothing can be prepared, and ROLLBACK asks for no rows.
@@ -95,7 +96,8 @@ impl Exchange<'_> {
             let (held, client) = (&self.server.held, &self.client.statements);
             names.retain(|(named, since)| {
                 let meant = client.meaning_of(named.server_name());
-                held.is_as_good_as(named.id, *since) || meant.is_some_and(|of| held.holds(of.id))
+                let has_other_name = || !held.holds(named.id) && meant.is_some_and(|of| held.holds(of.id));
+                held.is_as_good_as(named.id, *since) || has_other_name()
             });
             self.leaves_out_what_fails(Effects::STATEMENTS, &mut names);
             self.lend_all(Effects::STATEMENTS, b"", names);

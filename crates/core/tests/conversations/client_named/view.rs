@@ -1,6 +1,6 @@
 //! pg_prepared_statements shows the client's names.
 
-use super::one_server::{asks, one_server, prepares};
+use super::one_server::{Scripted, asks, one_server, prepares};
 use crate::rig::{NOTHING, error};
 use pgweir_wire::TransactionStatus::Idle;
 
@@ -181,4 +181,27 @@ fn the_view_does_not_show_what_sets_settings_for_a_parse() {
         let used = last(format!("Bind pgweir_portal {internal}"));
         assert!(used.is_some() && used < last(format!("Close S{internal}")), "{told:?}");
     }
+}
+
+/// Guards against a transaction that fails though its client has not used the name: the server holds it, its table is
+/// gone, and the Execute that shows the view prepared it once more, because code may have deallocated it.
+#[test]
+fn what_the_server_holds_is_not_prepared_again_at_an_execute() {
+    let (mut rig, a, _) = one_server();
+    asks(&mut rig, a, "prepare s as select * from gone", "PREPARE");
+    prepares(&mut rig, a, b"code", b"do $$begin execute x; end$$");
+    rig.told(a);
+    rig.says(a, |w| {
+        w.parse(b"view", b"table pg_prepared_statements", &[0, 0]);
+        w.bind_portal(b"p", b"view", &[]);
+        w.bind_text(b"code", &[]);
+        w.execute();
+        w.execute_portal(b"p");
+        w.sync();
+    });
+    let server = rig.server_of(a).expect("linked");
+    let mut postgres = Scripted::new();
+    let told = postgres.answers(&mut rig, server);
+    let heard = rig.told(a);
+    assert!(!heard.iter().any(|l| l.contains("gone")), "{heard:?} {told:?}");
 }

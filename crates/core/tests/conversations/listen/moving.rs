@@ -216,6 +216,7 @@ fn a_text_that_waits_for_the_list_of_channels_does_not_outdate_it() {
     s.answer(server);
     let sent: Vec<&String> = s.statements.values().collect();
     assert!(sent.iter().any(|text| *text == "DISCARD SEQUENCES"), "{sent:?}");
+    assert_eq!(s.heard(client), ["C", "Z", "C", "Z"]);
 }
 
 /// Guards against notifications that were delivered twice, because the listener of another user or encoding had passed

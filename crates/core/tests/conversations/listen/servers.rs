@@ -70,7 +70,7 @@ impl Servers {
                                 let listed = listens.iter().take(65);
                                 listed.for_each(|c| w.data_row(1, [Some(c.as_bytes())]));
                             }
-                            w.command_complete("DONE");
+                            w.command_complete(if bound.starts_with("DISCARD") { &bound } else { "DONE" });
                         });
                     }
                     b'C' => self.rig.says(server, |w| w.empty(b'3')),
