@@ -10,6 +10,11 @@ use super::messages::{
 use super::{Oracle, Verdict};
 use pgweir_wire::TransactionStatus;
 
+/// Whether the message is an error of an internal Parse: the statement's transaction has failed, or its table is gone.
+fn fails_preparing(message: &[u8]) -> bool {
+    is_failed_transaction_error(message) || is_missing_table_error(message)
+}
+
 impl Oracle {
     /// Compares a message that the client got with the expected one.
     pub fn compare(&mut self, message: &[u8]) -> Verdict {
@@ -27,7 +32,7 @@ impl Oracle {
         while let Some(message) = self.early.pop_front() {
             match self.compare_next(&message) {
                 // An internal Parse before a Bind may fail while the rest of the Bind is still to come.
-                Verdict::Wrong(None) if is_failed_transaction_error(&message) && self.is_inside_message() => {
+                Verdict::Wrong(None) if fails_preparing(&message) && self.is_inside_message() => {
                     self.early.push_front(message);
                     return Verdict::Right;
                 }
