@@ -48,7 +48,7 @@ const PINS_CHECKED_EVERY: u64 = 64;
 const INVARIANTS_CHECKED_EVERY: u64 = 16;
 
 /// The most steps of one run: more mean an endless loop.
-const STEPS_MAX: u64 = 4_000_000;
+const STEPS_MAX: u64 = 16_000_000;
 
 /// How a run ended.
 #[derive(Debug)]
