@@ -34,6 +34,8 @@ impl Pooler {
             return false;
         }
         self.shared.state_stats.definitions_delayed += 1;
+        // It may have waited for flights before.
+        self.shared.catalogs.publications_mut().ends(id);
         self.shared.catalogs.definition_waits(id);
         self.begins_to_wait(now, id, server_id);
         self.release_if_clean(now, server_id);

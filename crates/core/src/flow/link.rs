@@ -54,6 +54,7 @@ impl Exchange<'_> {
         debug_assert_eq!(client.pool, Some(server.pool));
         server.phase = ServerPhase::Linked;
         server.link = Some(self.id);
+        server.held.awaits_nothing();
         server.conversation.is_lent();
         server.has_served = true;
         server.since = self.now;

@@ -31,6 +31,7 @@ mod publications;
 pub(crate) mod queueing;
 pub(crate) mod ready;
 pub(crate) mod refusals;
+mod refused;
 pub(crate) mod releasing;
 pub(crate) mod renaming;
 pub(crate) mod replies;

@@ -13,8 +13,9 @@ use crate::statements::parse_settings::ParseSettings;
 use crate::statements::prepared::{Kind, Statement};
 use crate::statements::table::StatementTable;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{Effect, Entry, Expect, Instead, To};
+use crate::upstream::entry::{Effect, Entry, Expect, To};
 use crate::upstream::phase::Intake;
+use crate::upstream::replacement::Instead;
 use pgweir_sql::Effects;
 use pgweir_wire::TransactionStatus;
 use pgweir_wire::frontend::Parse;
@@ -51,9 +52,10 @@ impl Exchange<'_> {
         let Ok(parse) = Parse::read(message.body()) else {
             return self.plain(message, Expect::Parse);
         };
-        let session = &self.server.session;
-        if session.parses_in_doubt() {
-            self.minds_misread(parse.query);
+        if self.server.session.parses_in_doubt()
+            && let Some(step) = self.minds_misread(parse.query)
+        {
+            return step;
         }
         if parse.name.is_empty() {
             self.parse_unnamed(message, parse)

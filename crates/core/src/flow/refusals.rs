@@ -8,10 +8,11 @@ use crate::base::request::LogLevel;
 use crate::client::Client;
 use crate::flow::error_text::{Refusal, mentions_ours, renamed};
 use crate::flow::lost_servers::SERVER_CRASHED;
+use crate::flow::refused::Refused;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::INTERNAL_ID_MAX;
-use crate::upstream::entry::{Entry, Expect, Instead, Ready, Replacement, To};
+use crate::upstream::entry::{Entry, Expect, Ready, To};
 use crate::upstream::job::Job;
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus};
@@ -19,44 +20,14 @@ use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus};
 /// Bytes of an ErrorResponse that are looked at: its severity and SQLSTATE come first.
 const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
 
-/// The request that was refused: the front of the reply queue, as it was.
-struct Refused {
-    expect: Expect,
-    to: To,
-    replacement: Option<Replacement>,
-    uses: u64,
-}
-
-impl Refused {
-    fn of(front: &Entry) -> Self {
-        Refused {
-            expect: front.expect(),
-            to: front.to(),
-            replacement: front.replacement().cloned(),
-            uses: front.uses(),
-        }
-    }
-
-    /// The error that the client gets instead.
-    fn instead_of(&self, error: &Refusal<'_>) -> Option<Vec<u8>> {
-        match self.replacement.as_ref()?.instead_of(error.fields.sqlstate)? {
-            Instead::Error(reply) => Some(reply.clone()),
-            Instead::Named { ours, theirs } => renamed(&error.kept(), ours, theirs),
-        }
-    }
-
-    /// The request was internal, and no client gets the error.
-    fn is_skipped(&self) -> bool {
-        self.to == To::Skip
-    }
-}
-
 /// The consequences of a failed message in a segment.
 struct SegmentFailed {
     /// The sequence values that the server should forget are still there.
     not_forgotten: bool,
     /// A deferred BEGIN has failed in front of a Query: its client waits for a ReadyForQuery.
     begin_failed: bool,
+    /// The names of the statements that it was to prepare.
+    unprepared: Vec<Box<[u8]>>,
 }
 
 impl Reply<'_> {
@@ -97,7 +68,7 @@ impl Reply<'_> {
             self.request_failed(&refused, error.fields.sqlstate);
         } else {
             let failed = self.segment_failed(&refused);
-            if self.replace_behind_internal_parse(&error, guarded) {
+            if self.replace_behind_internal_parse(&error, guarded, &failed.unprepared) {
                 return Passed::Skip;
             }
             self.goes_on_behind(&failed);
@@ -219,6 +190,14 @@ impl Reply<'_> {
         if not_forgotten {
             server.session.has_not_forgotten();
         }
+        server.held.awaits_nothing();
+        if taken
+            .iter()
+            .any(|e| e.to() == To::Skip && e.expect() == Expect::Execute)
+        {
+            // It may have been DISCARD PLANS.
+            server.session.plans_become_new(false);
+        }
         let is_query = |e: &Entry| e.expect().is_whole_request();
         let begin_failed =
             refused.is_skipped() && server.conversation.intake() == Intake::ToSync && taken.iter().any(is_query);
@@ -227,6 +206,11 @@ impl Reply<'_> {
             // The server ignores the RESET: nothing must be restored after it.
             client.session.reset_is_undone();
         }
+        let gained = taken.iter().filter_map(|e| e.effect()?.server_gains.as_ref());
+        let unprepared = match refused.is_skipped() {
+            true => gained.map(|statement| statement.server_name().into()).collect(),
+            false => Vec::new(),
+        };
         self.undo(taken);
         if let Some(mut exchange) = self.exchange().filter(|_| discarded) {
             exchange.makes_startup_values_later();
@@ -234,12 +218,13 @@ impl Reply<'_> {
         SegmentFailed {
             not_forgotten,
             begin_failed,
+            unprepared,
         }
     }
 
     /// If a separate internal segment with a Parse has failed, the client's next message gets the error of that Parse.
     /// Returns whether such a segment has failed.
-    fn replace_behind_internal_parse(&mut self, error: &Refusal<'_>, guarded: bool) -> bool {
+    fn replace_behind_internal_parse(&mut self, error: &Refusal<'_>, guarded: bool, names: &[Box<[u8]>]) -> bool {
         let server = &mut *self.server;
         // An error about internal statements or about the transaction does not answer a Query.
         let of_statement = !matches!(error.fields.sqlstate, b"26000" | b"25P02");
@@ -249,7 +234,7 @@ impl Reply<'_> {
             // The client's message fails with this error: a cancel that waits for it has done its work.
             server.cancels.wait_for_none();
         }
-        queue.replace_behind_internal_parse(in_block, !of_statement, || error.kept_for_use())
+        queue.replace_behind_internal_parse(in_block, !of_statement, names, || error.kept_for_use())
     }
 
     /// Continues after a failed segment.

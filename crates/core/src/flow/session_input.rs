@@ -338,7 +338,7 @@ impl Pooler {
             }
             let mut exchange = self.between(now, id, server_id);
             exchange.granted = granted;
-            step = exchange.request(message);
+            step = exchange.request_with_care(message);
             match exchange.wish.take() {
                 None => return step,
                 Some(next) => wish = next,

@@ -27,9 +27,10 @@ use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
 use crate::statements::rows::Rows;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{Entry, Expect, Instead, To};
+use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::job::Job;
 use crate::upstream::phase::Intake;
+use crate::upstream::replacement::Instead;
 use pgweir_wire::{TransactionStatus, Writer};
 use std::sync::Arc;
 
@@ -168,13 +169,14 @@ pub(crate) fn expected_rows(meaning: &Meaning, message: &Message<'_>, portal: &[
 #[inline]
 pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>, now: Moment) -> Need {
     let doubted = server.held.doubted();
+    let awaited = server.held.take_awaited(meaning.statement().id);
     match server.held.using(meaning.statement().id, now) {
         None if meaning.is_unparsed() => Need::Types,
         None => Need::Parse,
         _ if server.conversation.is_surely_failed() => Need::Nothing,
         Some(copy) if copy.is_asked() => Need::Answer,
         Some(_) if meaning.is_unparsed() => Need::Types,
-        Some(copy) if copy.is_outdated(doubted, meaning.names_moved()) => Need::Replan,
+        Some(copy) if !awaited && copy.is_outdated(doubted, meaning.names_moved()) => Need::Replan,
         Some(copy) if meaning.told_types().is_some_and(|t| copy.has_types(t) != Some(true)) && !copy.stays() => {
             let types = meaning.told_types().expect("just looked at");
             if copy.has_types(types).is_some() {
@@ -274,8 +276,14 @@ impl Exchange<'_> {
             true => self.to().prepare_again(statement),
             false => self.to().prepare(statement),
         }
+        self.waits_for_description(statement)
+    }
+
+    /// The server describes a statement that was just prepared. Then the message that uses it is looked at again.
+    fn waits_for_description(&mut self, statement: &Arc<Statement>) -> Use {
         self.to()
             .describe_internally(statement, statement.server_name(), To::Skip);
+        self.server.held.awaits(statement.id);
         self.waits_for_answer();
         Use::Waits
     }
@@ -313,10 +321,7 @@ impl Exchange<'_> {
         if told.is_none() || pgweir_sql::belongs_to_session(&statement.query) {
             return Use::GoesOn;
         }
-        let name = statement.server_name();
-        self.to().describe_internally(statement, name, To::Skip);
-        self.waits_for_answer();
-        Use::Waits
+        self.waits_for_description(statement)
     }
 
     /// Refuses a Bind or Describe. It must fail on the server too.

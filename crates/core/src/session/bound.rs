@@ -27,6 +27,10 @@ impl Exchange<'_> {
         }
         let effects = self.effects_of_names_in(statement);
         let effects = self.adds_reading_names(effects, &statement.query);
+        // Names that are lent to a part of the message would be lent again to the whole.
+        if self.keeps_session() && needs_values(effects, statement, message) {
+            return Some(Step::NeedBytes);
+        }
         if let Some(step) = self.asks_to_define(effects) {
             return Some(step);
         }
@@ -103,7 +107,7 @@ impl Exchange<'_> {
             parameters = passed.parameters;
         }
         if effects.intersects(Effects::SETTINGS | Effects::CODE) && statement.query.contains(&b'$') {
-            if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
+            if needs_values(effects, statement, message) {
                 return Some(Step::NeedBytes);
             }
             parameters.extend(pgweir_sql::setting_parameters(&statement.query));
@@ -128,11 +132,23 @@ impl Exchange<'_> {
         let portal = Reader::new(message.body()).cstr().ok();
         let returns = portal.and_then(|portal| self.client.session.executes_reset(portal));
         let step = self.execute_as_bound(message);
-        if let (Some(returns), Step::Progress(_)) = (returns, step) {
-            self.make_startup_values(&returns);
+        match (returns, step) {
+            (Some(returns), Step::Progress(_)) => self.make_startup_values(&returns),
+            // The message is looked at again.
+            (Some(returns), _) => self
+                .client
+                .session
+                .binds_reset(portal.unwrap_or_default(), Some(returns)),
+            (None, _) => {}
         }
         step
     }
+}
+
+/// Whether the values of a Bind may name settings, and have not come.
+fn needs_values(effects: Effects, statement: &Statement, message: &Message<'_>) -> bool {
+    let may_name = effects.intersects(Effects::SETTINGS | Effects::CODE) && statement.query.contains(&b'$');
+    may_name && !message.is_whole() && message.total <= INSPECT_BYTES_MAX
 }
 
 /// A DEALLOCATE alone makes no prepared statement that could pin the client.

@@ -119,13 +119,25 @@ impl Exchange<'_> {
 
     /// Handles a request of a client on a server that may be notable.
     pub(crate) fn begins_request_with_care(&mut self, message: &Message<'_>) -> Step {
-        use FrontendTag::{Close, Describe, Flush, Parse, Sync};
         let step = self.begins_request(message);
+        self.note_new_plans(message, step);
+        step
+    }
+
+    /// Handles a message whose request has begun, on a server that may be notable.
+    pub(crate) fn request_with_care(&mut self, message: &Message<'_>) -> Step {
+        let step = self.request(message);
+        self.note_new_plans(message, step);
+        step
+    }
+
+    /// What was sent may make plans.
+    fn note_new_plans(&mut self, message: &Message<'_>, step: Step) {
+        use FrontendTag::{Close, Describe, Flush, Parse, Sync};
         let runs_nothing = matches!(message.tag, Parse | Describe | Close | Sync | Flush);
         if matches!(step, Step::Progress(_)) && !runs_nothing {
             self.server.session.plans_become_new(false);
         }
-        step
     }
 
     /// Whether the client must wait for the probe's answer because its statements will be prepared again before their

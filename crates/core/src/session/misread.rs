@@ -1,5 +1,6 @@
 //! Texts whose encoding the pooler does not know, or cannot read.
 
+use crate::base::message::Step;
 use crate::exchange::Exchange;
 use crate::statements::prepared::UNREAD;
 
@@ -19,10 +20,15 @@ impl Exchange<'_> {
 
     /// Pins a client that parses a text which may be misread in this way, because the pooler does not know what the
     /// statement does when it is bound, on this server or another one.
-    pub(crate) fn minds_misread(&mut self, text: &[u8]) {
-        if self.keeps_session() && self.may_be_misread(text) {
-            self.suspect_unread(UNREAD, "(a statement that is not read)", Vec::new());
+    pub(crate) fn minds_misread(&mut self, text: &[u8]) -> Option<Step> {
+        if !self.keeps_session() || !self.may_be_misread(text) {
+            return None;
         }
+        if self.will_know_encoding() {
+            return Some(self.waits_for_replies());
+        }
+        self.suspect_unread(UNREAD, "(a statement that is not read)", Vec::new());
+        None
     }
 
     /// Whether the answers to earlier segments will show the encoding of a text that may be misread. Such a text waits

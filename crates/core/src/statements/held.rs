@@ -70,6 +70,8 @@ pub(crate) struct Held {
     ran_text: bool,
     /// The client under whose names the server may hold statements.
     lends_to: Option<ClientId>,
+    /// The statement that was prepared for a message that waits for an answer about it; 0: none.
+    awaited: u64,
     /// Statements under that client's names that the server could not prepare when they were last lent.
     refused: Vec<u64>,
     /// The counts of changes, of the client's names and of the client-named copies, when all client-named statements
@@ -100,6 +102,7 @@ impl Held {
             unnamed: Unnamed::Nothing,
             ran_text: false,
             lends_to: None,
+            awaited: 0,
             refused: Vec::new(),
             agreed: None,
         }

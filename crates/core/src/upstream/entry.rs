@@ -7,6 +7,7 @@ use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
 use crate::statements::rows::Rows;
 use crate::upstream::job::Job;
+use crate::upstream::replacement::{Instead, Replacement};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -84,31 +85,6 @@ pub(crate) enum To {
     /// The client of its segment, except for one error, whose text would speak of an internal statement: see
     /// [`Entry::replacement`].
     Replace,
-}
-
-/// An error that does not go to the client unchanged, and what the client gets instead.
-#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
-pub(crate) struct Replacement {
-    sqlstate: [u8; 5],
-    /// 25P02 is replaced, too: what fails the transaction is the error that the client gets.
-    or_failed: bool,
-    pub(super) instead: Instead,
-}
-
-impl Replacement {
-    /// What the client gets instead of an error with this SQLSTATE, if it is the error that is replaced.
-    pub(crate) fn instead_of(&self, sqlstate: &[u8]) -> Option<&Instead> {
-        (sqlstate == self.sqlstate || self.or_failed && sqlstate == b"25P02").then_some(&self.instead)
-    }
-}
-
-/// What a client gets instead of an error that names something internal.
-#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
-pub(crate) enum Instead {
-    /// These bytes.
-    Error(Vec<u8>),
-    /// The error, with `theirs`, the client's name of the statement, instead of the name on the server.
-    Named { ours: Box<[u8]>, theirs: Box<[u8]> },
 }
 
 /// What a request changes if it succeeds. It is recorded when the request is sent, so that later messages see it before
@@ -329,7 +305,23 @@ impl Entry {
             sqlstate,
             or_failed: false,
             instead,
+            unprepared: Vec::new(),
         });
+    }
+
+    /// These statements could not be prepared for a Query. If it then fails because one of them is missing, the client
+    /// gets this error, and if another one is missing, that of the server.
+    pub(super) fn lacks(&mut self, names: &[Box<[u8]>], error: &[u8]) {
+        let rare = self.rare.get_or_insert_default();
+        let before = rare
+            .replacement
+            .take()
+            .map_or_else(Vec::new, |before| before.unprepared);
+        self.replace(*b"26000", Instead::Error(error.into()));
+        let lacking = names.iter().map(|name| (name.clone(), error.to_vec()));
+        if let Some(replacement) = self.rare.as_mut().and_then(|rare| rare.replacement.as_mut()) {
+            replacement.unprepared = before.into_iter().chain(lacking).collect();
+        }
     }
 
     /// 25P02 is replaced by the same error, because that error fails the transaction.

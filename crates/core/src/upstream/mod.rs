@@ -15,6 +15,7 @@ pub(crate) mod nature;
 pub(crate) mod outstanding;
 pub(crate) mod parsed;
 pub(crate) mod phase;
+pub(crate) mod replacement;
 pub(crate) mod reply_queue;
 pub(crate) mod requests;
 pub(crate) mod server_login;

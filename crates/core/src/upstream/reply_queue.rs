@@ -12,9 +12,10 @@
 
 use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
 use crate::upstream::ended::Ended;
-use crate::upstream::entry::{Effect, Entry, Expect, Instead, Ready, To, is_internal, may_copy};
+use crate::upstream::entry::{Effect, Entry, Expect, Ready, To, is_internal, may_copy};
 use crate::upstream::fifo::Fifo;
 use crate::upstream::job::Job;
+use crate::upstream::replacement::Instead;
 use std::sync::Arc;
 
 /// Entries in the order of their requests.
@@ -281,11 +282,13 @@ impl ReplyQueue {
     /// An internal segment that ends with an internal Sync has failed. If the client's next message, or the internal
     /// Describe that goes in front of it, then fails with 26000 (the statement is missing) or, `in_block`, with 25P02 (the
     /// transaction has failed), the client gets this error instead. `follows`: this error may itself be the consequence of
-    /// an earlier one, which is the one to tell. `false`: the front does not end such a segment.
+    /// an earlier one, which is the one to tell. `names`: the statements that were to be prepared. `false`: the front does
+    /// not end such a segment.
     pub(crate) fn replace_behind_internal_parse(
         &mut self,
         in_block: bool,
         follows: bool,
+        names: &[Box<[u8]>],
         error: impl FnOnce() -> Vec<u8>,
     ) -> bool {
         let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
@@ -307,6 +310,7 @@ impl ReplyQueue {
         }
         match describes(next) {
             true => next.replace_error(*b"26000", Instead::Error(error())),
+            false if next.expect == Expect::Query => next.lacks(names, &error()),
             false => next.replace(*b"26000", Instead::Error(error())),
         }
         // Bind and Describe look for their statement before they check the transaction. It is there if what failed came

@@ -282,10 +282,31 @@ fn the_error_that_came_first_is_told() {
     };
     let sync = || Entry::skip(Expect::Sync).using(7);
     let mut q = queue_of([sync(), sync(), Entry::forward(Expect::Query)]);
-    assert!(q.replace_behind_internal_parse(false, false, || b"first".to_vec()));
+    assert!(q.replace_behind_internal_parse(false, false, &[], || b"first".to_vec()));
     q.pop();
-    assert!(q.replace_behind_internal_parse(false, true, || b"follows".to_vec()));
+    assert!(q.replace_behind_internal_parse(false, true, &[], || b"follows".to_vec()));
     assert_eq!(told(&mut q).as_deref(), Some(&b"first"[..]));
-    assert!(q.replace_behind_internal_parse(false, false, || b"of a statement".to_vec()));
+    assert!(q.replace_behind_internal_parse(false, false, &[], || b"of a statement".to_vec()));
     assert_eq!(told(&mut q).as_deref(), Some(&b"of a statement"[..]));
+}
+
+/// Guards against an error about a statement that the text does not use: its name is also that of a column.
+#[test]
+fn a_missing_statement_gets_its_own_error() {
+    let sync = || Entry::skip(Expect::Sync).using(7);
+    let mut q = queue_of([sync(), sync(), Entry::forward(Expect::Query)]);
+    for name in ["v", "w"] {
+        let error = || format!("{name} fails").into_bytes();
+        assert!(q.replace_behind_internal_parse(false, false, &[name.as_bytes().into()], error));
+        q.pop();
+    }
+    let told = |message: &str| {
+        let replacement = q.front()?.replacement()?;
+        assert!(replacement.depends_on_name(b"26000"));
+        replacement.error_of_missing(message.as_bytes())
+    };
+    assert_eq!(told("prepared statement \"v\" does not exist"), Some(&b"v fails"[..]));
+    assert_eq!(told("la sentencia preparada «w» no existe"), Some(&b"w fails"[..]));
+    assert_eq!(told("prepared statement \"a\" does not exist"), None);
+    assert_eq!(told("prepared statement \"v2\" does not exist"), None);
 }

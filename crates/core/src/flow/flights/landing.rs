@@ -57,6 +57,7 @@ impl Exchange<'_> {
         let (client, server) = (&mut *self.client, &mut *self.server);
         server.phase = ServerPhase::Linked;
         server.link = Some(self.id);
+        server.held.awaits_nothing();
         client.link = Some(self.server_id);
         client.xact_start = since;
         server.asked = Some(since);

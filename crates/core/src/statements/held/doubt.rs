@@ -22,6 +22,29 @@ impl Held {
         self.doubts_at_end = true;
     }
 
+    /// The statement was prepared for a message, which waits for an answer about it. When the message is looked at
+    /// again, it uses this copy, even if the looks have doubted it: a message whose looks doubt a statement that each of
+    /// them prepares would never be sent.
+    pub(crate) fn awaits(&mut self, id: u64) {
+        self.awaited = id;
+    }
+
+    /// The message that waited is dropped, or the server has another client.
+    #[inline(always)]
+    pub(crate) fn awaits_nothing(&mut self) {
+        self.awaited = 0;
+    }
+
+    /// Whether the message that uses this statement has waited for an answer about it.
+    #[inline(always)]
+    pub(crate) fn take_awaited(&mut self, id: u64) -> bool {
+        let is_awaited = self.awaited == id;
+        if is_awaited {
+            self.awaited = 0;
+        }
+        is_awaited
+    }
+
     /// From now until [`Held::reads_as_known`], the pooler does not know the settings under which the server reads
     /// constants.
     pub(crate) fn reads_otherwise(&mut self, now: Moment) {

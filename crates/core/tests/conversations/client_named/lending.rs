@@ -124,7 +124,7 @@ fn what_cannot_be_made_again_is_the_error_of_its_execute() {
             let (sqlstate, message) = if in_block {
                 ("25P02", "aborted")
             } else {
-                ("26000", "no such")
+                ("26000", "prepared statement \"s\" does not exist")
             };
             w.error(&error(sqlstate, message));
             w.ready_for_query(status);

@@ -122,7 +122,7 @@ impl Rig {
                         self.completes(server, tag);
                     }
                 }
-                "Terminate" => {}
+                "Flush" | "Terminate" => {}
                 other => panic!("nobody answers {other}"),
             }
         }

@@ -309,3 +309,70 @@ fn a_message_that_waits_does_not_lend_a_name_without_end() {
     let heard = rig.told(a);
     assert!(heard.iter().any(|l| l.starts_with("ReadyForQuery")), "{heard:?}");
 }
+
+/// Guards against a client that waits for ever: each look at its Bind doubted the server's statements, because a statement
+/// that was lent for it may run code, and so each look prepared its statement again, and waited.
+#[test]
+fn a_message_is_sent_though_its_looks_doubt_its_statement() {
+    let (mut rig, server, a, _) = two_clients("begin execute 'drop table ' || x; end");
+    rig.says(a, |w| {
+        w.parse(b"inner", b"select dated()", NO_TYPES);
+        w.parse(b"outer", b"create table t as execute inner", NO_TYPES);
+        w.describe(b'S', b"outer");
+        w.sync();
+    });
+    rig.answers_all_about(server, NOTHING);
+    for _ in 0..3 {
+        rig.told(a);
+        rig.says(a, |w| {
+            w.bind_text(b"outer", &[]);
+            w.execute();
+            w.sync();
+        });
+        let server = rig.server_of(a).expect("linked");
+        let told = rig.answers_all_about(server, NOTHING);
+        let heard = rig.told(a);
+        assert_eq!(heard.first().map(|l| &**l), Some("BindComplete"), "{told:?}");
+        assert_eq!(heard.last().map(|l| &**l), Some("ReadyForQuery I"), "{told:?}");
+    }
+}
+
+/// Guards against plans that seem to be new: a message that may commit definitions is looked at again when no flights are
+/// in its way, and what it then ran seemed to have made no plans.
+#[test]
+fn what_runs_behind_a_discard_may_make_plans() {
+    let (mut rig, server, a, b) = two_clients(UNDATED);
+    let makes = b"create temp table t (a int)";
+    rig.says(b, |w| w.query(makes));
+    rig.answers_all_about(server, TEMPORARY);
+    rig.says(b, |w| w.query(b"drop table t"));
+    rig.answers_all_about(server, EMPTIED);
+    rig.says(a, |w| w.query(b"select dated()"));
+    rig.answers_all_about(server, EMPTIED);
+    rig.says(a, |w| {
+        w.message(b'F', |body| {
+            body.extend(16400_u32.to_be_bytes());
+            body.extend([0; 6]);
+        });
+    });
+    let mut all = Vec::new();
+    loop {
+        let told = rig.told(server);
+        all.extend(told.clone());
+        if told.iter().any(|line| line == "F?") {
+            break;
+        }
+        assert!(!told.is_empty(), "{all:?}");
+        rig.replies_about(server, &told, EMPTIED);
+    }
+    assert!(executed(&all).is_some(), "{all:?}");
+    rig.says(server, |w| {
+        w.message(b'V', |body| body.extend((-1_i32).to_be_bytes()));
+        w.ready_for_query(Idle);
+    });
+    rig.answers_all_about(server, EMPTIED);
+    rig.says(a, |w| w.query(makes));
+    let told = rig.answers_all_about(server, TEMPORARY);
+    let query = told.iter().position(|line| line.starts_with("Query create temp"));
+    assert!(executed(&told).is_some_and(|at| Some(at) < query), "{told:?}");
+}
