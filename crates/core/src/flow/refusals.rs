@@ -12,7 +12,7 @@ use crate::flow::refused::Refused;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::INTERNAL_ID_MAX;
-use crate::upstream::entry::{Entry, Expect, Ready, To};
+use crate::upstream::entry::{Entry, Ready, To};
 use crate::upstream::job::Job;
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus};
@@ -191,10 +191,7 @@ impl Reply<'_> {
             server.session.has_not_forgotten();
         }
         server.held.awaits_nothing();
-        if taken
-            .iter()
-            .any(|e| e.to() == To::Skip && e.expect() == Expect::Execute)
-        {
+        if taken.iter().any(Entry::executes_ours) {
             // It may have been DISCARD PLANS.
             server.session.plans_become_new(false);
         }

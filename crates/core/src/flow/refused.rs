@@ -25,10 +25,7 @@ impl Refused {
     /// The error that the client gets instead.
     pub(super) fn instead_of(&self, error: &Refusal<'_>) -> Option<Vec<u8>> {
         let replacement = self.replacement.as_ref()?;
-        match replacement.instead_of(error.fields.sqlstate)? {
-            Instead::Error(_) if replacement.depends_on_name(error.fields.sqlstate) => {
-                replacement.error_of_missing(error.fields.message).map(<[u8]>::to_vec)
-            }
+        match replacement.instead_of(error.fields.sqlstate, error.fields.message)? {
             Instead::Error(reply) => Some(reply.clone()),
             Instead::Named { ours, theirs } => renamed(&error.kept(), ours, theirs),
         }

@@ -72,7 +72,9 @@ impl Reply<'_> {
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Expect::Execute) => {
                 let entry = self.server.conversation.queue_mut().pop().expect("looked at above");
                 if tag == BackendTag::ParseComplete
-                    && entry.replacement().is_some_and(|r| r.instead_of(b"42P05").is_some())
+                    && entry
+                        .replacement()
+                        .is_some_and(|r| r.instead_of(b"42P05", b"").is_some())
                 {
                     // The request should have failed: the pooler's record of the server's statements is wrong.
                     self.server.close_reason.get_or_insert(CloseReason::OutOfStep);

@@ -311,17 +311,24 @@ impl Entry {
 
     /// These statements could not be prepared for a Query. If it then fails because one of them is missing, the client
     /// gets this error, and if another one is missing, that of the server.
-    pub(super) fn lacks(&mut self, names: &[Box<[u8]>], error: &[u8]) {
+    pub(super) fn lacks(&mut self, names: &[Box<[u8]>], error: Vec<u8>) {
         let rare = self.rare.get_or_insert_default();
-        let before = rare
-            .replacement
-            .take()
-            .map_or_else(Vec::new, |before| before.unprepared);
-        self.replace(*b"26000", Instead::Error(error.into()));
-        let lacking = names.iter().map(|name| (name.clone(), error.to_vec()));
-        if let Some(replacement) = self.rare.as_mut().and_then(|rare| rare.replacement.as_mut()) {
-            replacement.unprepared = before.into_iter().chain(lacking).collect();
-        }
+        let before = rare.replacement.take();
+        let mut unprepared = before.map_or_else(Vec::new, |before| before.unprepared);
+        let instead = Instead::Error(error);
+        unprepared.extend(names.iter().map(|name| (name.clone(), instead.clone())));
+        rare.replacement = Some(Replacement {
+            sqlstate: *b"26000",
+            or_failed: false,
+            instead,
+            unprepared,
+        });
+        self.to = To::Replace;
+    }
+
+    /// Whether the pooler executes an internal statement.
+    pub(crate) fn executes_ours(&self) -> bool {
+        self.to == To::Skip && self.expect == Expect::Execute
     }
 
     /// 25P02 is replaced by the same error, because that error fails the transaction.

@@ -120,8 +120,7 @@ impl ReplyQueue {
 
     /// Whether an internal statement is among the unanswered requests.
     pub(crate) fn executes_ours(&self) -> bool {
-        let ours = |e: &Entry| e.to == To::Skip && e.expect == Expect::Execute;
-        self.entries.iter().any(ours)
+        self.entries.iter().any(Entry::executes_ours)
     }
 
     /// Whether the next reply ends an internal segment.

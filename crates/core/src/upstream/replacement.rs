@@ -7,42 +7,32 @@ pub(crate) struct Replacement {
     /// 25P02 is replaced, too: what fails the transaction is the error that the client gets.
     pub(super) or_failed: bool,
     pub(super) instead: Instead,
-    /// The names of statements that could not be prepared for a Query, with the error of each.
-    pub(super) unprepared: Vec<(Box<[u8]>, Vec<u8>)>,
+    /// The names of statements that could not be prepared for a Query, and what the client gets instead if that one is
+    /// missing.
+    pub(super) unprepared: Vec<(Box<[u8]>, Instead)>,
 }
 
 impl Replacement {
-    /// What the client gets instead of an error with this SQLSTATE, if it is the error that is replaced.
-    pub(crate) fn instead_of(&self, sqlstate: &[u8]) -> Option<&Instead> {
+    /// What the client gets instead of an error with this SQLSTATE and message, if it is the error that is replaced.
+    pub(crate) fn instead_of(&self, sqlstate: &[u8], message: &[u8]) -> Option<&Instead> {
+        if sqlstate == self.sqlstate && !self.unprepared.is_empty() {
+            // If another statement is missing, the client gets the server's error.
+            let missing = self.unprepared.iter().find(|(name, _)| mentions(message, name));
+            return missing.map(|(_, instead)| instead);
+        }
         (sqlstate == self.sqlstate || self.or_failed && sqlstate == b"25P02").then_some(&self.instead)
-    }
-
-    /// The error of the statement that this error says is missing. `None`: another statement is missing.
-    pub(crate) fn error_of_missing(&self, message: &[u8]) -> Option<&[u8]> {
-        let named = self.unprepared.iter().find(|(name, _)| mentions(message, name));
-        named.map(|(_, error)| &**error)
-    }
-
-    /// Whether the replaced error may be about a statement that could be prepared.
-    pub(crate) fn depends_on_name(&self, sqlstate: &[u8]) -> bool {
-        sqlstate == self.sqlstate && !self.unprepared.is_empty()
     }
 }
 
 /// Whether a message names this statement, with any quotes.
 fn mentions(message: &[u8], name: &[u8]) -> bool {
-    let is_of_name = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
-    let ends = message
-        .windows(name.len().max(1))
-        .enumerate()
-        .filter(|(_, w)| *w == name);
-    let mut found = ends.map(|(at, _)| {
-        (
-            at.checked_sub(1).and_then(|at| message.get(at)),
-            message.get(at + name.len()),
-        )
-    });
-    found.any(|(before, behind)| !is_of_name(before) && !is_of_name(behind))
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let is_name = |at: usize| {
+        let behind = message[at..].strip_prefix(name);
+        behind.is_some_and(|behind| !behind.first().is_some_and(is_of_name))
+            && !message[..at].last().is_some_and(is_of_name)
+    };
+    !name.is_empty() && (0..message.len()).any(is_name)
 }
 
 /// What a client gets instead of an error that names something internal.

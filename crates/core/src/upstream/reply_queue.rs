@@ -310,7 +310,7 @@ impl ReplyQueue {
         }
         match describes(next) {
             true => next.replace_error(*b"26000", Instead::Error(error())),
-            false if next.expect == Expect::Query => next.lacks(names, &error()),
+            false if next.expect == Expect::Query => next.lacks(names, error()),
             false => next.replace(*b"26000", Instead::Error(error())),
         }
         // Bind and Describe look for their statement before they check the transaction. It is there if what failed came

@@ -300,10 +300,9 @@ fn a_missing_statement_gets_its_own_error() {
         assert!(q.replace_behind_internal_parse(false, false, &[name.as_bytes().into()], error));
         q.pop();
     }
-    let told = |message: &str| {
-        let replacement = q.front()?.replacement()?;
-        assert!(replacement.depends_on_name(b"26000"));
-        replacement.error_of_missing(message.as_bytes())
+    let told = |message: &str| match q.front()?.replacement()?.instead_of(b"26000", message.as_bytes())? {
+        Instead::Error(error) => Some(&**error),
+        Instead::Named { .. } => panic!("a Query gets an error"),
     };
     assert_eq!(told("prepared statement \"v\" does not exist"), Some(&b"v fails"[..]));
     assert_eq!(told("la sentencia preparada «w» no existe"), Some(&b"w fails"[..]));
