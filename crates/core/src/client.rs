@@ -186,6 +186,7 @@ impl Client {
                 _ if dropped.ends => Dropping::Nothing,
                 Dropping::BeginToSync => Dropping::BeginToSync,
                 _ if may_begin && self.names_begin(message) => Dropping::BeginToSync,
+                Dropping::Request if message.tag.asks_nothing() => Dropping::Request,
                 _ if ends_unnamed(message) => Dropping::ToSyncPastUnnamed,
                 Dropping::ToSyncPastUnnamed => Dropping::ToSyncPastUnnamed,
                 _ => Dropping::ToSync,

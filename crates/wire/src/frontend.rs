@@ -70,6 +70,11 @@ impl FrontendTag {
             Self::Flush | Self::Sync | Self::Terminate => true,
         }
     }
+
+    /// Whether PostgreSQL does nothing for such a message outside of a copy, and answers nothing.
+    pub fn asks_nothing(self) -> bool {
+        matches!(self, Self::CopyData | Self::CopyDone | Self::CopyFail | Self::Flush)
+    }
 }
 
 /// The object that Describe and Close name.

@@ -45,9 +45,7 @@ impl ClientSide<'_> {
         match message.tag {
             FrontendTag::Sync | FrontendTag::Flush if !is_empty => None,
             // The server ignores copy messages outside of a copy ("COPY Operations"), and so does the pooler.
-            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail | FrontendTag::Flush => {
-                Some(client.drop_message(message))
-            }
+            tag if tag.asks_nothing() => Some(client.drop_message(message)),
             FrontendTag::Sync => {
                 let status = client.session.idle_status();
                 let step = client.drop_message(message);

@@ -36,7 +36,7 @@ impl Pooler {
                 }
             }
             if client.waiting != Waiting::No {
-                client.session.asks_for_itself();
+                client.session.may_ask_for_itself(&input[at..]);
                 return at;
             }
             let link = client.link;

@@ -238,10 +238,11 @@ impl ClientSession {
         self.deferred_begin.is_some_and(DeferredBegin::has_expired)
     }
 
-    /// The client has sent something. If it waits because a deferral was over, it now waits for its own request.
-    pub(crate) fn asks_for_itself(&mut self) {
+    /// The client has sent these bytes. If it waits because a deferral was over, and they have a request, it now waits for
+    /// its own request.
+    pub(crate) fn may_ask_for_itself(&mut self, bytes: &[u8]) {
         if let Some(begin) = &mut self.deferred_begin {
-            begin.has_company();
+            begin.may_have_company(bytes);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A BEGIN that has not been sent to a server.
 
 use crate::base::time::Time;
+use pgweir_wire::{FrontendTag, Header};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct DeferredBegin {
@@ -52,9 +53,9 @@ impl DeferredBegin {
         }
     }
 
-    /// The client has sent another message.
-    pub(super) fn has_company(&mut self) {
-        if self.stage == Stage::Expired {
+    /// The client has sent these bytes.
+    pub(super) fn may_have_company(&mut self, bytes: &[u8]) {
+        if self.stage == Stage::Expired && has_request(bytes) {
             self.stage = Stage::Deferred;
         }
     }
@@ -88,4 +89,20 @@ pub(crate) enum By {
     /// By Bind and Execute. Their unnamed portal, which cannot be executed again, exists in the
     /// transaction.
     Portal,
+}
+
+/// Whether a message in these bytes asks for something. PostgreSQL ignores copy messages outside of a copy and has
+/// nothing to flush, and no cancel can hit its answer to a Sync.
+fn has_request(mut bytes: &[u8]) -> bool {
+    while let Some(tag) = bytes.first().map(|&byte| FrontendTag::from_byte(byte)) {
+        if !tag.is_some_and(|tag| tag.asks_nothing() || tag == FrontendTag::Sync) {
+            return true;
+        }
+        bytes = match Header::read_of_client(bytes) {
+            Ok(Some(header)) => bytes.get(header.message_bytes as usize..).unwrap_or_default(),
+            Ok(None) => return false,
+            Err(_) => return true,
+        };
+    }
+    false
 }

@@ -291,6 +291,44 @@ fn a_client_that_sends_its_statement_after_the_deferral_can_cancel_it_and_is_not
     }
 }
 
+/// Guards against a cancel that hit a request which its client sent later, and against requests that got no answer: a
+/// copy message, which PostgreSQL ignores there, counted as the request.
+#[test]
+fn a_copy_message_behind_a_begin_whose_deferral_is_over_is_not_what_a_cancel_hits() {
+    for with_query in [false, true] {
+        let mut rig = Rig::new("default_pool_size = 1");
+        let holder = rig.client();
+        rig.says(holder, |w| w.query(b"begin; select 1"));
+        let server = rig.server_of(holder).unwrap();
+        rig.says(server, |w| {
+            w.command_complete("SELECT 1");
+            w.ready_for_query(InTransaction);
+        });
+        let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+        let key = rig.key_told(client);
+        rig.told(client);
+        rig.says(client, |w| w.query(b"begin"));
+        rig.told(client);
+        rig.wait(Duration::from_millis(1500));
+        rig.says(client, |w| {
+            w.message(b'f', |b| b.extend(b"no copy\0"));
+            w.flush();
+            w.empty(b'c');
+            if with_query {
+                w.query(b"select 2");
+                w.query(b"select 3");
+            }
+        });
+        rig.cancel_request(&key);
+        let error = "Error 57014 canceling statement due to user request";
+        match with_query {
+            // The first Query is answered, and the second one waits for a server.
+            true => assert_eq!(rig.told(client), [error, "ReadyForQuery E"]),
+            false => assert_eq!(rig.told(client), [""; 0], "no request has come"),
+        }
+    }
+}
+
 /// Guards against a block that nobody has begun: the unnamed statement began one once, but the request names a new one.
 #[test]
 fn a_cancelled_request_that_replaces_the_unnamed_statement_fails_no_block() {
