@@ -44,13 +44,10 @@ impl Pooler {
     /// A pool has one server fewer.
     fn fill_place(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pools.get(pool_id as usize).and_then(Option::as_ref);
-        let Some(pool) = pool.filter(|_| !self.admin.is_ending()) else {
+        if pool.is_none() || self.admin.is_ending() {
             return;
-        };
-        match pool.share() {
-            Some(share) => self.host_has_place(now, share.sizing()),
-            None => self.wake_idle(now, pool_id),
         }
+        self.wake_idle(now, pool_id);
         self.open_where_waited_longest(now, pool_id);
     }
 

@@ -111,12 +111,16 @@ impl Pooler {
         let pool_id = server.pool;
         let connecting = server.is_opening();
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-        self.databases.server_out(pool, id, connecting);
+        self.databases.server_out(pool_id, pool, id, connecting);
+        if matches!(server.phase, ServerPhase::Closing) {
+            pool.room_is_made();
+        }
         pool.is_used(now);
+        let pool_is_empty = pool.servers() == 0;
         if let Some(share) = pool.share_mut() {
             let sizings = &mut self.shared.sizings;
             sizings.is_lost(share, server.work);
-            sizings.server_out(*share);
+            sizings.server_out(pool_id, *share, pool_is_empty);
             if server.is_up() {
                 sizings.is_down(*share);
             }

@@ -11,7 +11,7 @@ use crate::flow::logins::opening::servers_soon_free;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::Likeness;
 use crate::pools::pool;
-use crate::pools::sizing::{SizingId, Sizings};
+use crate::pools::sizing::{Sizing, SizingId, Sizings};
 use crate::server::Server;
 use crate::state::shape::Shape;
 use crate::upstream::phase::{Intake, ServerPhase};
@@ -115,7 +115,7 @@ impl Pooler {
             let Some(server) = self.servers.get_mut(id.0) else {
                 continue;
             };
-            sizings.server_in(share);
+            sizings.server_in(pool_id, share);
             if server.is_up() {
                 sizings.is_up(share);
             }
@@ -137,7 +137,7 @@ impl Pooler {
             };
             let sizings = &mut self.shared.sizings;
             sizings.ends(now, &mut share, &mut server.work, false);
-            sizings.server_out(share);
+            sizings.server_out(pool_id, share, true);
             if server.is_up() {
                 sizings.is_down(share);
             }
@@ -276,8 +276,6 @@ impl Pooler {
     }
 
     fn start_waiters_at(&mut self, now: Time, sizing: SizingId) {
-        // Pools that get a server as soon as another pool of their host gives one up.
-        let mut owed = Vec::new();
         loop {
             let found = self.shared.sizings.get_mut(sizing).filter(|s| s.room() > 0);
             let Some(next) = found.and_then(|sizing| sizing.next_pool()) else {
@@ -290,15 +288,37 @@ impl Pooler {
                 if self.start_waiter(now, next) {
                     self.list_waiters(next);
                 } else if self.full_host(next).is_some() {
-                    owed.push(next);
+                    let pool = self.pools[next as usize].as_mut().expect("it was there");
+                    if let Some(share) = pool.share_if_waited_for() {
+                        self.shared.sizings.owes(next, share);
+                    }
                 }
             }
         }
-        for id in owed {
-            let pool = self.pools[id as usize].as_mut().expect("it was there");
-            if let Some(share) = pool.share_if_waited_for() {
-                self.shared.sizings.list_again(id, share);
-            }
+        self.make_room_at(now, sizing);
+    }
+
+    /// Clients wait for a place at a host: an idle server of another pool makes room for the one whose turn it is.
+    fn make_room_at(&mut self, now: Time, sizing: SizingId) {
+        let Some(full) = self.shared.sizings.get(sizing).filter(|s| s.room() > 0 && s.is_full()) else {
+            return;
+        };
+        let may_start = |id: &PoolId| !self.pool_takes_no_clients_now(*id) && !self.pool(*id).waiting().is_empty();
+        let useless: Vec<PoolId> = full.owed().take_while(|id| !may_start(id)).collect();
+        let next = full.owed().find(|id| may_start(id) && self.lacks_servers(*id));
+        for id in useless {
+            self.owe_nothing(id);
+        }
+        if let Some(next) = next {
+            self.open_servers_for_waiters(now, next);
+        }
+    }
+
+    /// A pool waits for no place any more.
+    fn owe_nothing(&mut self, pool_id: PoolId) {
+        let pool = self.pools[pool_id as usize].as_mut().expect("listed pools live");
+        if let Some(share) = pool.share_mut() {
+            self.shared.sizings.unlist(pool_id, share);
         }
     }
 
@@ -338,7 +358,8 @@ impl Pooler {
             return;
         }
         for id in self.shared.sizings.due_now(now) {
-            let connected = could_work(&self.servers, &self.pools, id);
+            let found = self.shared.sizings.get(id);
+            let connected = found.map_or(0, |sizing| could_work(&self.servers, &self.pools, sizing));
             let Some(sizing) = self.shared.sizings.get_mut(id) else {
                 continue;
             };
@@ -353,21 +374,13 @@ impl Pooler {
     pub(crate) fn full_host(&self, pool_id: PoolId) -> Option<SizingId> {
         let id = self.pool(pool_id).share()?.sizing();
         let sizing = self.shared.sizings.get(id)?;
-        (sizing.servers() >= sizing.servers_max()).then_some(id)
-    }
-
-    /// A server of a host has gone: the pool whose turn it is may open one.
-    pub(crate) fn host_has_place(&mut self, now: Time, sizing: SizingId) {
-        let pools = self.shared.sizings.get(sizing).map(|s| s.pools().to_vec());
-        for pool in pools.unwrap_or_default() {
-            self.list_waiters(pool);
-        }
-        self.start_waiters_at(now, sizing);
+        sizing.is_full().then_some(id)
     }
 }
 
 /// The servers of a host that could work.
-fn could_work(servers: &Slab<Server>, pools: &[Option<pool::Pool>], id: SizingId) -> u32 {
-    let is_there = |s: &Server| pool::of(pools, s.pool).shares(id);
-    servers.iter().filter(|(_, s)| s.could_work() && is_there(s)).count() as u32
+fn could_work(servers: &Slab<Server>, pools: &[Option<pool::Pool>], sizing: &Sizing) -> u32 {
+    let all = sizing.holders().flat_map(|id| pool::of(pools, id).members());
+    let could_work = |id: &&ServerId| servers.get(id.0).is_some_and(Server::could_work);
+    all.filter(could_work).count() as u32
 }

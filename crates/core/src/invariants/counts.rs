@@ -2,8 +2,10 @@
 
 use super::{is_count, must};
 use crate::pooler::Pooler;
+use crate::pools::opening::SharedLimit;
 use crate::pools::pool;
 use crate::server::Server;
+use crate::upstream::phase::ServerPhase;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -31,8 +33,34 @@ impl Pooler {
                 .iter()
                 .filter(|(_, s)| s.work.is_some_and(|w| w.is_long()) && shares(s));
             is_count("servers with long work", sizing.long(), long.count())?;
-            let pools = pool::live(&self.pools).filter(|(_, p)| p.shares(id));
-            is_count("pools of a limit", sizing.pools().len() as u32, pools.count())?;
+            let pools = || pool::live(&self.pools).filter(|(_, p)| p.shares(id));
+            is_count("pools of a limit", sizing.pools().len() as u32, pools().count())?;
+            let holders = pools().filter(|(_, p)| p.servers() > 0).map(|(id, _)| id);
+            must(holders.eq(sizing.holders()), || {
+                "other pools of a limit have servers than those that are known to".into()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Which pools have servers, and which wait for a place under a limit that several share.
+    pub(super) fn check_places(&self) -> Result<(), String> {
+        for (id, pool) in pool::live(&self.pools) {
+            for limit in [SharedLimit::Database, SharedLimit::User] {
+                let is_holder = self.databases.holders(limit, pool.key()).any(|holder| holder == id);
+                must(is_holder == (pool.servers() > 0), || {
+                    format!("pool {id} has {} servers, and is known to: {is_holder}", pool.servers())
+                })?;
+            }
+            let phases = pool
+                .members()
+                .iter()
+                .filter_map(|id| Some(&self.servers.get(id.0)?.phase));
+            let closing = phases.filter(|phase| matches!(phase, ServerPhase::Closing)).count();
+            is_count("servers that make room", pool.closing(), closing)?;
+            must(self.databases.knows_place_of(id, pool), || {
+                format!("pool {id} is not in the line in which it waits")
+            })?;
         }
         Ok(())
     }

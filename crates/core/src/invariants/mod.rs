@@ -38,6 +38,7 @@ impl Pooler {
         }
         self.check_sizings()?;
         self.check_counts()?;
+        self.check_places()?;
         self.check_lists()?;
         self.check_listeners()
     }

@@ -45,7 +45,7 @@ impl Rig {
         };
         let mut pool = Pool::new(START, key, PoolSettings::new(&config, &entry, "u"), Credential::Nothing);
         let mut databases = Databases::default();
-        databases.server_in(&mut pool, SERVER);
+        databases.server_in(0, &mut pool, SERVER);
         pool.one_has_logged_in();
         let shape = ShapeTable::new().empty();
         let endpoint = Endpoint::Unix {
@@ -210,7 +210,7 @@ fn a_pool_without_clients_and_servers_is_cleaned() {
     let mut rig = Rig::new("pool_idle_timeout = 100");
     let due = |rig: &Rig, seconds| of_pool(after(seconds), &rig.pool, &rig.settings);
     assert_eq!(due(&rig, 101), PoolDue::Nothing, "its server ends by its own limits");
-    rig.databases.server_out(&mut rig.pool, SERVER, false);
+    rig.databases.server_out(0, &mut rig.pool, SERVER, false);
     assert_eq!(due(&rig, 100), PoolDue::Nothing);
     assert_eq!(due(&rig, 101), PoolDue::Clean(Duration::from_secs(101)));
     Databases::default().client_in(&rig.config, &mut rig.pool, "u").unwrap();

@@ -16,9 +16,9 @@ use std::time::Duration;
 const FIRST_TURN_MAX: Duration = Duration::from_secs(5);
 
 /// The number of a pool's servers whose clients keep them beyond the end of their transactions.
-pub(super) fn pinned_servers(servers: &Slab<Server>, clients: &Slab<Client>, pool_id: PoolId) -> usize {
-    let servers = servers.iter().filter(|(_, s)| s.pool == pool_id);
-    let clients = servers.filter_map(|(_, s)| clients.get(s.link?.0));
+pub(super) fn pinned_servers(servers: &Slab<Server>, clients: &Slab<Client>, pool: &Pool) -> usize {
+    let servers = pool.members().iter().filter_map(|id| servers.get(id.0));
+    let clients = servers.filter_map(|s| clients.get(s.link?.0));
     clients.filter(|c| c.session.pinned().is_some()).count()
 }
 
@@ -46,7 +46,7 @@ pub(super) fn use_of_reserve(label: &str, pinned: usize) -> String {
     format!("{label} taking connection from reserve_pool{why}")
 }
 
-/// A pool gets no server because the pools for which `shares` holds have all that a limit allows. Returns the server
+/// A pool gets no server because other pools, `holders`, have all that a limit allows. Returns the server
 /// that makes room: one of the largest of these pools, to be closed when it is free. Only one such server at a time is
 /// chosen: the one whose client, phase or login is the latest, because a client that has kept a server for long may
 /// keep it for ever. A listener is closed only if there is no other choice, because notifications may be lost with it.
@@ -56,20 +56,19 @@ pub(super) fn gives_way(
     pools: &[Option<Pool>],
     servers: &Slab<Server>,
     starved: PoolId,
-    shares: impl Fn(&Pool) -> bool,
+    holders: impl Iterator<Item = PoolId>,
 ) -> Option<ServerId> {
-    let (largest, _) = pool::live(pools)
-        .filter(|(id, pool)| *id != starved && shares(pool) && pool.servers() > 0)
-        .max_by_key(|(_, pool)| (pool.key().kind != PoolKind::Listener, pool.servers()))?;
-    let of_largest = || servers.iter().filter(|(_, s)| s.pool == largest);
+    let others = holders.filter(|id| *id != starved).map(|id| pool::of(pools, id));
+    let largest = others.max_by_key(|pool| (pool.key().kind != PoolKind::Listener, pool.servers()))?;
+    let members = largest.members().iter();
+    let of_largest = || members.clone().filter_map(|id| Some((*id, servers.get(id.0)?)));
     if of_largest().any(|(_, s)| s.close_reason.is_some_and(CloseReason::is_eviction)) {
         return None;
     }
-    let someone_waits = !pool::of(pools, largest).waiting().is_empty();
+    let someone_waits = !largest.waiting().is_empty();
     let awaits_its_turn = |s: &Server| someone_waits && !s.has_served && now - s.connect_time < FIRST_TURN_MAX;
     let may_end = of_largest().filter(|(_, s)| s.close_reason.is_none() && !awaits_its_turn(s));
-    let (slot, _) = may_end.max_by_key(|(_, server)| server.since)?;
-    Some(ServerId(slot))
+    may_end.max_by_key(|(_, server)| server.since).map(|(id, _)| id)
 }
 
 /// Whether min_pool_size applies: the pool has clients, or its database forces a user, so that no client is needed to

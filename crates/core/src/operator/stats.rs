@@ -69,6 +69,8 @@ impl Pooler {
     pub(crate) fn drop_pool(&mut self, now: Time, pool_id: PoolId) {
         if let Some(Some(_)) = self.pools.get(pool_id as usize) {
             self.give_up_share(now, pool_id);
+            let pool = self.pools[pool_id as usize].as_mut().expect("looked up above");
+            self.databases.leaves_line(pool_id, pool);
         }
         let Some(pool) = self.pools[pool_id as usize].take() else {
             return;

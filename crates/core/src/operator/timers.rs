@@ -178,7 +178,7 @@ impl Pooler {
         if uses_reserve && waited > self.shared.settings.reserve_pool_timeout && pool.connecting() == 0 {
             let in_reserve = pool.servers() >= pool.settings().size;
             if self.open_server(now, pool_id, true) && in_reserve {
-                let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
+                let pinned = shortage::pinned_servers(&self.servers, &self.clients, self.pool(pool_id));
                 let label = self.clients.get(waiter.0).map(|c| c.label(waiter, &self.pools));
                 self.log(
                     LogLevel::Warning,
@@ -204,12 +204,12 @@ impl Pooler {
     fn gives_way_to(&self, now: Time, starved: PoolId) -> Option<(ServerId, FullLimit)> {
         let (pools, servers) = (&self.pools, &self.servers);
         if let Some(sizing) = self.full_host(starved) {
-            let id = shortage::gives_way(now, pools, servers, starved, |pool| pool.shares(sizing))?;
+            let holders = self.shared.sizings.get(sizing)?.holders();
+            let id = shortage::gives_way(now, pools, servers, starved, holders)?;
             return Some((id, FullLimit::Host));
         }
         let limit = self.shared_limit_reached(now, starved)?;
-        let key = self.pool(starved).key();
-        let id = shortage::gives_way(now, pools, servers, starved, |pool| limit.is_shared(pool.key(), key))?;
+        let id = shortage::gives_way(now, pools, servers, starved, self.pools_under(limit, starved))?;
         Some((id, limit.as_reason()))
     }
 

@@ -105,7 +105,7 @@ impl Pooler {
             return;
         };
         if let Some(Over { trouble, setting }) = limits.over(now - *since, asked) {
-            let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
+            let pinned = shortage::pinned_servers(&self.servers, &self.clients, self.pool(pool_id));
             let (detail, hint) = shortage::why_it_waited(self.pool(pool_id), pinned, setting);
             let failure = Failure::new(trouble, setting).with_detail(&detail).with_hint(&hint);
             self.fail_client(now, id, failure);

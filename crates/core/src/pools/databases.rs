@@ -2,11 +2,14 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::ServerId;
-use crate::base::pool_id::{PoolKey, PoolKind};
+use crate::base::pool_id::{PoolId, PoolKey, PoolKind};
+use crate::base::time::Time;
+use crate::pools::opening::SharedLimit;
+use crate::pools::places::{InLine, Line, Places};
 use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
 use pgweir_config::Config;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Counts over several pools, and operators' commands for databases.
@@ -14,14 +17,23 @@ use std::sync::Arc;
 /// Every count goes through [`Databases`].
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Databases {
-    by_name: HashMap<Arc<str>, Counts, RandomState>,
-    by_user: HashMap<Arc<str>, Counts, RandomState>,
+    by_name: HashMap<Arc<str>, Group, RandomState>,
+    by_user: HashMap<Arc<str>, Group, RandomState>,
+    /// Pools with servers of databases that may not exist, and those that wait until some of these are told apart.
+    untried: Places,
     /// Replication connections to servers.
     replication_servers: u32,
     /// Databases under PAUSE.
     paused: HashSet<Arc<str>, RandomState>,
     /// Databases under DISABLE.
     disabled: HashSet<Arc<str>, RandomState>,
+}
+
+/// The pools of a database or a user, and their connections.
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
+struct Group {
+    counts: Counts,
+    places: Places,
 }
 
 /// Connections of a database or a user.
@@ -103,23 +115,18 @@ impl Databases {
 
     /// Connections of a database.
     pub(crate) fn of_database(&self, name: &str) -> Counts {
-        self.by_name.get(name).copied().unwrap_or_default()
+        self.by_name.get(name).map(|group| group.counts).unwrap_or_default()
     }
 
     /// Connections of a user.
     pub(crate) fn of_user(&self, name: &str) -> Counts {
-        self.by_user.get(name).copied().unwrap_or_default()
+        self.by_user.get(name).map(|group| group.counts).unwrap_or_default()
     }
 
-    /// Changes the counts of a database and of a user.
-    fn change(&mut self, database: &Arc<str>, user: &Arc<str>, change: impl Fn(&mut Counts)) {
-        for (table, name) in [(&mut self.by_name, database), (&mut self.by_user, user)] {
-            let counts = table.entry(name.clone()).or_default();
-            change(counts);
-            if *counts == Counts::default() {
-                table.remove(name);
-            }
-        }
+    /// Changes what is known of a database and of a user.
+    fn change(&mut self, database: &Arc<str>, user: &Arc<str>, change: impl Fn(&mut Group)) {
+        change_group(&mut self.by_name, database, &change);
+        change_group(&mut self.by_user, user, &change);
     }
 
     /// Counts a client in, unless a limit forbids it. Client connections count for the user who logged in, even if the
@@ -141,7 +148,9 @@ impl Databases {
             return Err((Trouble::TooManyClients, "max_user_client_connections"));
         }
         pool.clients += 1;
-        self.change(&pool.key.database, &login_user.into(), |c| c.clients += 1);
+        self.change(&pool.key.database, &login_user.into(), |group| {
+            group.counts.clients += 1
+        });
         Ok(())
     }
 
@@ -149,28 +158,125 @@ impl Databases {
     pub(crate) fn client_out(&mut self, pool: &mut Pool, login_user: Option<&str>) {
         pool.clients -= 1;
         let user = login_user.map_or_else(|| pool.key.user.clone(), Arc::from);
-        self.change(&pool.key.database, &user, |c| c.clients -= 1);
+        self.change(&pool.key.database, &user, |group| group.counts.clients -= 1);
     }
 
     /// A server of a pool is being opened.
-    pub(crate) fn server_in(&mut self, pool: &mut Pool, id: ServerId) {
+    pub(crate) fn server_in(&mut self, pool_id: PoolId, pool: &mut Pool, id: ServerId) {
+        if pool.is_unproven() {
+            self.untried.holders.insert(pool_id);
+        }
         pool.members.push(id);
         pool.connecting += 1;
-        self.change(&pool.key.database, &pool.key.user, |c| c.servers += 1);
+        self.change(&pool.key.database, &pool.key.user, |group| {
+            group.counts.servers += 1;
+            group.places.holders.insert(pool_id);
+        });
         self.replication_servers += u32::from(pool.key.kind.is_replication());
     }
 
     /// A server of a pool is gone. `connecting`: it had not logged in.
-    pub(crate) fn server_out(&mut self, pool: &mut Pool, id: ServerId, connecting: bool) {
+    pub(crate) fn server_out(&mut self, pool_id: PoolId, pool: &mut Pool, id: ServerId, connecting: bool) {
         pool.members.retain(|member| *member != id);
         pool.connecting -= u32::from(connecting);
-        self.change(&pool.key.database, &pool.key.user, |c| c.servers -= 1);
+        let was_last = pool.members.is_empty();
+        if was_last {
+            self.untried.holders.remove(&pool_id);
+        }
+        self.change(&pool.key.database, &pool.key.user, |group| {
+            group.counts.servers -= 1;
+            if was_last {
+                group.places.holders.remove(&pool_id);
+            }
+        });
         self.replication_servers -= u32::from(pool.key.kind.is_replication());
+    }
+
+    /// The pools with servers that count for a limit, and others.
+    pub(crate) fn holders(&self, limit: SharedLimit, key: &PoolKey) -> impl Iterator<Item = PoolId> {
+        let group = match limit {
+            SharedLimit::Database => self.by_name.get(&key.database),
+            SharedLimit::User | SharedLimit::Pool => self.by_user.get(&key.user),
+        };
+        group.into_iter().flat_map(|group| group.places.holders.iter().copied())
+    }
+
+    /// The number of databases that may not exist and for which servers are open.
+    pub(crate) fn being_tried(&self) -> usize {
+        self.untried.holders.len()
+    }
+
+    /// A server has confirmed that the database of this pool exists.
+    pub(crate) fn exists(&mut self, pool_id: PoolId) {
+        self.untried.holders.remove(&pool_id);
+    }
+
+    /// A pool may open no server for its waiting clients: it waits in a line, by the wait of its first client.
+    pub(crate) fn enters_line(&mut self, line: Line, pool_id: PoolId, pool: &mut Pool) {
+        self.leaves_line(pool_id, pool);
+        if let Some((_, since)) = pool.first_waiter() {
+            pool.in_line = Some(InLine { line, since });
+            self.change_line(line, &pool.key, |line| {
+                line.insert((since, pool_id));
+            });
+        }
+    }
+
+    /// A pool waits in no line any more. Returns the line in which it was.
+    pub(crate) fn leaves_line(&mut self, pool_id: PoolId, pool: &mut Pool) -> Option<Line> {
+        let InLine { line, since } = pool.in_line.take()?;
+        self.change_line(line, &pool.key, |line| {
+            line.remove(&(since, pool_id));
+        });
+        Some(line)
+    }
+
+    fn change_line(&mut self, line: Line, key: &PoolKey, change: impl Fn(&mut BTreeSet<(Time, PoolId)>)) {
+        match line {
+            Line::Database => change_group(&mut self.by_name, &key.database, |group| change(&mut group.places.line)),
+            Line::User => change_group(&mut self.by_user, &key.user, |group| change(&mut group.places.line)),
+            Line::Untried => change(&mut self.untried.line),
+        }
+    }
+
+    /// Whether the line in which a pool waits has it.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn knows_place_of(&self, pool_id: PoolId, pool: &Pool) -> bool {
+        pool.in_line.is_none_or(|place| {
+            let places = self.places_of(place.line, &pool.key);
+            places.is_some_and(|places| places.line.contains(&(place.since, pool_id)))
+        })
+    }
+
+    /// The pool that has waited longest in these lines of a database and a user.
+    pub(crate) fn first_of_lines(&self, lines: &[Line], key: &PoolKey) -> Option<(Time, PoolId)> {
+        lines.iter().filter_map(|line| self.first_in_line(*line, key)).min()
+    }
+
+    fn first_in_line(&self, line: Line, key: &PoolKey) -> Option<(Time, PoolId)> {
+        self.places_of(line, key)?.line.first().copied()
+    }
+
+    fn places_of(&self, line: Line, key: &PoolKey) -> Option<&Places> {
+        match line {
+            Line::Database => Some(&self.by_name.get(&key.database)?.places),
+            Line::User => Some(&self.by_user.get(&key.user)?.places),
+            Line::Untried => Some(&self.untried),
+        }
     }
 
     /// Users with connections.
     pub(crate) fn users(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_user.keys()
+    }
+}
+
+/// Changes what is known of a database or a user, which is forgotten if nothing is left of it.
+fn change_group(table: &mut HashMap<Arc<str>, Group, RandomState>, name: &Arc<str>, change: impl FnOnce(&mut Group)) {
+    let group = table.entry(name.clone()).or_default();
+    change(group);
+    if group.counts == Counts::default() && group.places.is_empty() {
+        table.remove(name);
     }
 }
 
@@ -204,9 +310,9 @@ mod tests {
     fn counts_of_nobody_are_not_kept() {
         let mut databases = Databases::default();
         let (database, user) = ("d".into(), "u".into());
-        databases.change(&database, &user, |c| c.servers += 2);
+        databases.change(&database, &user, |group| group.counts.servers += 2);
         assert_eq!(databases.of_database("d").servers, 2);
-        databases.change(&database, &user, |c| c.servers -= 2);
+        databases.change(&database, &user, |group| group.counts.servers -= 2);
         assert!(databases.by_name.is_empty() && databases.by_user.is_empty());
     }
 }

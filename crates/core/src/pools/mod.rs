@@ -13,6 +13,7 @@ pub(crate) mod members;
 pub(crate) mod opening;
 pub(crate) mod overload;
 pub(crate) mod peers;
+pub(crate) mod places;
 pub(crate) mod pool;
 pub(crate) mod pool_login;
 pub(crate) mod sizing;

@@ -6,6 +6,7 @@ use crate::base::request::Endpoint;
 use crate::base::time::Time;
 use crate::notify::hub::LISTENER_NAME;
 use crate::pools::databases::Databases;
+use crate::pools::places::Line;
 use crate::pools::pool::Pool;
 use pgweir_wire::{ProtocolVersion, StartupPacket};
 use std::time::Duration;
@@ -46,6 +47,14 @@ impl SharedLimit {
         }
     }
 
+    /// The line of the pools that it keeps from opening a server.
+    pub(crate) fn line(self) -> Line {
+        match self {
+            SharedLimit::Database => Line::Database,
+            SharedLimit::User | SharedLimit::Pool => Line::User,
+        }
+    }
+
     /// Whether the limit holds for the two pools together.
     pub(crate) fn is_shared(self, one: &PoolKey, other: &PoolKey) -> bool {
         match self {
@@ -67,11 +76,6 @@ pub(crate) fn counts_together(one: &PoolKey, other: &PoolKey) -> bool {
         (false, false) => false,
     };
     are_of_size && one.database == other.database && one.user == other.user
-}
-
-/// Whether pools share any limit.
-pub(crate) fn share_a_limit(one: &PoolKey, other: &PoolKey) -> bool {
-    SharedLimit::Database.is_shared(one, other) || SharedLimit::User.is_shared(one, other)
 }
 
 /// What a pool can do after a failed connection.

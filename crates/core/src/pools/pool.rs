@@ -11,6 +11,7 @@ use crate::pools::classes::Classes;
 use crate::pools::hosts::Hosts;
 use crate::pools::idle_list::IdleList;
 use crate::pools::overload::Pressure;
+use crate::pools::places::InLine;
 use crate::pools::pool_login::PoolLogin;
 use crate::pools::sizing::{Share, SizingId};
 use crate::pools::startup_values::StartupValues;
@@ -47,6 +48,10 @@ pub(crate) struct Pool {
     pub(super) members: Vec<ServerId>,
     /// The servers among them that are connecting or logging in.
     pub(super) connecting: u32,
+    /// See [`Pool::closing`].
+    pub(super) closing: u32,
+    /// See [`Pool::in_line`].
+    pub(super) in_line: Option<InLine>,
     /// Servers that were being tested for a waiting client, or read the catalog. Some may have finished since: see
     /// [`crate::server::Server::is_soon_free`].
     pub(super) soon_free: Vec<ServerId>,
@@ -140,6 +145,8 @@ impl Pool {
             roomy: VecDeque::new(),
             members: Vec::new(),
             connecting: 0,
+            closing: 0,
+            in_line: None,
             soon_free: Vec::new(),
             clients: 0,
             welcome: None,

@@ -28,6 +28,8 @@ pub(crate) struct Sizing {
     controller: Controller,
     /// The pools whose size is `auto`.
     pools: Vec<PoolId>,
+    /// Those that have servers.
+    holders: BTreeSet<PoolId>,
     /// The servers of these pools, and those among them that are [up](crate::server::Server::is_up).
     servers: Servers,
     /// Servers at work, and how many of them have worked so long that they do not count.
@@ -35,6 +37,8 @@ pub(crate) struct Sizing {
     long: u32,
     /// Pools with clients that wait and may start, by their turns.
     waiting: BTreeSet<(u64, PoolId)>,
+    /// Pools with clients that wait until the host has a place for another server, by their turns.
+    owed: BTreeSet<(u64, PoolId)>,
     /// The turn of the pool that was served last.
     clock: u64,
     /// The most servers that the host allows; `None`: not known.
@@ -54,10 +58,12 @@ impl Sizing {
             endpoints,
             controller: Controller::new(bounds, LIMIT_AT_FIRST, now.0),
             pools: Vec::new(),
+            holders: BTreeSet::new(),
             servers: Servers::default(),
             working: 0,
             long: 0,
             waiting: BTreeSet::new(),
+            owed: BTreeSet::new(),
             clock: 0,
             allowed: None,
             bounds,
@@ -83,6 +89,11 @@ impl Sizing {
 
     pub(crate) fn pools(&self) -> &[PoolId] {
         &self.pools
+    }
+
+    /// The pools that have servers.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = PoolId> {
+        self.holders.iter().copied()
     }
 
     pub(crate) fn working(&self) -> u32 {
@@ -112,7 +123,7 @@ impl Sizing {
 
     /// Whether a pool has clients that wait.
     pub(crate) fn somebody_waits(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || !self.owed.is_empty()
     }
 
     /// Work has ended.
@@ -160,11 +171,25 @@ impl Sizing {
         })
     }
 
-    /// The pool whose turn it is, out of those that wait.
+    /// Whether the host has as many servers as it allows.
+    pub(crate) fn is_full(&self) -> bool {
+        self.servers() >= self.servers_max()
+    }
+
+    /// The pool whose turn it is, out of those that wait. Those that wait for a place are left out while there is none.
     pub(crate) fn next_pool(&mut self) -> Option<PoolId> {
-        let (turn, pool) = self.waiting.pop_first()?;
+        let owed = self.owed.first().filter(|_| !self.is_full());
+        let next = *self.waiting.first().into_iter().chain(owed).min()?;
+        let (turn, pool) = next;
+        self.waiting.remove(&next);
+        self.owed.remove(&next);
         self.clock = self.clock.max(turn);
         Some(pool)
+    }
+
+    /// The pools that wait for a place, by their turns.
+    pub(crate) fn owed(&self) -> impl Iterator<Item = PoolId> {
+        self.owed.iter().map(|(_, pool)| *pool)
     }
 }
 
@@ -235,6 +260,10 @@ impl Sizings {
 
     /// Clients of a pool wait, and may start when it is the pool's turn.
     pub(crate) fn list(&mut self, pool: PoolId, share: &mut Share) {
+        if share.is_owed {
+            self.unlist(pool, share);
+            return self.list_again(pool, share);
+        }
         let Some(sizing) = self.get_mut(share.sizing).filter(|_| share.listed.is_none()) else {
             return;
         };
@@ -244,11 +273,19 @@ impl Sizings {
         sizing.waiting.insert((share.turn, pool));
     }
 
-    /// A pool had its turn and could start no client: its turn comes again before that of others.
-    pub(crate) fn list_again(&mut self, pool: PoolId, share: &mut Share) {
+    fn list_again(&mut self, pool: PoolId, share: &mut Share) {
         if let Some(sizing) = self.get_mut(share.sizing).filter(|_| share.listed.is_none()) {
             share.listed = Some(share.turn);
             sizing.waiting.insert((share.turn, pool));
+        }
+    }
+
+    /// A pool had its turn and could start no client, because the host has no place for another server: when it has one,
+    /// the pool's turn comes before that of others.
+    pub(crate) fn owes(&mut self, pool: PoolId, share: &mut Share) {
+        if let Some(sizing) = self.get_mut(share.sizing).filter(|_| share.listed.is_none()) {
+            (share.listed, share.is_owed) = (Some(share.turn), true);
+            sizing.owed.insert((share.turn, pool));
         }
     }
 
@@ -258,12 +295,14 @@ impl Sizings {
             && let Some(sizing) = self.get_mut(share.sizing)
         {
             sizing.waiting.remove(&(turn, pool));
+            sizing.owed.remove(&(turn, pool));
         }
+        share.is_owed = false;
     }
 
     /// The pool was taken out by [`Sizing::next_pool`].
     pub(crate) fn taken(share: &mut Share) {
-        share.listed = None;
+        (share.listed, share.is_owed) = (None, false);
     }
 
     /// A server begins to work.

@@ -90,12 +90,22 @@ impl Names {
 
     /// Whether one more statement of this size can be kept.
     pub(crate) fn have_room_for(&self, bytes: usize) -> bool {
-        self.names.len() < NAMES_MAX && self.text_bytes + bytes <= TEXT_BYTES_MAX
+        let of_others: usize = self.of_other_encodings().map(|other| other.query.len()).sum();
+        self.names.len() + self.of_other_encodings.len() < NAMES_MAX
+            && self.text_bytes + of_others + bytes <= TEXT_BYTES_MAX
     }
 
     /// Whether one more statement of SQL-level PREPARE can be kept.
     pub(crate) fn have_room_for_prepare(&self, bytes: usize) -> bool {
-        self.by_sql < NAMES_BY_SQL_MAX && self.have_room_for(bytes)
+        let of_others = self.of_other_encodings().filter(|other| other.kind == Kind::Sql);
+        self.by_sql + of_others.count() < NAMES_BY_SQL_MAX && self.have_room_for(bytes)
+    }
+
+    /// The statements whose names are unknown until the client has another encoding.
+    fn of_other_encodings(&self) -> impl Iterator<Item = &Statement> {
+        self.of_other_encodings
+            .iter()
+            .map(|(_, meaning)| &**meaning.statement())
     }
 
     /// The client has this client_encoding now.
@@ -275,5 +285,24 @@ mod tests {
         );
         assert!(names.set(&long.as_bytes()[..63], None).is_some());
         assert_eq!(names.len(), 0);
+    }
+
+    /// Guards against a client that has as many names as it likes: the limits counted only those of its present
+    /// client_encoding.
+    #[test]
+    fn names_of_other_encodings_count_for_the_limits() {
+        let mut names = Names::default();
+        let mut table = StatementTable::new(SecretNames::new([0; 32]));
+        for encoding in ["UTF8", "LATIN1", "WIN1252"] {
+            names.encoding_becomes(encoding);
+            let settings = ParseSettings::new([("client_encoding", encoding)]);
+            let query = vec![b' '; TEXT_BYTES_MAX / 3];
+            assert!(names.have_room_for(query.len()));
+            let statement = table.intern(&query, &[0, 0], &settings);
+            names.set(&[0xe9], Some(Meaning::new(statement, Moment(1), Moment(0))));
+        }
+        names.encoding_becomes("SQL_ASCII");
+        assert_eq!(names.len(), 0);
+        assert!(!names.have_room_for(TEXT_BYTES_MAX / 3));
     }
 }

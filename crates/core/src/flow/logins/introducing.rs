@@ -130,6 +130,7 @@ impl Pooler {
             .host_of(&endpoint)
             .is_some_and(|at| pool.hosts().is_known_unwanted(at));
         let is_first = pool.learn_welcome(base);
+        self.databases.exists(pool_id);
         if is_wanted {
             self.retire_second_choices(now, pool_id);
         }

@@ -9,8 +9,10 @@ use crate::base::time::Time;
 use crate::login::lookups::UNPROVEN_DATABASES_MAX;
 use crate::pooler::Pooler;
 use crate::pools::databases::Databases;
-use crate::pools::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together, share_a_limit};
+use crate::pools::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together};
+use crate::pools::places::Line;
 use crate::pools::pool::{self, Pool};
+use crate::pools::sizing::Sizing;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 use rand_core::RngCore;
@@ -42,7 +44,7 @@ impl Pooler {
     }
 
     /// Whether more clients wait than servers will soon be there for.
-    fn lacks_servers(&self, pool_id: PoolId) -> bool {
+    pub(crate) fn lacks_servers(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
         let wanted = self.room_to_work(pool_id).map_or(usize::MAX, |room| room as usize);
         let opening = pool.surely_connecting() as usize + servers_soon_free(&self.servers, pool);
@@ -57,8 +59,8 @@ impl Pooler {
         if pool.in_doubt() == 0 || !pool.may_retry(now) || !self.lacks_servers(pool_id) {
             return;
         }
-        let silent = self.servers.iter().filter(|(_, s)| s.pool == pool_id && s.in_doubt);
-        let Some((slot, server)) = silent.min_by_key(|(_, server)| server.connect_time) else {
+        let silent = self.servers_of(pool_id).filter(|(_, server)| server.in_doubt);
+        let Some((id, server)) = silent.min_by_key(|(_, server)| server.connect_time) else {
             return;
         };
         let age = now - server.connect_time;
@@ -72,8 +74,8 @@ impl Pooler {
         let hosts = self.pool_mut(pool_id).hosts_mut();
         hosts.turn_from_silent(now, place, better, pause_max);
         // Its host has been told. The clients are not: the next attempt follows at once.
-        self.server_mut(ServerId(slot)).is_former = true;
-        self.close_server(now, ServerId(slot), "no answer, another host is tried");
+        self.server_mut(id).is_former = true;
+        self.close_server(now, id, "no answer, another host is tried");
         self.settle(now);
     }
 
@@ -87,18 +89,32 @@ impl Pooler {
         let Some(limit) = self.shared_limit_reached(now, pool_id) else {
             return;
         };
-        let key = self.pool(pool_id).key();
-        let spare = self.servers.iter().filter(|(_, server)| {
-            let pool = pool::of(&self.pools, server.pool);
-            server.is_silent(now) && pool.connecting() > 1 && limit.is_shared(pool.key(), key)
-        });
-        let Some((slot, _)) = spare.max_by_key(|(_, server)| server.connect_time) else {
+        let several = self
+            .pools_under(limit, pool_id)
+            .filter(|id| self.pool(*id).connecting() > 1);
+        let silent = several
+            .flat_map(|id| self.servers_of(id))
+            .filter(|(_, server)| server.is_silent(now));
+        let Some((id, _)) = silent.max_by_key(|(_, server)| server.connect_time) else {
             return;
         };
         // Its clients are not told: other attempts are under way.
-        self.server_mut(ServerId(slot)).is_former = true;
-        self.close_server(now, ServerId(slot), "no answer, another pool needs its place");
+        self.server_mut(id).is_former = true;
+        self.close_server(now, id, "no answer, another pool needs its place");
         self.settle(now);
+    }
+
+    /// The servers of a pool.
+    fn servers_of(&self, pool_id: PoolId) -> impl Iterator<Item = (ServerId, &Server)> {
+        let members = self.pool(pool_id).members().iter();
+        members.filter_map(|id| Some((*id, self.servers.get(id.0)?)))
+    }
+
+    /// The pools with servers that count for a limit together with those of this pool.
+    pub(crate) fn pools_under(&self, limit: SharedLimit, pool_id: PoolId) -> impl Iterator<Item = PoolId> {
+        let key = self.pool(pool_id).key();
+        let holders = self.databases.holders(limit, key);
+        holders.filter(move |id| limit.is_shared(self.pool(*id).key(), key))
     }
 
     /// Whether the only host of a pool has not answered an attempt for long: it gets no further ones meanwhile.
@@ -131,11 +147,13 @@ impl Pooler {
     /// closed; its place goes to the client that has waited longest, see [`Pooler::open_where_waited_longest`].
     pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
         if self.waits_for_other_names(pool_id) {
+            self.enters_line(Line::Untried, pool_id);
             return false;
         }
         if let Some(sizing) = self.full_host(pool_id) {
             let had_its_slice = |server: &Server| now - server.connect_time >= HOST_SLICE;
-            if let Some(id) = self.evicted(pool_id, |pool| pool.shares(sizing), had_its_slice) {
+            let holders = self.shared.sizings.get(sizing).into_iter().flat_map(Sizing::holders);
+            if let Some(id) = self.evicted(pool_id, holders, had_its_slice) {
                 self.close_and_wait(now, id, FullLimit::Host);
             }
             return false;
@@ -145,14 +163,18 @@ impl Pooler {
             MayOpen::Yes => return true,
             MayOpen::No => {}
             MayOpen::Instead(limit) => {
-                let key = self.pool(pool_id).key();
-                let shares = |pool: &Pool| limit.is_shared(pool.key(), key);
-                if let Some(id) = self.evicted(pool_id, shares, |_| true) {
+                if let Some(id) = self.evicted(pool_id, self.pools_under(limit, pool_id), |_| true) {
                     self.close_and_wait(now, id, limit.as_reason());
                 }
+                self.enters_line(limit.line(), pool_id);
             }
         }
         false
+    }
+
+    fn enters_line(&mut self, line: Line, pool_id: PoolId) {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        self.databases.enters_line(line, pool_id, pool);
     }
 
     /// Whether servers are being opened for as many databases of clients that are not authenticated as is allowed:
@@ -163,9 +185,7 @@ impl Pooler {
 
     /// For how many more databases of clients that are not authenticated a server may be opened.
     fn room_for_unproven(&self) -> usize {
-        let is_being_tried = |pool: &Pool| pool.is_unproven() && pool.servers() > 0;
-        let tried = pool::live(&self.pools).filter(|(_, pool)| is_being_tried(pool)).count();
-        UNPROVEN_DATABASES_MAX.saturating_sub(tried)
+        UNPROVEN_DATABASES_MAX.saturating_sub(self.databases.being_tried())
     }
 
     /// The shared limit that keeps a pool from opening a server, if a shared limit is the reason.
@@ -184,26 +204,29 @@ impl Pooler {
         matches!(may, MayOpen::Yes) && self.full_host(pool_id).is_none()
     }
 
-    /// The server that makes way for another pool: the longest idle one of the pools that share a limit; `None` if none
-    /// is idle, or one is being closed already.
+    /// The server that makes way for another pool: the longest idle one of the pools under a limit, `holders`; `None` if
+    /// none is idle, or one is being closed already.
     fn evicted(
         &self,
         for_pool: PoolId,
-        shares: impl Fn(&Pool) -> bool,
+        holders: impl Iterator<Item = PoolId>,
         may_end: impl Fn(&Server) -> bool,
     ) -> Option<ServerId> {
-        let is_closing = |s: &Server| matches!(s.phase, ServerPhase::Closing) && shares(pool::of(&self.pools, s.pool));
-        if self.servers.iter().any(|(_, s)| is_closing(s)) {
-            return None;
+        let mut found: Option<(Time, ServerId)> = None;
+        for id in holders {
+            let pool = self.pool(id);
+            if pool.closing() > 0 {
+                return None;
+            }
+            if id != for_pool
+                && pool.servers() > pool.settings().min_size
+                && let Some(id) = pool.idle().front()
+                && let Some(server) = self.servers.get(id.0).filter(|server| may_end(server))
+                && found.is_none_or(|(since, _)| server.since < since)
+            {
+                found = Some((server.since, id));
+            }
         }
-        let idle = pool::live(&self.pools)
-            .filter(|(id, pool)| *id != for_pool && shares(pool))
-            .filter(|(_, pool)| pool.servers() > pool.settings().min_size)
-            .filter_map(|(_, pool)| pool.idle().front());
-        let known = idle.filter_map(|id| Some((self.servers.get(id.0)?, id)));
-        let found = known
-            .filter(|(server, _)| may_end(server))
-            .min_by_key(|(server, _)| server.since);
         found.map(|(_, id)| id)
     }
 
@@ -216,6 +239,7 @@ impl Pooler {
         server.since = now;
         server.close_reason = Some(CloseReason::Evicted(full));
         let pool = self.pool_mut(pool_id);
+        pool.one_makes_room();
         pool.forget_idle(id);
         if let Some(share) = pool.share().filter(|_| was_up) {
             self.shared.sizings.is_down(share);
@@ -233,9 +257,9 @@ impl Pooler {
         let mut server = Server::new(now, pool_id, endpoint.clone(), shape, expires);
         server.in_doubt = in_doubt;
         let id = ServerId(self.servers.insert_with(|_| server));
-        self.databases.server_in(pool, id);
+        self.databases.server_in(pool_id, pool, id);
         if let Some(share) = pool.share() {
-            self.shared.sizings.server_in(share);
+            self.shared.sizings.server_in(pool_id, share);
         }
         self.shared
             .requests
@@ -244,25 +268,41 @@ impl Pooler {
     }
 
     /// A server of this pool has freed a place under shared limits, which goes to the client that has waited longest.
-    /// Pools that share the limit of the same host are left out: [`Pooler::host_has_place`] has asked them.
     pub(crate) fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
-        let pool = self.pool(pool_id);
-        let (key, sizing) = (pool.key(), pool.share().map(|share| share.sizing()));
-        let mut waited: Vec<(Time, PoolId)> = pool::live(&self.pools)
-            .filter(|(_, pool)| share_a_limit(pool.key(), key))
-            .filter(|(_, pool)| !sizing.is_some_and(|sizing| pool.shares(sizing)))
-            .filter_map(|(id, pool)| Some((pool.first_waiter()?.1, id)))
-            .collect();
-        waited.sort_unstable();
-        // Thousands of invented names may wait. For each of them all pools would be counted, only to find that there is
-        // no room.
-        let mut room = self.room_for_unproven();
-        for (_, id) in waited {
-            if self.pool(id).is_untried() {
-                let Some(left) = room.checked_sub(1) else { continue };
-                room = left;
+        let own = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        if own.in_line().is_none() {
+            self.databases.enters_line(Line::Database, pool_id, own);
+        }
+        let key = own.key().clone();
+        let mut lines = vec![Line::Database, Line::User, Line::Untried];
+        // Pools that had their turn and still wait.
+        let mut again = Vec::new();
+        while let Some((since, next)) = self.databases.first_of_lines(&lines, &key) {
+            let pool = self.pools[next as usize].as_mut().expect("pools in line live");
+            let Some(line) = self.databases.leaves_line(next, pool) else {
+                break;
+            };
+            match pool.first_waiter() {
+                None => continue,
+                // Its client of that time waits no longer.
+                Some((_, waits_since)) if waits_since > since => {
+                    self.databases.enters_line(line, next, pool);
+                    continue;
+                }
+                Some(_) => {}
             }
-            self.open_servers_for_waiters(now, id);
+            self.open_servers_for_waiters(now, next);
+            let pool = self.pools[next as usize].as_mut().expect("looked up above");
+            if let Some(line) = self.databases.leaves_line(next, pool) {
+                again.push((line, next));
+                // The limit is reached: no other pool in its line gets a place.
+                if line.is_same(pool.key(), &key) {
+                    lines.retain(|other| *other != line);
+                }
+            }
+        }
+        for (line, id) in again {
+            self.enters_line(line, id);
         }
     }
 }
@@ -279,6 +319,7 @@ fn servers_beside(pools: &[Option<Pool>], databases: &Databases, pool_id: PoolId
     if !databases.has_replication() && !key.kind.is_replication() {
         return 0;
     }
-    let beside = pool::live(pools).filter(|(id, pool)| *id != pool_id && counts_together(pool.key(), key));
-    beside.map(|(_, pool)| pool.servers()).sum()
+    let holders = databases.holders(SharedLimit::Pool, key);
+    let beside = holders.filter(|id| *id != pool_id && counts_together(pool::of(pools, *id).key(), key));
+    beside.map(|id| pool::of(pools, id).servers()).sum()
 }

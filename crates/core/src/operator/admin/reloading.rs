@@ -15,6 +15,7 @@ use crate::pools::choice::Choice;
 use crate::pools::pool;
 use crate::shared::Shared;
 use pgweir_config::{Changes, Config, Problem, Severity};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Pooler {
@@ -60,8 +61,11 @@ impl Pooler {
         }
         let other_weights = before.user_weights != user_weights(&self.shared.config);
         let mut useless = Vec::new();
+        let forced = self.clients.iter().filter(|(_, client)| client.login_user.is_some());
+        let forced: HashSet<PoolId> = forced.filter_map(|(_, client)| client.pool).collect();
         for (pool_id, login) in before.logins {
-            if !self.refresh_pool(now, pool_id, &login, other_weights) {
+            let is_forced = forced.contains(&pool_id);
+            if !self.refresh_pool(now, pool_id, &login, other_weights, is_forced) {
                 useless.push(pool_id);
             }
         }
@@ -84,8 +88,16 @@ impl Pooler {
 
     /// What a new configuration changes for one pool. `before` is what the old one said of its servers' logins. A
     /// credential that a client's login has revealed is kept, unless the new files say something else. `other_weights`:
-    /// the weights of users have changed. Returns whether the pool is still of use.
-    fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &StoredLogin, other_weights: bool) -> bool {
+    /// the weights of users have changed. `is_forced`: it has clients whose user is not that of the servers. Returns
+    /// whether the pool is still of use.
+    fn refresh_pool(
+        &mut self,
+        now: Time,
+        pool_id: PoolId,
+        before: &StoredLogin,
+        other_weights: bool,
+        is_forced: bool,
+    ) -> bool {
         let key = self.pool(pool_id).key().clone();
         let Some(entry) = self.shared.config.database(&key.database) else {
             let message = "database removed";
@@ -95,10 +107,7 @@ impl Pooler {
         };
         let elsewhere = match entry.user.as_deref() {
             Some(forced) => *forced != *key.user,
-            None => self
-                .clients
-                .iter()
-                .any(|(_, c)| c.pool == Some(pool_id) && c.login_user.is_some()),
+            None => is_forced,
         };
         if key.kind != PoolKind::AuthQuery && elsewhere {
             // Its clients now belong to the pool of another user.

@@ -1,6 +1,7 @@
 //! What is known of the PostgreSQL behind a limit: how many servers it has and allows, and whether it may be another one.
 
 use super::{Share, Sizing, Sizings};
+use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use pgweir_sizing::Bounds;
 
@@ -18,13 +19,19 @@ pub(super) struct Servers {
 
 impl Sizings {
     /// A pool has one more server, or has it when it gets its part in the limit.
-    pub(crate) fn server_in(&mut self, share: Share) {
+    pub(crate) fn server_in(&mut self, pool: PoolId, share: Share) {
         self.servers_of(share, |servers| servers.all += 1);
+        if let Some(sizing) = self.get_mut(share.sizing) {
+            sizing.holders.insert(pool);
+        }
     }
 
-    /// A pool has one server less, or gives up its part in the limit.
-    pub(crate) fn server_out(&mut self, share: Share) {
+    /// A pool has one server less, or gives up its part in the limit. `is_last`: it has no other server.
+    pub(crate) fn server_out(&mut self, pool: PoolId, share: Share, is_last: bool) {
         self.servers_of(share, |servers| servers.all -= 1);
+        if let Some(sizing) = self.get_mut(share.sizing).filter(|_| is_last) {
+            sizing.holders.remove(&pool);
+        }
     }
 
     /// A server of a pool is up.

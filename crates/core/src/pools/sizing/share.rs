@@ -67,6 +67,8 @@ pub(crate) struct Share {
     mean: u64,
     /// The turn under which the pool stands among those that wait. Its turn may have changed since.
     pub(super) listed: Option<u64>,
+    /// It stands among those that wait for a place: see [`Sizings::owes`](super::Sizings::owes).
+    pub(super) is_owed: bool,
     pub(super) weight: u32,
 }
 
@@ -83,6 +85,7 @@ impl Share {
             turn,
             mean: 0,
             listed: None,
+            is_owed: false,
             weight: weight.max(1),
         }
     }

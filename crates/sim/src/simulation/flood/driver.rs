@@ -277,12 +277,19 @@ impl Driver {
             self.played.server_bytes += bytes.len();
             let now_us = self.now.0;
             self.core_rests();
-            let sent = self.postgres.with(process, |session, shared| {
+            let answer = self.postgres.with(process, |session, shared| {
                 session.receive(shared, now_us, &bytes);
-                session.take_sent()
+                (session.take_sent(), session.is_closed())
             });
-            self.sends(server.into(), &sent.unwrap_or_default());
+            let (sent, is_closed) = answer.unwrap_or_default();
+            self.sends(server.into(), &sent);
             self.is_read(server.into());
+            if is_closed {
+                self.core(|pooler, now| pooler.handle_server_closed(now, server));
+                self.settle(&[]);
+                self.is_closed(server.into());
+                self.resume();
+            }
             self.turn_ends();
         }
         any

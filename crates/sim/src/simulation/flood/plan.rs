@@ -101,7 +101,16 @@ pub(super) struct Plan {
     statements_max: u64,
     servers: u64,
     depth: u64,
+    /// Settings by which the pools of several databases share a limit. It is far below the number of databases.
+    shared_limit: &'static str,
 }
+
+/// See [`Plan::shared_limit`].
+const SHARED_LIMITS: [&str; 3] = [
+    "",
+    "max_user_connections = 3",
+    "default_pool_size = auto\npool_size_max = 3",
+];
 
 /// A piece of a text is no message: so many count as a repetition.
 const PIECES_PER_REPETITION: usize = 8;
@@ -129,7 +138,7 @@ impl Plan {
         let is_text = phases.iter().any(|phase| matches!(phase, Phase::Text { .. }));
         let from_each = !is_text && r.percent(25);
         let few = *r.pick(&[1, 7, 50, 1000]);
-        Plan {
+        let mut plan = Plan {
             phases,
             from_each,
             own_databases: from_each && r.percent(30),
@@ -140,7 +149,12 @@ impl Plan {
             statements_max: *r.pick(&[0, 10, 200, 200]),
             servers: r.between(1, 2),
             depth: *r.pick(&[1, 16]),
+            shared_limit: "",
+        };
+        if plan.own_databases {
+            plan.shared_limit = one_of(&mut r, &SHARED_LIMITS);
         }
+        plan
     }
 
     /// What the client with this number sends, in a flood of so many repetitions.
@@ -176,8 +190,8 @@ impl Plan {
             "[databases]\n* = host=127.0.0.1 port=5432\n[pgbouncer]\nlisten_addr = 127.0.0.1\nauth_type = trust\n\
              auth_file = users\npool_mode = {}\nsession_state = {}\nserver_tls_sslmode = disable\nquery_wait_timeout = 0\n\
              max_client_conn = 100000\ndefault_pool_size = {}\nmax_prepared_statements = {}\npipeline_depth = {}\n\
-             log_connections = 0\nlog_disconnections = 0\nlog_pooler_errors = 0\n",
-            self.pool_mode, self.session_state, self.servers, self.statements_max, self.depth
+             log_connections = 0\nlog_disconnections = 0\nlog_pooler_errors = 0\n{}\n",
+            self.pool_mode, self.session_state, self.servers, self.statements_max, self.depth, self.shared_limit
         )
     }
 }
