@@ -120,6 +120,7 @@ impl Pooler {
                 catalogs: parts.catalogs,
                 state_stats: parts.state_stats,
                 sizings: parts.sizings,
+                some_are_in_line: parts.databases.some_are_in_line(),
                 #[cfg(feature = "weaknesses")]
                 weakness: None,
             },

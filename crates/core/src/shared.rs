@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) state_stats: StateStats,
     /// Limits on servers at work.
     pub(crate) sizings: Sizings,
+    /// Pools wait for places under limits that they share: see [`Line`](crate::pools::places::Line).
+    pub(crate) some_are_in_line: bool,
     /// The defect that has been brought back.
     #[cfg(feature = "weaknesses")]
     pub(crate) weakness: Option<crate::base::weakness::Weakness>,
@@ -55,6 +57,7 @@ impl Shared {
             catalogs: Catalogs::default(),
             state_stats: StateStats::default(),
             sizings: Sizings::default(),
+            some_are_in_line: false,
             #[cfg(feature = "weaknesses")]
             weakness: None,
         }

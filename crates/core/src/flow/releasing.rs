@@ -32,7 +32,8 @@ impl Reply<'_> {
             && !self.shared.settings.server_reset_query_always
             && !self.shared.catalogs.is_any_due()
             && pool.waiting().is_empty()
-            && pool.share().is_none();
+            && pool.share().is_none()
+            && !self.shared.some_are_in_line;
         let is_as_it_was = server.session.cleanup() == Cleanup::Nothing
             && !server.is_to_end(self.now)
             && !server.session.leaves_traces()
@@ -182,14 +183,22 @@ impl Pooler {
                 // The replication client has left, or waits for RESUME and gets a new server then.
                 return self.close_server(now, server_id, "replication client was closed");
             }
-            let server = self.servers.get_mut(server_id.0).expect("nobody took it");
-            server.phase = ServerPhase::Idle;
-            server.since = now;
-            self.put_back(pool_id, server_id);
-            self.pause_progress();
-            if shares {
-                self.wake_idle(now, pool_id);
-            }
+            self.becomes_idle(now, pool_id, server_id);
+        }
+    }
+
+    /// No client of its pool takes this server now.
+    fn becomes_idle(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) {
+        let server = self.servers.get_mut(server_id.0).expect("nobody took it");
+        server.phase = ServerPhase::Idle;
+        server.since = now;
+        self.put_back(pool_id, server_id);
+        self.pause_progress();
+        if self.pool(pool_id).share().is_some() {
+            self.wake_idle(now, pool_id);
+        }
+        if self.shared.some_are_in_line {
+            self.open_where_waited_longest(now, pool_id);
         }
     }
 

@@ -45,6 +45,10 @@ impl Pooler {
 
     /// Which pools have servers, and which wait for a place under a limit that several share.
     pub(super) fn check_places(&self) -> Result<(), String> {
+        must(
+            self.shared.some_are_in_line == self.databases.some_are_in_line(),
+            || "whether pools wait for places is noted wrongly".into(),
+        )?;
         for (id, pool) in pool::live(&self.pools) {
             for limit in [SharedLimit::Database, SharedLimit::User] {
                 let is_holder = self.databases.holders(limit, pool.key()).any(|holder| holder == id);

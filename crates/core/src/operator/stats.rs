@@ -71,6 +71,7 @@ impl Pooler {
             self.give_up_share(now, pool_id);
             let pool = self.pools[pool_id as usize].as_mut().expect("looked up above");
             self.databases.leaves_line(pool_id, pool);
+            self.shared.some_are_in_line = self.databases.some_are_in_line();
         }
         let Some(pool) = self.pools[pool_id as usize].take() else {
             return;

@@ -21,6 +21,8 @@ pub(crate) struct Databases {
     by_user: HashMap<Arc<str>, Group, RandomState>,
     /// Pools with servers of databases that may not exist, and those that wait until some of these are told apart.
     untried: Places,
+    /// Pools that wait for a place.
+    in_line: u32,
     /// Replication connections to servers.
     replication_servers: u32,
     /// Databases under PAUSE.
@@ -211,11 +213,18 @@ impl Databases {
         self.untried.holders.remove(&pool_id);
     }
 
+    /// Whether any pool waits for a place.
+    #[inline]
+    pub(crate) fn some_are_in_line(&self) -> bool {
+        self.in_line > 0
+    }
+
     /// A pool may open no server for its waiting clients: it waits in a line, by the wait of its first client.
     pub(crate) fn enters_line(&mut self, line: Line, pool_id: PoolId, pool: &mut Pool) {
         self.leaves_line(pool_id, pool);
         if let Some((_, since)) = pool.first_waiter() {
             pool.in_line = Some(InLine { line, since });
+            self.in_line += 1;
             self.change_line(line, &pool.key, |line| {
                 line.insert((since, pool_id));
             });
@@ -225,6 +234,7 @@ impl Databases {
     /// A pool waits in no line any more. Returns the line in which it was.
     pub(crate) fn leaves_line(&mut self, pool_id: PoolId, pool: &mut Pool) -> Option<Line> {
         let InLine { line, since } = pool.in_line.take()?;
+        self.in_line -= 1;
         self.change_line(line, &pool.key, |line| {
             line.remove(&(since, pool_id));
         });

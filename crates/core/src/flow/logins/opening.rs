@@ -175,6 +175,7 @@ impl Pooler {
     fn enters_line(&mut self, line: Line, pool_id: PoolId) {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         self.databases.enters_line(line, pool_id, pool);
+        self.shared.some_are_in_line = self.databases.some_are_in_line();
     }
 
     /// Whether servers are being opened for as many databases of clients that are not authenticated as is allowed:
@@ -267,7 +268,8 @@ impl Pooler {
         id
     }
 
-    /// A server of this pool has freed a place under shared limits, which goes to the client that has waited longest.
+    /// A server of this pool has freed a place under shared limits, or may make room because it is idle: the client that
+    /// has waited longest gets a server.
     pub(crate) fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
         let own = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         if own.in_line().is_none() {
@@ -304,6 +306,7 @@ impl Pooler {
         for (line, id) in again {
             self.enters_line(line, id);
         }
+        self.shared.some_are_in_line = self.databases.some_are_in_line();
     }
 }
 

@@ -11,8 +11,8 @@ pub(super) fn allowed_refusal(topology: &Topology, client: &Client, fields: &Err
     let detail = b"DSync inside the data of a failed COPY\0";
     let copy_in_doubt = body.windows(detail.len()).any(|w| w == detail);
     match fields.sqlstate {
-        // A client that has vanished counts until the pooler notices.
-        b"53300" => topology.max_client_conn <= topology.clients,
+        // A client that has vanished counts until the pooler notices, and so do visitors.
+        b"53300" => topology.max_client_conn <= topology.clients || topology.visitors,
         b"57014" => is_late(topology, client.waited_us, fields.message),
         b"57P05" => topology.pin_idle_timeout_ms > 0 || topology.limits_idle_time(client.session_number),
         // Several servers in a row have refused the settings.
