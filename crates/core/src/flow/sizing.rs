@@ -288,10 +288,7 @@ impl Pooler {
                 if self.start_waiter(now, next) {
                     self.list_waiters(next);
                 } else if self.full_host(next).is_some() {
-                    let pool = self.pools[next as usize].as_mut().expect("it was there");
-                    if let Some(share) = pool.share_if_waited_for() {
-                        self.shared.sizings.owes(next, share);
-                    }
+                    self.waits_for_host(next);
                 }
             }
         }

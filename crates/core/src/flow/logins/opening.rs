@@ -156,6 +156,7 @@ impl Pooler {
             if let Some(id) = self.evicted(pool_id, holders, had_its_slice) {
                 self.close_and_wait(now, id, FullLimit::Host);
             }
+            self.waits_for_host(pool_id);
             return false;
         }
         let beside = servers_beside(&self.pools, &self.databases, pool_id);
@@ -170,6 +171,14 @@ impl Pooler {
             }
         }
         false
+    }
+
+    /// Clients of a pool wait until its host has a place.
+    pub(crate) fn waits_for_host(&mut self, pool_id: PoolId) {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        if let Some(share) = pool.share_if_waited_for() {
+            self.shared.sizings.owes(pool_id, share);
+        }
     }
 
     fn enters_line(&mut self, line: Line, pool_id: PoolId) {
@@ -298,7 +307,8 @@ impl Pooler {
             if let Some(line) = self.databases.leaves_line(next, pool) {
                 again.push((line, next));
                 // The limit is reached: no other pool in its line gets a place.
-                if line.is_same(pool.key(), &key) {
+                let is_of_line = line.is_same(pool.key(), &key);
+                if is_of_line && self.shared_limit_reached(now, next) != Some(SharedLimit::Pool) {
                     lines.retain(|other| *other != line);
                 }
             }

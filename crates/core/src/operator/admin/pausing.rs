@@ -35,6 +35,7 @@ impl Pooler {
             }
         }
         for pool_id in pool::ids(&self.pools) {
+            self.wake_idle(now, pool_id);
             self.open_servers_for_waiters(now, pool_id);
         }
         Ok(())
