@@ -136,6 +136,7 @@ impl World {
                 if client.connection != Some(key) {
                     return;
                 }
+                client.waited_us = self.now_us - client.asked_us;
                 if let Err(why) = client.closed(&self.topology) {
                     self.fail(why);
                 }
