@@ -60,7 +60,7 @@ impl Reply<'_> {
         }
         let Some((_, client)) = &mut self.client else { return };
         if let Some((name, before)) = effect.name {
-            client.statements.names_mut().set(&name, before);
+            client.statements.names_mut().restore(&name, before);
         }
         if let Some((name, before)) = effect.followed {
             client.session.follows_again(&name, before);
@@ -71,7 +71,7 @@ impl Reply<'_> {
             meaning.is_not_described(told);
         }
         for (name, statement) in effect.names_lost_all.into_iter().flatten() {
-            client.statements.names_mut().set(&name, Some(statement));
+            client.statements.names_mut().restore(&name, Some(statement));
         }
         if expect == Expect::ParseUnnamed && failed {
             // A Parse that fails has already dropped the unnamed statement.

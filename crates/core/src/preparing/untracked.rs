@@ -143,7 +143,7 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         client.statements.binds(names.portal, ends);
         match returns {
-            Some(returns) => client.session.binds_reset(names.portal, Some(returns)),
+            Some(returns) => client.session.binds_reset(names.portal, returns),
             None => client.session.portal_is_replaced(names.portal),
         }
     }

@@ -21,8 +21,9 @@ impl Exchange<'_> {
         if !self.looks_at_texts() {
             return None;
         }
-        if !statement.effects.is_empty() {
-            let returns = Returns::of(&statement.verdict, &statement.query);
+        if !statement.effects.is_empty()
+            && let Some(returns) = Returns::of(&statement.verdict, &statement.query)
+        {
             self.client.session.binds_reset(names.portal, returns);
         }
         let effects = self.effects_of_names_in(statement);
@@ -135,10 +136,7 @@ impl Exchange<'_> {
         match (returns, step) {
             (Some(returns), Step::Progress(_)) => self.make_startup_values(&returns),
             // The message is looked at again.
-            (Some(returns), _) => self
-                .client
-                .session
-                .binds_reset(portal.unwrap_or_default(), Some(returns)),
+            (Some(returns), _) => self.client.session.binds_reset(portal.unwrap_or_default(), returns),
             (None, _) => {}
         }
         step

@@ -29,6 +29,14 @@ pub(crate) struct Names {
     /// names in the database's encoding, so they have other bytes now, which the pooler does not know. They are unknown
     /// until the client has that encoding again.
     of_other_encodings: Vec<(StatementName, Meaning)>,
+    /// The client_encoding since the last change of it; `None`: it has not changed since the first name was given.
+    encoding: Option<Box<str>>,
+}
+
+/// Whether a name with this meaning was given under this client_encoding.
+fn is_of(encoding: &str, meaning: &Meaning) -> bool {
+    let made = meaning.statement().settings.encoding();
+    made.is_none_or(|made| made == encoding)
 }
 
 /// The most names of a client that are kept. A text that reads `pg_prepared_statements` costs a moment for each.
@@ -110,15 +118,12 @@ impl Names {
 
     /// The client has this client_encoding now.
     pub(crate) fn encoding_becomes(&mut self, encoding: &str) {
-        let is_of = |meaning: &Meaning| {
-            meaning
-                .statement()
-                .settings
-                .encoding()
-                .is_none_or(|made| made == encoding)
-        };
+        self.encoding = Some(encoding.into());
         if self.beyond_ascii > 0 {
-            let names = self.names.iter().filter(|(name, m)| !name.is_ascii() && !is_of(m));
+            let names = self
+                .names
+                .iter()
+                .filter(|(name, m)| !name.is_ascii() && !is_of(encoding, m));
             let gone: Vec<StatementName> = names.map(|(name, _)| name.clone()).collect();
             for name in gone {
                 let meaning = self.set(&name, None);
@@ -127,10 +132,26 @@ impl Names {
         }
         let (back, other) = std::mem::take(&mut self.of_other_encodings)
             .into_iter()
-            .partition(|(_, meaning)| is_of(meaning));
+            .partition(|(_, meaning)| is_of(encoding, meaning));
         self.of_other_encodings = other;
         for (name, meaning) in back {
             self.set(&name, Some(meaning));
+        }
+    }
+
+    /// A name means again what it meant before, perhaps under another client_encoding than the present one.
+    pub(crate) fn restore(&mut self, name: &[u8], meaning: Option<Meaning>) {
+        match meaning {
+            Some(meaning)
+                if !name.is_ascii()
+                    && self
+                        .encoding
+                        .as_ref()
+                        .is_some_and(|encoding| !is_of(encoding, &meaning)) =>
+            {
+                self.of_other_encodings.push((name.into(), meaning));
+            }
+            meaning => drop(self.set(name, meaning)),
         }
     }
 
@@ -224,14 +245,18 @@ impl Names {
                 self.set(&name, None);
             }
         }
+        self.of_other_encodings.retain(|(name, _)| names.contains(name));
     }
 
-    pub(crate) fn take_all(&mut self) -> Vec<(Box<[u8]>, Meaning)> {
+    /// Forgets all names. Returns what they meant, those of other encodings last.
+    pub(crate) fn take_all(&mut self) -> Vec<(StatementName, Meaning)> {
         let none = Names {
             changes: self.changes + 1,
+            encoding: self.encoding.clone(),
             ..Names::default()
         };
-        std::mem::replace(self, none).names.into_iter().collect()
+        let all = std::mem::replace(self, none);
+        all.names.into_iter().chain(all.of_other_encodings).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -304,5 +329,40 @@ mod tests {
         names.encoding_becomes("SQL_ASCII");
         assert_eq!(names.len(), 0);
         assert!(!names.have_room_for(TEXT_BYTES_MAX / 3));
+    }
+
+    /// Guards against names that a refused DEALLOCATE ALL ended for good, or gave other bytes, and against some that it
+    /// did not end: those of another client_encoding.
+    #[test]
+    fn names_of_other_encodings_end_with_all_and_come_back_with_all() {
+        let mut table = StatementTable::new(SecretNames::new([0; 32]));
+        let mut meaning = |encoding| {
+            let settings = ParseSettings::new([("client_encoding", encoding)]);
+            let statement = table.intern(b"select 1", &[0, 0], &settings);
+            Meaning::new(statement, Moment(1), Moment(0))
+        };
+        let name: &[u8] = &[0xe9];
+        let mut names = Names::default();
+        names.set(name, Some(meaning("WIN1252")));
+        names.encoding_becomes("LATIN1");
+        names.set(name, Some(meaning("LATIN1")));
+        let before = names.take_all();
+        assert_eq!((before.len(), names.len()), (2, 0));
+        for (name, meaning) in before {
+            names.restore(&name, Some(meaning));
+        }
+        let encoding = |names: &Names| {
+            names
+                .get(name)
+                .and_then(|m| m.statement().settings.encoding().map(str::to_owned))
+        };
+        assert_eq!(encoding(&names).as_deref(), Some("LATIN1"));
+        names.set(name, None);
+        names.encoding_becomes("WIN1252");
+        assert_eq!(encoding(&names).as_deref(), Some("WIN1252"));
+        names.encoding_becomes("LATIN1");
+        names.keep_only(&HashSet::default());
+        names.encoding_becomes("WIN1252");
+        assert_eq!(names.len(), 0, "it has ended, too");
     }
 }

@@ -16,9 +16,9 @@ impl ClientSession {
         self.bound_reset.is_some()
     }
 
-    /// A statement was bound to a portal; `returns` are the settings that it resets.
-    pub(crate) fn binds_reset(&mut self, portal: &[u8], returns: Option<Returns>) {
-        self.bound_reset = returns.map(|returns| Box::new((portal.into(), returns)));
+    /// A RESET was bound to a portal; `returns` are the settings that it resets.
+    pub(crate) fn binds_reset(&mut self, portal: &[u8], returns: Returns) {
+        self.bound_reset = Some(Box::new((portal.into(), returns)));
     }
 
     /// Another statement is bound to this portal.

@@ -260,6 +260,28 @@ fn a_portal_that_is_bound_anew_resets_nothing() {
     }
 }
 
+/// Guards against a lost startup value: a Bind of another portal ended the record of the RESET.
+#[test]
+fn a_reset_is_known_behind_a_bind_of_another_portal() {
+    let mut rig = Rig::one_server("");
+    let client = client_with_startup_value(&mut rig);
+    rig.says(client, |w| {
+        w.parse(b"r", b"reset work_mem", &[0, 0]);
+        w.parse(b"s", b"set app.a = 'b'", &[0, 0]);
+        w.bind_portal(b"p", b"r", &[]);
+        w.bind_portal(b"q", b"s", &[]);
+        w.execute_portal(b"p");
+        w.execute_portal(b"q");
+        w.sync();
+    });
+    let server = rig.server_of(client).expect("linked");
+    let told = rig.told(server);
+    assert!(
+        told.iter().any(|line| line.starts_with("Bind pgweir_portal")),
+        "{told:?}"
+    );
+}
+
 /// Guards against a lost startup value: a DEALLOCATE ALL before the RESET failed, so the internal statement still
 /// existed when it was prepared.
 #[test]
