@@ -22,9 +22,8 @@ const LONGER: usize = 8;
 /// or begin: the core is not called for the first 64 KiB of a message.
 const SHORT: [usize; 4] = [250, 1000, 4000, 16_000];
 
-/// After a check that takes this long there is no further one, which would take too long itself. It leaves time for the
-/// last one where a text comes byte by byte: the shorter ones are handled whole, which is no measure for the longer ones.
-const ENOUGH: Duration = Duration::from_secs(4);
+/// After a check that takes this long there is no further one, which would take too long itself.
+const ENOUGH: Duration = Duration::from_secs(1);
 
 /// The long flood may take this many times as long as the short one: caches are missed more often, tables grow. The
 /// square would be 64, but in the first floods other costs hide much of it.

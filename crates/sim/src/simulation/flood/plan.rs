@@ -118,6 +118,10 @@ const PIECES_PER_REPETITION: usize = 8;
 /// What the runtime reads at once.
 const READ_BYTES: usize = 64 << 10;
 
+/// A long text is handled while it comes, a shorter one when it is whole. With fewer bytes at a time, the calls for the
+/// long one would cost more than what is measured.
+const TEXT_READ_BYTES_MIN: usize = 50;
+
 impl Plan {
     pub(super) fn new(seed: u64) -> Self {
         let mut r = Random::new(seed ^ 0xf100_d000);
@@ -142,7 +146,11 @@ impl Plan {
             phases,
             from_each,
             own_databases: from_each && r.percent(30),
-            read_bytes: if r.percent(40) { few } else { READ_BYTES },
+            read_bytes: match r.percent(40) {
+                true if is_text => few.max(TEXT_READ_BYTES_MIN),
+                true => few,
+                false => READ_BYTES,
+            },
             answers_late: r.percent(60),
             pool_mode: one_of(&mut r, &["transaction", "transaction", "transaction", "session"]),
             session_state: one_of(&mut r, &["full", "full", "pgbouncer"]),
