@@ -20,6 +20,7 @@ use crate::pooler::Pooler;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::upstream::cancels::Asked;
+use crate::upstream::job::Job;
 use crate::upstream::phase::{AfterCancel, ServerPhase};
 use hmac::{Hmac, KeyInit, Mac};
 use pgweir_wire::CancelKey;
@@ -63,6 +64,14 @@ impl ServerSide<'_> {
             server.conversation.queue().prepares_for_client() && !server.conversation.is_guarded_before(segment);
         server.cancels.wait_for(segment);
         if prepares && !server.conversation.queue().works_for_client() {
+            self.send_cancel();
+        }
+    }
+
+    /// A message of the client waits until the server has looked at a plan, and that may wait for a lock. If it fails,
+    /// the message goes on, and meets the cancel itself.
+    fn cancel_look_at_plan(&mut self) {
+        if self.server.conversation.queue().job() == Some(Job::CheckPlan) {
             self.send_cancel();
         }
     }
@@ -167,6 +176,10 @@ impl Pooler {
             return false;
         }
         match (self.found_by_cancel(id), client.link, client.waiting) {
+            (Found::Waits, Some(server_id), Waiting::ForReplies) => {
+                self.at(server_id).cancel_look_at_plan();
+                return false;
+            }
             (Found::Nothing | Found::Waits, ..) => return false,
             (Found::AtServer, Some(server_id), _) => {
                 self.note_own_cancel(server_id);

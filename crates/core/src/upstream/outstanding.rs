@@ -54,8 +54,8 @@ impl ReplyQueue {
             }
             number += 1;
         }
-        // A segment that the client has not ended yet.
-        self.segment_open.then_some(number)
+        // A segment that the client has not ended yet. If its first message waits, nothing of it has been sent.
+        self.segment_sent.then_some(number)
     }
 
     /// Whether all that stands in front of the client's next message are internal segments that prepare statements for

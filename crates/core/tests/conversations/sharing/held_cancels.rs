@@ -1,9 +1,10 @@
 //! A cancel request comes, and its client's request has arrived, but has not been read.
 
-use crate::rig::Rig;
+use crate::rig::{NO_TYPES, Rig, error};
 use crate::taking_over::{DATABASE, take_over};
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::CancelKey;
+use pgweir_wire::TransactionStatus::Idle;
 use std::time::Duration;
 
 /// Longer than a server gets for reading a request that came together with its cancel.
@@ -130,4 +131,55 @@ fn a_held_cancel_goes_on_in_the_process_that_takes_over() {
     assert!(!rig.is_closed(by));
     order(&mut rig, boss, "resume");
     is_cancelled(&mut rig, client, by);
+}
+
+/// Another client has prepared the statement on the only server since the client's Parse was answered by the pooler.
+#[test]
+fn a_cancel_ends_the_look_at_a_plan_and_then_what_waits_for_it() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let other = rig.client();
+    let (client, key) = rig.client_with_key();
+    for id in [other, client] {
+        rig.says(id, |w| {
+            w.parse(b"s", b"select * from t", NO_TYPES);
+            w.sync();
+        });
+        let server = rig.server_of(id).unwrap();
+        rig.serves(server, "SELECT 1");
+    }
+    rig.told(client);
+    rig.says(client, |w| {
+        w.bind_text(b"s", &[]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    assert_eq!(rig.told(server), ["Describe Spgweir_11", "Sync"]);
+    // The table is locked.
+    let by = rig.cancel_request(&key);
+    assert_eq!(rig.cancels.pop_front().map(|(to, _)| to), Some(server));
+    rig.cancel_arrives(server);
+    let cancelled = error("57014", "canceling statement due to user request");
+    rig.says(server, |w| {
+        w.error(&cancelled);
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.told(client), [""; 0], "its Bind has not been sent");
+    let told = rig.told(server);
+    assert_eq!(
+        told[told.len() - 3..],
+        ["Bind  pgweir_11", "Execute", "Sync"],
+        "{told:?}"
+    );
+    rig.wait(A_MOMENT);
+    assert_eq!(rig.cancels.pop_front().map(|(to, _)| to), Some(server));
+    rig.cancel_arrives(server);
+    assert!(rig.is_closed(by));
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.error(&cancelled);
+        w.ready_for_query(Idle);
+    });
+    let told = rig.told(client);
+    assert_eq!(told[0], "Error 57014 canceling statement due to user request");
 }
