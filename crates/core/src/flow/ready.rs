@@ -43,7 +43,13 @@ impl Reply<'_> {
         let has_failed = self.server.held.take_segment_failed();
         let undone =
             entry.ready() == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
-        let fails_next = self.server.conversation.queue().is_empty() && self.nothing_owed(&entry, in_block);
+        let owes_more = !self.server.conversation.queue().is_empty();
+        if owes_more && status == TransactionStatus::Idle {
+            self.server
+                .held
+                .transaction_ends(self.shared.statements.now(), in_block);
+        }
+        let fails_next = !owes_more && self.nothing_owed(&entry, in_block);
         let server = &mut *self.server;
         server.conversation.takes_requests_from_here();
         let worked = self.now.us_since(server.conversation.request_time());

@@ -34,16 +34,21 @@ impl Held {
     pub(crate) fn note_ready(&mut self, now: Moment, between: bool, in_block: bool) {
         self.answered = now;
         self.unproven.clear();
-        if !between {
-            return;
-        }
-        let lasts = !self.rolled_back && if in_block { self.committed } else { !self.failed };
-        if lasts {
+        if between && self.transaction_ends(now, in_block) {
             self.provisional.clear();
-        } else {
+        }
+    }
+
+    /// A transaction has ended; requests behind it may be unanswered, so what was seen or sent since its beginning may
+    /// belong to a later transaction. Returns whether the transaction lasts.
+    #[inline]
+    pub(crate) fn transaction_ends(&mut self, now: Moment, in_block: bool) -> bool {
+        let lasts = !self.rolled_back && if in_block { self.committed } else { !self.failed };
+        if !lasts {
             self.note_rollback(now);
         }
         (self.failed, self.rolled_back, self.committed) = (false, false, false);
+        lasts
     }
 
     /// A plan that was good in the transaction may not be good after its rollback.

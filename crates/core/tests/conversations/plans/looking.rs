@@ -158,6 +158,46 @@ fn a_plan_made_in_a_transaction_that_was_rolled_back_is_looked_at() {
     assert_eq!(rig.told(server), ["Describe Spgweir_11", "Sync"]);
 }
 
+/// The same if later transactions, which last, were sent before the first was answered.
+#[test]
+fn a_plan_made_in_a_transaction_that_was_rolled_back_is_looked_at_whatever_commits_behind_it() {
+    let (mut rig, a, b, server) = shared();
+    rig.says(b, |w| w.query(b"begin; select 1"));
+    rig.says(server, |w| {
+        w.command_complete("BEGIN");
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+    });
+    rig.told(server);
+    binds(&mut rig, b);
+    assert_eq!(rig.told(server)[0], "Close Spgweir_11");
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+    });
+    rig.says(b, |w| {
+        w.query(b"commit");
+        w.query(b"begin; select 1");
+        w.query(b"commit");
+    });
+    let asked = rig.told(server);
+    assert_eq!(asked, ["Query commit", "Query begin; select 1", "Query commit"]);
+    rig.says(server, |w| {
+        w.error(&error("23503", "a deferred constraint"));
+        w.ready_for_query(Idle);
+        w.command_complete("BEGIN");
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+        w.command_complete("COMMIT");
+        w.ready_for_query(Idle);
+    });
+    binds(&mut rig, a);
+    assert_eq!(rig.told(server), ["Describe Spgweir_11", "Sync"]);
+}
+
 /// If the server refuses even the Describe (the table is gone), it is not asked again and again.
 #[test]
 fn a_question_that_fails_otherwise_leaves_the_error_to_the_client() {
