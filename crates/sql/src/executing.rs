@@ -15,6 +15,12 @@ pub fn only_executes(text: &[u8]) -> bool {
         && statements(text).is_some_and(|all| all.iter().any(|statement| executes(statement)))
 }
 
+/// Whether a text is nothing but one EXECUTE.
+pub fn is_one_execute(text: &[u8]) -> bool {
+    let begins_so = |statement: &&[u8]| Lexer::new(statement).next().is_some_and(|verb| verb.is("execute"));
+    statements(text).is_some_and(|all| all.len() == 1 && all.iter().all(begins_so))
+}
+
 fn executes(statement: &[u8]) -> bool {
     let mut lexer = Lexer::new(statement);
     let Some(verb) = lexer.next() else { return false };
@@ -37,6 +43,21 @@ mod tests {
             "create temp table t as execute p",
         ] {
             assert!(only_executes(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn one_execute_is_nothing_else() {
+        let is_one = |text: &str| is_one_execute(text.as_bytes());
+        assert!(is_one("execute p") && is_one(" /* a */ EXECUTE p(1);"));
+        for text in [
+            "execute p; select 1",
+            "explain execute p",
+            "select 'execute p'",
+            "prepare a as select 1",
+            "",
+        ] {
+            assert!(!is_one(text), "{text}");
         }
     }
 

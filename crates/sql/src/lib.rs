@@ -58,7 +58,7 @@ pub use database_ddl::{database_needed_alone, may_need_database_alone};
 pub use definitions::{is_definition, may_change_tables};
 pub use effects::Effects;
 pub use encodings::{is_converted, may_lack_characters};
-pub use executing::only_executes;
+pub use executing::{is_one_execute, only_executes};
 pub use facts::{begins_code, has_constants, has_parameters, may_return_rows, setting_shown};
 pub use given::is_given_as_text;
 pub use key_words::{KeyWordNames, Needs};

@@ -17,7 +17,7 @@ use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::secret_names::could_be_internal;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
-use crate::preparing::lending::only_may_use;
+use crate::preparing::lending::surely_uses;
 use crate::server_side::ServerSide;
 use crate::statements::client_names::{NAMES_BY_SQL_MAX, StatementName};
 use crate::statements::held::Moment;
@@ -131,7 +131,7 @@ impl Exchange<'_> {
     /// Prepares these of the client's statements, which a text with these effects may name.
     pub(crate) fn lend_all(&mut self, effects: Effects, text: &[u8], all: Vec<(Arc<Statement>, Moment)>) -> Mentioned {
         let mut mentioned = Mentioned::default();
-        let guarded = self.to().lends_behind_savepoint(effects);
+        let guarded = self.to().lends_behind_savepoint() && !(all.len() == 1 && surely_uses(effects, text));
         // The server's statements are doubted once, and only if the server is about to get such a name. Otherwise two
         // such names would make each other doubtful, and a message that waits would repeat the doubts whenever it is
         // looked at again.
@@ -180,18 +180,16 @@ impl Exchange<'_> {
             return Some(self.waits_for_replies());
         }
         let begins = server.conversation.is_beginning();
-        let waits = match begins {
-            true => only_may_use(effects),
-            false => {
-                !server.conversation.queue().segment_open() && server.conversation.queue().client_segment_outstanding()
-            }
-        };
+        let queue = server.conversation.queue();
+        let waits = begins || !queue.segment_open() && queue.client_segment_outstanding();
         if !waits && !self.will_know_what_is_set() {
             return None;
         }
         let names = self.client_named_in(effects, text);
         let held = &self.server.held;
-        if names.iter().all(|(named, since)| held.is_as_good_as(named.id, *since)) {
+        if names.iter().all(|(named, since)| held.is_as_good_as(named.id, *since))
+            || begins && names.len() == 1 && surely_uses(effects, text)
+        {
             return None;
         }
         if begins {

@@ -32,13 +32,11 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Whether statements are lent behind a savepoint because a text with these effects perhaps does not use them. A
-    /// statement whose table is gone cannot be prepared again, and must not fail the client's transaction.
-    pub(super) fn lends_behind_savepoint(&self, effects: Effects) -> bool {
+    /// Whether statements can be lent behind a savepoint. A statement whose table is gone cannot be prepared again, and
+    /// must not fail the client's transaction.
+    pub(super) fn lends_behind_savepoint(&self) -> bool {
         let server = &*self.server;
-        only_may_use(effects)
-            && server.conversation.status() == TransactionStatus::InTransaction
-            && !server.conversation.queue().segment_open()
+        server.conversation.status() == TransactionStatus::InTransaction && !server.conversation.queue().segment_open()
     }
 
     /// Makes a savepoint in the client's transaction block, in a segment that [`ServerSide::end_savepoint`] ends.
@@ -78,8 +76,9 @@ impl ServerSide<'_> {
     }
 }
 
-/// Whether a text with these effects may use names that are not in it: code can execute statements, and
-/// `pg_prepared_statements` shows all of them.
-pub(super) fn only_may_use(effects: Effects) -> bool {
-    effects.intersects(Effects::STATEMENTS) || !effects.intersects(Effects::PREPARE)
+/// Whether a text surely uses the only name of its client's that it contains. Other texts may use names that they do not
+/// contain: code can execute statements, and `pg_prepared_statements` shows all of them. And a word may be the name of
+/// something else, such as a column.
+pub(super) fn surely_uses(effects: Effects, text: &[u8]) -> bool {
+    effects.intersects(Effects::PREPARE) && !effects.intersects(Effects::STATEMENTS) && pgweir_sql::is_one_execute(text)
 }

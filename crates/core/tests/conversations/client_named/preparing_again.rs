@@ -4,8 +4,14 @@ use super::one_server::{Scripted, asks, one_server, prepares, runs, with_one_gon
 
 /// Guards against a transaction that fails because of a statement that it does not use: the table is gone.
 #[test]
-fn what_only_code_may_use_fails_no_transaction() {
-    for text in ["do $$begin end$$", "call p()", "table pg_prepared_statements"] {
+fn what_is_perhaps_not_used_fails_no_transaction() {
+    for text in [
+        "do $$begin end$$",
+        "call p()",
+        "table pg_prepared_statements",
+        // Columns have the names of statements.
+        "update x set s = t; prepare u as select 1",
+    ] {
         let (mut rig, a, server) = with_one_gone();
         let mut postgres = Scripted::new();
         rig.says(a, |w| w.query(b"begin isolation level serializable"));
