@@ -153,6 +153,9 @@ impl Pooler {
     }
 
     fn time_opening(&mut self, now: Time, pool_id: PoolId) {
+        if self.pool(pool_id).first_waiter().is_none() {
+            self.leaves_line(pool_id);
+        }
         if self.admin.is_ending() || self.pool_takes_no_clients_now(pool_id) {
             return;
         }

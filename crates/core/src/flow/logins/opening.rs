@@ -187,6 +187,14 @@ impl Pooler {
         self.shared.some_are_in_line = self.databases.some_are_in_line();
     }
 
+    /// No client of this pool waits for a place any more.
+    pub(crate) fn leaves_line(&mut self, pool_id: PoolId) {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        if self.databases.leaves_line(pool_id, pool).is_some() {
+            self.shared.some_are_in_line = self.databases.some_are_in_line();
+        }
+    }
+
     /// Whether servers are being opened for as many databases of clients that are not authenticated as is allowed:
     /// see [`UNPROVEN_DATABASES_MAX`].
     fn waits_for_other_names(&self, pool_id: PoolId) -> bool {
