@@ -9,8 +9,9 @@ use crate::exchange::{Exchange, Wish};
 use crate::flow::extended_query::NAMES_BYTES_MAX;
 use crate::preparing::replanning::Use;
 use crate::statements::client_statements::Bound;
+use crate::statements::ends::Does;
 use crate::statements::prepared::{Statement, UNREAD};
-use crate::upstream::entry::{Entry, Expect};
+use crate::upstream::entry::{Effect, Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_wire::HEADER_BYTES;
 use pgweir_wire::frontend::BindNames;
@@ -51,12 +52,24 @@ struct Before {
 
 impl Exchange<'_> {
     pub(crate) fn bind(&mut self, message: &Message<'_>) -> Step {
+        let step = self.bind_as_understood(message);
+        if matches!(step, Step::Progress(_)) && self.client.statements.has_careful_portals() {
+            self.client.statements.keeps_portal();
+        }
+        step
+    }
+
+    #[inline(always)]
+    fn bind_as_understood(&mut self, message: &Message<'_>) -> Step {
         let names = match BindNames::read(message.body()) {
             Ok(names) => names,
             Err(_) if message.is_whole() => return self.plain(message, Expect::Bind),
             Err(_) if message.bytes.len() < NAMES_BYTES_MAX => return Step::NeedBytes,
             Err(error) => return self.fails(error.to_string(), "in the names of a Bind message".into()),
         };
+        if self.portal_is_in_doubt(names.portal) {
+            return self.waits_for_replies();
+        }
         let client = &mut *self.client;
         client.statements.take_untold_portal();
         let (mut statement, untold) = client.statements.of_bind(names.statement);
@@ -66,10 +79,9 @@ impl Exchange<'_> {
         }
         let may_end_block = |s: &Arc<Statement>| pgweir_sql::may_end_block(&s.query);
         let ends_failed = self.server.conversation.is_surely_failed() && statement.as_ref().is_none_or(may_end_block);
-        let client = &mut *self.client;
-        let ends = statement.as_ref().and_then(|s| s.ends());
-        client.statements.binds(names.portal, ends);
-        client.session.portal_is_replaced(names.portal);
+        let looks = self.looks_at_texts();
+        let does = statement.as_ref().map_or_else(Does::default, |s| s.does(looks));
+        self.client.statements.binds(names.portal, does);
         if !names.statement.is_empty()
             && self.may_run_unread(names.statement, statement.as_ref())
             && let Some(step) = self.unread_waits()
@@ -166,7 +178,33 @@ impl Exchange<'_> {
             self.to().hide_statements(None);
         }
         self.to().may_change_settings(statement);
-        self.plain(message, Expect::Bind)
+        self.pass_bind(message)
+    }
+
+    /// Passes a Bind on unchanged.
+    pub(crate) fn pass_bind(&mut self, message: &Message<'_>) -> Step {
+        let entry = self.of_portal(Entry::forward(Expect::Bind));
+        self.pass_request(message, entry)
+    }
+
+    /// Adds what is undone if this Bind is refused or ignored.
+    #[inline(always)]
+    fn of_portal(&mut self, entry: Entry) -> Entry {
+        match self.client.statements.take_replaced_portal() {
+            None => entry,
+            portal => entry.with(Effect {
+                portal,
+                ..Effect::default()
+            }),
+        }
+    }
+
+    /// Whether a Bind must wait because an earlier segment, which is not answered, may have bound this portal, and an
+    /// Execute of the portal needs care.
+    #[inline(always)]
+    pub(crate) fn portal_is_in_doubt(&self, portal: &[u8]) -> bool {
+        self.client.statements.does_by_portal(portal).is_some()
+            && self.server.conversation.queue().client_segment_outstanding()
     }
 
     /// What a statement needs from other connections before it is bound, or from the server.
@@ -197,8 +235,8 @@ impl Exchange<'_> {
         entry: Entry,
     ) -> Step {
         write_bind(&mut self.shared.outbox, self.server_id, message, names, statement);
-        let server = &mut *self.server;
-        server.conversation.queue_mut().push(entry);
+        let entry = self.of_portal(entry);
+        self.server.conversation.queue_mut().push(entry);
         self.pool.stats_mut().bind_count += 1;
         self.forward_rest(message, HEADER_BYTES + names.wire_bytes())
     }

@@ -33,27 +33,27 @@ impl Exchange<'_> {
                 return step;
             }
         }
-        if self.client.session.has_bound_reset() {
-            return self.execute_reset(message);
+        match self.client.statements.has_careful_portals() {
+            true => self.execute_carefully(message),
+            false => self.plain(message, Expect::Execute),
         }
-        self.execute_as_bound(message)
     }
 
-    #[inline(always)]
-    pub(crate) fn execute_as_bound(&mut self, message: &Message<'_>) -> Step {
-        if !self.client.statements.has_careful_portals() {
-            return self.plain(message, Expect::Execute);
-        }
+    /// Execute of a portal that may need care.
+    #[cold]
+    fn execute_carefully(&mut self, message: &Message<'_>) -> Step {
         if let Err(step) = self.names_whole(message) {
             return step;
         }
+        self.forgets_portals();
         let portal = Reader::new(message.body()).cstr().ok();
         if portal.is_some_and(|portal| self.client.statements.portal_lists(portal))
             && let Some(step) = self.shows_names_now()
         {
             return step;
         }
-        let ends = portal.and_then(|portal| self.client.statements.ends_of(portal).cloned());
+        let does = portal.and_then(|portal| self.client.statements.does_by_portal(portal));
+        let (ends, returns) = does.map_or((None, None), |does| (does.ends().cloned(), does.returns().cloned()));
         let queue = self.server.conversation.queue();
         if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
             // The statement that this request ends may not exist.
@@ -68,9 +68,13 @@ impl Exchange<'_> {
                 unlistens: [channel].into(),
                 ..Effect::default()
             },
-            _ => return self.plain(message, Expect::Execute),
+            _ => Effect::default(),
         };
-        self.pass_request(message, Entry::forward(Expect::Execute).with(effect))
+        let step = self.pass_request(message, Entry::forward(Expect::Execute).with(effect));
+        if let Some(returns) = returns {
+            self.make_startup_values(&returns);
+        }
+        step
     }
 
     /// A DEALLOCATE ALL or DISCARD ALL is being sent: it ends the client's names and all statements that the server

@@ -31,7 +31,7 @@ fn is_usual(client: &Client) -> bool {
         && client.dropping == Dropping::Nothing
         && client.channels.is_none()
         && !client.statements.may_be_lent()
-        && !session.has_bound_reset()
+        && !client.statements.has_careful_portals()
         && session.suspicion().is_none()
         && session.pins().is_empty()
         && !session.awaits_reset()

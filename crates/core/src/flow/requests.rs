@@ -125,9 +125,7 @@ impl Exchange<'_> {
             return false;
         }
         let statements = &self.client.statements;
-        let executes = !statements.has_careful_portals()
-            && !self.client.session.has_bound_reset()
-            && !self.server.session.has_definitions();
+        let executes = !statements.has_careful_portals() && !self.server.session.has_definitions();
         let describes = !statements.has_untold_portal();
         let begin = *at;
         while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {
@@ -198,7 +196,6 @@ impl Exchange<'_> {
         let is_usual = self.server.conversation.takes_requests()
             && self.tracks_statements()
             && !self.client.statements.has_careful_portals()
-            && !self.client.session.has_bound_reset()
             && !self.to().knows_names();
         let names = BindNames::read(message.body()).ok().filter(|_| is_usual)?;
         let meaning = self.client.statements.named(names.statement)?;

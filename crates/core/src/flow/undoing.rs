@@ -1,5 +1,6 @@
 //! Undoes the effects of requests that the server has refused or ignored.
 
+use crate::base::pin_reason::PinReason;
 use crate::reply::Reply;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect, To};
@@ -38,6 +39,10 @@ impl Reply<'_> {
     fn undo_one(&mut self, expect: Expect, effect: Option<Effect>, failed: bool, all_restored: &mut HashSet<u64>) {
         let server = &mut *self.server;
         let effect = effect.unwrap_or_default();
+        let was_uncertain = effect
+            .server_gains
+            .as_ref()
+            .is_some_and(|s| s.settings.are_uncertain());
         if matches!(expect, Expect::ParseUnnamed | Expect::Query) || effect.server_unnamed {
             server.held.unnamed_becomes(Unnamed::Foreign);
         }
@@ -62,8 +67,16 @@ impl Reply<'_> {
         if let Some((name, before)) = effect.name {
             client.statements.names_mut().restore(&name, before);
         }
+        if was_uncertain && !client.statements.some_are_uncertain() {
+            client
+                .session
+                .pins_end([PinReason::ReadBehindSet], &mut self.shared.state_stats);
+        }
         if let Some((name, before)) = effect.followed {
             client.session.follows_again(&name, before);
+        }
+        if let Some(before) = effect.portal {
+            client.statements.restore_portal(before);
         }
         if let Some((name, told)) = effect.describes
             && let Some(meaning) = client.statements.names_mut().get_mut(&name)

@@ -16,6 +16,7 @@
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
+use crate::statements::ends::Does;
 use crate::statements::followed::FollowedBefore;
 use crate::upstream::entry::{Effect, Entry, Expect};
 use pgweir_sql::{Effects, Statement};
@@ -82,8 +83,7 @@ impl Exchange<'_> {
     pub(crate) fn bind_untracked(&mut self, message: &Message<'_>) -> Step {
         let judges = self.keeps_session();
         let client = &mut *self.client;
-        let follows =
-            client.session.follows_any() || client.session.has_bound_reset() || client.statements.has_careful_portals();
+        let follows = client.session.follows_any() || client.statements.has_careful_portals();
         if judges || follows {
             let names = match BindNames::read(message.body()) {
                 Err(_) if !message.is_whole() && message.total <= INSPECT_BYTES_MAX => return Step::NeedBytes,
@@ -99,10 +99,13 @@ impl Exchange<'_> {
                 return step;
             }
             if let Some(names) = names.filter(|_| follows) {
+                if self.portal_is_in_doubt(names.portal) {
+                    return self.waits_for_replies();
+                }
                 self.follow_bound(&names);
             }
         }
-        self.plain(message, Expect::Bind)
+        self.pass_bind(message)
     }
 
     /// Describe: the unnamed statement may be foreign.
@@ -141,11 +144,7 @@ impl Exchange<'_> {
             self.server.moves_names(self.shared.statements.now());
         }
         let client = &mut *self.client;
-        client.statements.binds(names.portal, ends);
-        match returns {
-            Some(returns) => client.session.binds_reset(names.portal, returns),
-            None => client.session.portal_is_replaced(names.portal),
-        }
+        client.statements.binds(names.portal, Does::new(ends, returns));
     }
 
     /// Close: the name may come to mean something else.

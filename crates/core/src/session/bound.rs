@@ -6,7 +6,7 @@ use crate::preparing::client_named::Mentioned;
 use crate::session::inspection::{ends_statements, setting_name, uses_names};
 use crate::session::sequences::ASKS_LAST;
 use crate::statements::prepared::Statement;
-use pgweir_sql::{Effects, Returns, SearchPath};
+use pgweir_sql::{Effects, SearchPath};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{HEADER_BYTES, Reader};
 
@@ -20,11 +20,6 @@ impl Exchange<'_> {
     ) -> Option<Step> {
         if !self.looks_at_texts() {
             return None;
-        }
-        if !statement.effects.is_empty()
-            && let Some(returns) = Returns::of(&statement.verdict, &statement.query)
-        {
-            self.client.session.binds_reset(names.portal, returns);
         }
         let effects = self.effects_of_names_in(statement);
         let effects = self.adds_reading_names(effects, &statement.query);
@@ -123,23 +118,6 @@ impl Exchange<'_> {
         let effects = without_mere_ends(effects, &statement.verdict);
         self.suspect(effects, &statement.query, hidden);
         None
-    }
-
-    /// Execute of a portal that may reset settings: the client's startup values are set again behind it.
-    pub(crate) fn execute_reset(&mut self, message: &Message<'_>) -> Step {
-        if let Err(step) = self.names_whole(message) {
-            return step;
-        }
-        let portal = Reader::new(message.body()).cstr().ok();
-        let returns = portal.and_then(|portal| self.client.session.executes_reset(portal));
-        let step = self.execute_as_bound(message);
-        match (returns, step) {
-            (Some(returns), Step::Progress(_)) => self.make_startup_values(&returns),
-            // The message is looked at again.
-            (Some(returns), _) => self.client.session.binds_reset(portal.unwrap_or_default(), returns),
-            (None, _) => {}
-        }
-        step
     }
 }
 

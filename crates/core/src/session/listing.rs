@@ -27,12 +27,16 @@ impl Exchange<'_> {
         }
     }
 
+    /// In a new transaction there are no portals, and no cursors whose rows have not been read.
+    pub(crate) fn forgets_portals(&mut self) {
+        if self.client.statements.has_careful_portals() && self.server.is_clean() && !self.server.owes_client() {
+            self.client.statements.portals_are_gone();
+        }
+    }
+
     /// What a Query may do because it may ask for rows of an open cursor.
     pub(super) fn effects_of_open_cursors(&mut self) -> Effects {
-        // In a new transaction there is no cursor whose rows have not been read.
-        if self.client.statements.has_careful_portals() && self.server.is_clean() && !self.server.owes_client() {
-            self.client.statements.list_no_more();
-        }
+        self.forgets_portals();
         match self.client.statements.cursors_may_list() {
             true => Effects::STATEMENTS,
             false => Effects::NONE,

@@ -47,8 +47,6 @@ pub(crate) struct ClientSession {
     ///
     /// [`ServerSession::last_visit`]: crate::state::server_session::ServerSession::last_visit
     visits: u32,
-    /// The portal of a RESET, and the settings that it resets.
-    bound_reset: Option<Box<(Box<[u8]>, Returns)>>,
     /// The settings that a Query resets, unless the server, which has not answered yet, refuses it.
     reset_among: Option<Box<Returns>>,
     /// Statements that reset settings or end all statements, in pools where statements are not tracked otherwise.
@@ -73,7 +71,6 @@ impl ClientSession {
             servers_refused: 0,
             went_elsewhere: false,
             visits: 0,
-            bound_reset: None,
             reset_among: None,
             followed: Vec::new(),
             asked_right: None,
@@ -120,11 +117,7 @@ impl ClientSession {
     /// Whether the session has left nothing on a server, as far as is known: there is no pin, and nothing that a probe
     /// must find out.
     pub(crate) fn leaves_nothing(&self) -> bool {
-        self.suspicion.is_none()
-            && self.pins.is_empty()
-            && self.bound_reset.is_none()
-            && self.reset_among.is_none()
-            && !self.minds_traces
+        self.suspicion.is_none() && self.pins.is_empty() && self.reset_among.is_none() && !self.minds_traces
     }
 
     /// How often a link was a new visit.

@@ -116,6 +116,13 @@ impl Names {
             .map(|(_, meaning)| &**meaning.statement())
     }
 
+    /// Whether only the client's server knows under which settings one of the statements was read.
+    pub(super) fn some_are_uncertain(&self) -> bool {
+        let of_present = self.names.values().map(|meaning| &**meaning.statement());
+        let mut all = of_present.chain(self.of_other_encodings());
+        all.any(|statement| statement.settings.are_uncertain())
+    }
+
     /// The client has this client_encoding now.
     pub(crate) fn encoding_becomes(&mut self, encoding: &str) {
         self.encoding = Some(encoding.into());

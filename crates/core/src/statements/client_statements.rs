@@ -1,7 +1,7 @@
 //! What a client's names for prepared statements and portals mean.
 
 use crate::statements::client_names::{Names, StatementName};
-use crate::statements::ends::{CarefulPortals, Ends};
+use crate::statements::ends::{CarefulPortals, Does, PortalBefore};
 use crate::statements::meaning::Meaning;
 use crate::statements::prepared::Statement;
 use std::collections::HashSet;
@@ -23,24 +23,46 @@ pub(crate) struct ClientStatements {
     unnamed: Option<Arc<Statement>>,
     /// The latest portal, if a Describe of it would be the first to tell the rows of its statement.
     bound: Option<Box<Bound>>,
-    /// Portals of statements that end prepared statements or channels, or list statements.
+    /// Portals whose requests need care: see [`CarefulPortals`].
     careful_portals: Option<Box<CarefulPortals>>,
     /// See [`ClientStatements::may_be_lent`].
     may_be_lent: bool,
 }
 
 impl ClientStatements {
-    /// A portal is being bound; `ends` is what its statement ends.
+    /// A portal is being bound.
     #[inline(always)]
-    pub(crate) fn binds(&mut self, portal: &[u8], ends: Option<Ends>) {
-        if ends.is_some() || self.careful_portals.is_some() {
-            self.change_careful_portals(|portals| portals.binds(portal, ends));
+    pub(crate) fn binds(&mut self, portal: &[u8], does: Does) {
+        if self.careful_portals.is_some() || does != Does::default() {
+            self.change_careful_portals(|portals| portals.binds(portal, does));
         }
     }
 
-    /// What the portal's statement ends.
-    pub(crate) fn ends_of(&self, portal: &[u8]) -> Option<&Ends> {
-        self.careful_portals.as_ref()?.ends_of(portal)
+    /// The Bind of a portal is sent. Returns the portal before it, if one of both needs care.
+    #[inline(always)]
+    pub(crate) fn take_replaced_portal(&mut self) -> Option<PortalBefore> {
+        self.careful_portals.as_ref()?;
+        let mut before = None;
+        self.change_careful_portals(|portals| before = portals.take_replaced());
+        before
+    }
+
+    /// The Bind that was handled is over. If it was not sent, its portal means what it meant before.
+    #[cold]
+    pub(crate) fn keeps_portal(&mut self) {
+        if let Some(before) = self.take_replaced_portal() {
+            self.restore_portal(before);
+        }
+    }
+
+    /// The Bind of a portal was refused or ignored.
+    pub(crate) fn restore_portal(&mut self, before: PortalBefore) {
+        self.change_careful_portals(|portals| portals.restore(before));
+    }
+
+    /// What an Execute of the portal does, if it needs care.
+    pub(crate) fn does_by_portal(&self, portal: &[u8]) -> Option<&Does> {
+        self.careful_portals.as_ref()?.of(portal)
     }
 
     /// Whether the portal's statement lists prepared statements.
@@ -65,11 +87,9 @@ impl ClientStatements {
         self.change_careful_portals(CarefulPortals::opens_listing_cursor);
     }
 
-    /// A transaction begins: portals and cursors that list are gone.
-    pub(crate) fn list_no_more(&mut self) {
-        if self.careful_portals.is_some() {
-            self.change_careful_portals(CarefulPortals::list_no_more);
-        }
+    /// No transaction is open: the client has no portals, and no cursors whose rows have not been read.
+    pub(crate) fn portals_are_gone(&mut self) {
+        self.careful_portals = None;
     }
 
     #[cold]
@@ -79,7 +99,8 @@ impl ClientStatements {
         self.careful_portals = Some(portals).filter(|portals| !portals.is_empty());
     }
 
-    /// Whether requests that use some portal need care: its statement ends prepared statements or lists them.
+    /// Whether requests that use some portal need care: its statement ends prepared statements, lists them or resets
+    /// settings.
     #[inline(always)]
     pub(crate) fn has_careful_portals(&self) -> bool {
         self.careful_portals.is_some()
@@ -89,6 +110,11 @@ impl ClientStatements {
     #[inline(always)]
     pub(crate) fn names(&self) -> Option<&Names> {
         self.names.as_deref()
+    }
+
+    /// Whether only the client's server knows under which settings one of its named statements was read.
+    pub(crate) fn some_are_uncertain(&self) -> bool {
+        self.names().is_some_and(Names::some_are_uncertain)
     }
 
     pub(crate) fn names_mut(&mut self) -> &mut Names {

@@ -1,4 +1,7 @@
-//! Statements that end prepared statements or channels, or list statements, and the portals that will run them.
+//! Statements that end prepared statements or channels, list statements or reset settings, and the portals that will
+//! run them.
+
+use pgweir_sql::Returns;
 
 /// What a statement ends.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
@@ -14,59 +17,95 @@ pub(crate) enum Ends {
 /// The most portals of a client that are followed because their statements end something or list prepared statements.
 const CAREFUL_PORTALS_MAX: usize = 64;
 
-/// What an Execute of a portal does to prepared statements and channels.
-#[derive(Debug, pgweir_freeze::Freeze)]
-struct CarefulPortal {
-    name: Box<[u8]>,
+/// What an Execute of a portal does to prepared statements, channels and settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
+pub(crate) struct Does {
     ends: Option<Ends>,
+    returns: Option<Returns>,
     lists: bool,
 }
+
+impl Does {
+    pub(crate) fn new(ends: Option<Ends>, returns: Option<Returns>) -> Self {
+        let lists = false;
+        Does { ends, returns, lists }
+    }
+
+    /// The prepared statements or channels that it ends.
+    pub(crate) fn ends(&self) -> Option<&Ends> {
+        self.ends.as_ref()
+    }
+
+    /// The settings that it resets.
+    pub(crate) fn returns(&self) -> Option<&Returns> {
+        self.returns.as_ref()
+    }
+}
+
+/// A portal, and what its statement did before a Bind gave it another one.
+pub(crate) type PortalBefore = (Box<[u8]>, Does);
 
 /// Portals and cursors of a client whose later requests need care.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct CarefulPortals {
-    portals: Vec<CarefulPortal>,
+    portals: Vec<PortalBefore>,
+    /// The portal of the Bind that is being handled, if its message has not been sent.
+    replaced: Option<PortalBefore>,
     /// See [`CarefulPortals::cursors_may_list`].
     cursors_may_list: bool,
 }
 
 impl CarefulPortals {
-    /// A portal is being bound; `ends` is what its statement ends.
-    pub(super) fn binds(&mut self, portal: &[u8], ends: Option<Ends>) {
-        self.portals.retain(|of| *of.name != *portal);
-        if ends.is_some() {
-            self.add(portal, ends, false);
+    /// A portal is being bound. A Bind that waits is handled again.
+    pub(super) fn binds(&mut self, portal: &[u8], does: Does) {
+        if let Some(before) = self.replaced.take() {
+            self.restore(before);
         }
+        self.replaced = Some((portal.into(), self.take(portal)));
+        self.put(portal, does);
+    }
+
+    /// The Bind is sent. Returns the portal before it.
+    pub(super) fn take_replaced(&mut self) -> Option<PortalBefore> {
+        self.replaced.take()
+    }
+
+    /// The Bind of a portal was refused or ignored.
+    pub(super) fn restore(&mut self, (portal, does): PortalBefore) {
+        self.take(&portal);
+        self.put(&portal, does);
     }
 
     /// The statement of the portal that is being bound lists prepared statements.
     pub(super) fn lists(&mut self, portal: &[u8]) {
-        match self.portals.iter_mut().find(|of| *of.name == *portal) {
-            Some(of) => of.lists = true,
-            None => self.add(portal, None, true),
-        }
+        let does = self.take(portal);
+        self.put(portal, Does { lists: true, ..does });
     }
 
-    fn add(&mut self, portal: &[u8], ends: Option<Ends>, lists: bool) {
+    fn take(&mut self, portal: &[u8]) -> Does {
+        let at = self.portals.iter().position(|(name, _)| **name == *portal);
+        at.map_or_else(Does::default, |at| self.portals.remove(at).1)
+    }
+
+    fn put(&mut self, portal: &[u8], does: Does) {
+        if does == Does::default() {
+            return;
+        }
         if self.portals.len() == CAREFUL_PORTALS_MAX {
             self.portals.remove(0);
         }
-        let name = portal.into();
-        self.portals.push(CarefulPortal { name, ends, lists });
+        self.portals.push((portal.into(), does));
     }
 
-    fn of(&self, portal: &[u8]) -> Option<&CarefulPortal> {
-        self.portals.iter().find(|of| *of.name == *portal)
-    }
-
-    /// What the portal's statement ends.
-    pub(super) fn ends_of(&self, portal: &[u8]) -> Option<&Ends> {
-        self.of(portal)?.ends.as_ref()
+    /// What an Execute of the portal does, if it needs care.
+    pub(super) fn of(&self, portal: &[u8]) -> Option<&Does> {
+        let found = self.portals.iter().find(|(name, _)| **name == *portal);
+        found.map(|(_, does)| does)
     }
 
     /// Whether the portal's statement lists prepared statements.
     pub(super) fn portal_lists(&self, portal: &[u8]) -> bool {
-        self.of(portal).is_some_and(|of| of.lists)
+        self.of(portal).is_some_and(|does| does.lists)
     }
 
     /// Whether a cursor may be open that lists prepared statements when its first row is asked for.
@@ -79,18 +118,9 @@ impl CarefulPortals {
         self.cursors_may_list = true;
     }
 
-    /// The present transaction has ended, and with it all portals and cursors that list.
-    pub(super) fn list_no_more(&mut self) {
-        for of in &mut self.portals {
-            of.lists = false;
-        }
-        self.portals.retain(|of| of.ends.is_some());
-        self.cursors_may_list = false;
-    }
-
     /// Whether no portal or cursor needs care.
     pub(super) fn is_empty(&self) -> bool {
-        self.portals.is_empty() && !self.cursors_may_list
+        self.portals.is_empty() && self.replaced.is_none() && !self.cursors_may_list
     }
 }
 
@@ -98,17 +128,35 @@ impl CarefulPortals {
 mod tests {
     use super::*;
 
+    fn ends_all() -> Does {
+        Does::new(Some(Ends::All), None)
+    }
+
     #[test]
     fn a_portal_may_end_statements_and_list_them() {
         let mut portals = CarefulPortals::default();
-        portals.binds(b"p", Some(Ends::All));
+        portals.binds(b"p", ends_all());
         portals.lists(b"p");
-        assert_eq!(portals.ends_of(b"p"), Some(&Ends::All));
+        assert_eq!(portals.of(b"p").unwrap().ends, Some(Ends::All));
         assert!(portals.portal_lists(b"p"));
-        portals.list_no_more();
-        assert_eq!(portals.ends_of(b"p"), Some(&Ends::All));
-        assert!(!portals.portal_lists(b"p"));
-        portals.binds(b"p", None);
+        portals.binds(b"p", Does::default());
+        portals.take_replaced();
+        portals.binds(b"p", Does::default());
+        portals.take_replaced();
         assert!(portals.is_empty());
+    }
+
+    #[test]
+    fn a_bind_that_is_handled_again_or_refused_restores_what_it_found() {
+        let mut portals = CarefulPortals::default();
+        portals.binds(b"p", ends_all());
+        portals.take_replaced();
+        portals.binds(b"p", Does::default());
+        portals.binds(b"p", Does::default());
+        assert_eq!(portals.of(b"p"), None);
+        let before = portals.take_replaced().unwrap();
+        assert_eq!(before, (b"p"[..].into(), ends_all()));
+        portals.restore(before);
+        assert_eq!(portals.of(b"p"), Some(&ends_all()));
     }
 }

@@ -4,7 +4,7 @@
 //! E12: a constant folded under one DateStyle stays folded). Each client gives its statements names; servers know the
 //! statements by internal names.
 
-use crate::statements::ends::Ends;
+use crate::statements::ends::{Does, Ends};
 use crate::statements::parameter_types;
 use crate::statements::parse_settings::ParseSettings;
 
@@ -209,8 +209,14 @@ impl Statement {
         matches!(self.verdict, DeallocateAll | DiscardAll | Deallocate(_))
     }
 
+    /// What an Execute of it does. `looks`: texts are read for what they do to the session.
+    pub(crate) fn does(&self, looks: bool) -> Does {
+        let returns = (looks && !self.effects.is_empty()).then(|| pgweir_sql::Returns::of(&self.verdict, &self.query));
+        Does::new(self.ends(), returns.flatten())
+    }
+
     /// The prepared statements or channels that the statement ends.
-    pub(crate) fn ends(&self) -> Option<Ends> {
+    fn ends(&self) -> Option<Ends> {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Unlisten, UnlistenAll};
         match &self.verdict {
             DeallocateAll | DiscardAll => Some(Ends::All),

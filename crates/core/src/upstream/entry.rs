@@ -1,6 +1,7 @@
 //! One request that a server has not answered: which reply ends it, who gets the reply, and what the request changes.
 
 use crate::statements::client_names::StatementName;
+use crate::statements::ends::PortalBefore;
 use crate::statements::followed::FollowedBefore;
 use crate::statements::held::Moment;
 use crate::statements::meaning::Meaning;
@@ -118,6 +119,8 @@ pub(crate) struct Effect {
     pub(crate) names_lost_all: Option<Vec<(StatementName, Meaning)>>,
     /// The client's name of the statement whose rows are described, and the rows that it was told before.
     pub(crate) describes: Option<(StatementName, Option<Rows>)>,
+    /// The portal of a Bind before it.
+    pub(crate) portal: Option<PortalBefore>,
     /// The client's unnamed statement before this request.
     pub(crate) unnamed: Option<Option<Arc<Statement>>>,
 }

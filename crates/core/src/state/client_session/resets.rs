@@ -8,34 +8,6 @@ use pgweir_wire::frontend::Parse;
 /// The most statements of a client that are followed in a pool where statements are not tracked.
 const FOLLOWED_MAX: usize = 64;
 
-/// The portal of a RESET.
-impl ClientSession {
-    /// Whether there is a portal of a RESET.
-    #[inline]
-    pub(crate) fn has_bound_reset(&self) -> bool {
-        self.bound_reset.is_some()
-    }
-
-    /// A RESET was bound to a portal; `returns` are the settings that it resets.
-    pub(crate) fn binds_reset(&mut self, portal: &[u8], returns: Returns) {
-        self.bound_reset = Some(Box::new((portal.into(), returns)));
-    }
-
-    /// Another statement is bound to this portal.
-    #[inline]
-    pub(crate) fn portal_is_replaced(&mut self, portal: &[u8]) {
-        if self.bound_reset.as_ref().is_some_and(|bound| *bound.0 == *portal) {
-            self.bound_reset = None;
-        }
-    }
-
-    /// The portal is executed. Returns what it resets.
-    pub(crate) fn executes_reset(&mut self, portal: &[u8]) -> Option<Returns> {
-        let bound = self.bound_reset.take_if(|bound| *bound.0 == *portal)?;
-        Some(bound.1)
-    }
-}
-
 /// A RESET whose answer decides whether the client's startup values are set again.
 impl ClientSession {
     /// Such a request was sent.

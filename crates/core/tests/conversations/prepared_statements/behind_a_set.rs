@@ -224,3 +224,30 @@ fn the_unnamed_statement_is_not_parsed_again_in_its_transaction() {
     let told = rig.told(server);
     assert_eq!(told, ["Bind  ", "Execute", "Sync"]);
 }
+
+/// A statement that the server has refused keeps no client on its server, unless another one does.
+#[test]
+fn a_refused_statement_behind_a_set_keeps_no_server() {
+    for keeps in [false, true] {
+        let mut rig = Rig::one_server("");
+        let a = rig.client();
+        let server = in_block(&mut rig, a, "begin; set local datestyle = 'sql, dmy'");
+        rig.says(a, |w| {
+            if keeps {
+                w.parse(b"k", TEXT, NO_TYPES);
+            }
+            w.parse(b"s", b"select '1'::date from gone", NO_TYPES);
+            w.sync();
+        });
+        assert!(rig.told(server).len() > 1);
+        rig.says(server, |w| {
+            if keeps {
+                w.empty(b'1');
+            }
+            w.error(&error("42P01", "relation \"gone\" does not exist"));
+            w.ready_for_query(Failed);
+        });
+        runs(&mut rig, a, server, "rollback");
+        assert_eq!(rig.server_of(a).is_some(), keeps);
+    }
+}

@@ -99,8 +99,9 @@ fn deallocate_all_by_execute_in_session_pooling_ends_internal_statements_too() {
     for text in [&b"deallocate all"[..], b"reset work_mem"] {
         rig.says(client, |w| {
             w.parse(b"", text, &[0, 0]);
-            w.bind_text(b"", &[]);
-            w.execute();
+            let portal = &text[..1];
+            w.bind_portal(portal, b"", &[]);
+            w.execute_portal(portal);
             w.sync();
         });
     }

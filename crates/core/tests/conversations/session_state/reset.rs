@@ -282,6 +282,111 @@ fn a_reset_is_known_behind_a_bind_of_another_portal() {
     );
 }
 
+/// A portal `p` of a RESET, or none, and a Bind of `p` to the other statement that the server refuses. The client has
+/// gone back to a savepoint. Returns whether the startup value is set behind an Execute of `p`.
+fn resets_after_a_refused_bind(had_reset: bool) -> bool {
+    let mut rig = Rig::one_server("");
+    let client = client_with_startup_value(&mut rig);
+    let server_of = |rig: &Rig| rig.server_of(client).expect("linked");
+    rig.says(client, |w| w.query(b"begin; select 1"));
+    let server = server_of(&rig);
+    let completes = |rig: &mut Rig, tag: &str| {
+        rig.says(server, |w| {
+            w.command_complete(tag);
+            w.ready_for_query(InTransaction);
+        });
+    };
+    completes(&mut rig, "SELECT 1");
+    let (first, second): (&[u8], &[u8]) = if had_reset { (b"r", b"s") } else { (b"s", b"r") };
+    rig.says(client, |w| {
+        w.parse(b"r", b"reset work_mem", &[0, 0]);
+        w.parse(b"s", b"select 1", &[0, 0]);
+        w.bind_portal(b"p", first, &[]);
+        w.sync();
+    });
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'1');
+        w.empty(b'2');
+        w.ready_for_query(InTransaction);
+    });
+    rig.says(client, |w| w.query(b"savepoint a"));
+    completes(&mut rig, "SAVEPOINT");
+    rig.says(client, |w| {
+        w.bind_portal(b"p", second, &[]);
+        w.sync();
+    });
+    rig.says(server, |w| {
+        w.error(&error("42P03", "cursor \"p\" already exists"));
+        w.ready_for_query(Failed);
+    });
+    rig.says(client, |w| w.query(b"rollback to a"));
+    completes(&mut rig, "ROLLBACK");
+    rig.told(server);
+    rig.says(client, |w| {
+        w.execute_portal(b"p");
+        w.sync();
+    });
+    let told = rig.told(server);
+    assert_eq!(told[0], "Execute", "{told:?}");
+    told.iter().any(|line| line.starts_with("Bind pgweir_portal"))
+}
+
+#[test]
+fn a_bind_that_the_server_refuses_leaves_the_portal_as_it_was() {
+    assert!(resets_after_a_refused_bind(true));
+    assert!(!resets_after_a_refused_bind(false));
+}
+
+/// Guards against a startup value that is set over the client's SET: a cursor has the name of a portal that ended with
+/// its transaction.
+#[test]
+fn a_portal_of_a_reset_ends_with_its_transaction() {
+    let mut rig = Rig::one_server("");
+    let client = client_with_startup_value(&mut rig);
+    rig.says(client, |w| {
+        w.parse(b"r", b"reset work_mem", &[0, 0]);
+        w.bind_portal(b"p", b"r", &[]);
+        w.sync();
+    });
+    let server = rig.server_of(client).expect("linked");
+    rig.answers_all_about(server, NOTHING);
+    rig.says(client, |w| w.query(b"begin; declare p cursor for select 1"));
+    rig.answers_about(server, NOTHING);
+    assert_eq!(rig.told(server), ["Query begin; declare p cursor for select 1"]);
+    rig.says(server, |w| {
+        w.command_complete("DECLARE CURSOR");
+        w.ready_for_query(InTransaction);
+    });
+    rig.told(server);
+    rig.says(client, |w| {
+        w.execute_portal(b"p");
+        w.sync();
+    });
+    assert_eq!(rig.told(server), ["Execute", "Sync"]);
+}
+
+/// Two portals of RESETs may be open at one time.
+#[test]
+fn each_portal_of_a_reset_is_known() {
+    let mut rig = Rig::one_server("");
+    let client = client_with_startup_value(&mut rig);
+    rig.says(client, |w| {
+        w.parse(b"r", b"reset work_mem", &[0, 0]);
+        w.parse(b"d", b"reset datestyle", &[0, 0]);
+        w.bind_portal(b"p", b"r", &[]);
+        w.bind_portal(b"q", b"d", &[]);
+        w.execute_portal(b"p");
+        w.sync();
+    });
+    let server = rig.server_of(client).expect("linked");
+    let told = rig.told(server);
+    assert!(
+        told.iter().any(|line| line.starts_with("Bind pgweir_portal")),
+        "{told:?}"
+    );
+}
+
 /// Guards against a lost startup value: a DEALLOCATE ALL before the RESET failed, so the internal statement still
 /// existed when it was prepared.
 #[test]
