@@ -302,7 +302,8 @@ impl Pooler {
         };
         let may_start = |id: &PoolId| !self.pool_takes_no_clients_now(*id) && !self.pool(*id).waiting().is_empty();
         let useless: Vec<PoolId> = full.owed().take_while(|id| !may_start(id)).collect();
-        let next = full.owed().find(|id| may_start(id) && self.lacks_servers(*id));
+        let may_open = |id: &PoolId| self.wants_a_server(now, *id) && self.pool(*id).may_retry(now);
+        let next = full.owed().find(|id| may_start(id) && may_open(id));
         for id in useless {
             self.owe_nothing(id);
         }

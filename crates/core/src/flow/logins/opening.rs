@@ -31,16 +31,18 @@ impl Pooler {
             if pool.share().is_none() && pool.is_full(0, false) {
                 return;
             }
-            if !self.lacks_servers(pool_id) || pool.connecting() >= OPENING_AT_ONCE_MAX {
-                return;
-            }
-            if self.is_silent(now, pool_id) {
-                return;
-            }
-            if self.pool_takes_no_clients_now(pool_id) || !self.open_server(now, pool_id, false) {
+            if !self.wants_a_server(now, pool_id) || !self.open_server(now, pool_id, false) {
                 return;
             }
         }
+    }
+
+    /// Whether a server would be opened for the waiting clients of a pool now, if the limits allow it.
+    pub(crate) fn wants_a_server(&self, now: Time, pool_id: PoolId) -> bool {
+        self.lacks_servers(pool_id)
+            && self.pool(pool_id).connecting() < OPENING_AT_ONCE_MAX
+            && !self.is_silent(now, pool_id)
+            && !self.pool_takes_no_clients_now(pool_id)
     }
 
     /// Whether more clients wait than servers will soon be there for.
