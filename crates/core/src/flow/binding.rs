@@ -9,7 +9,6 @@ use crate::exchange::{Exchange, Wish};
 use crate::flow::extended_query::NAMES_BYTES_MAX;
 use crate::preparing::replanning::Use;
 use crate::statements::client_statements::Bound;
-use crate::statements::ends::Does;
 use crate::statements::prepared::{Statement, UNREAD};
 use crate::upstream::entry::{Effect, Entry, Expect};
 use pgweir_sql::Effects;
@@ -67,6 +66,7 @@ impl Exchange<'_> {
             Err(_) if message.bytes.len() < NAMES_BYTES_MAX => return Step::NeedBytes,
             Err(error) => return self.fails(error.to_string(), "in the names of a Bind message".into()),
         };
+        self.forgets_portals();
         if self.portal_is_in_doubt(names.portal) {
             return self.waits_for_replies();
         }
@@ -80,7 +80,7 @@ impl Exchange<'_> {
         let may_end_block = |s: &Arc<Statement>| pgweir_sql::may_end_block(&s.query);
         let ends_failed = self.server.conversation.is_surely_failed() && statement.as_ref().is_none_or(may_end_block);
         let looks = self.looks_at_texts();
-        let does = statement.as_ref().map_or_else(Does::default, |s| s.does(looks));
+        let does = statement.as_ref().and_then(|s| s.does(looks));
         self.client.statements.binds(names.portal, does);
         if !names.statement.is_empty()
             && self.may_run_unread(names.statement, statement.as_ref())

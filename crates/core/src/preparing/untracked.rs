@@ -99,6 +99,7 @@ impl Exchange<'_> {
                 return step;
             }
             if let Some(names) = names.filter(|_| follows) {
+                self.forgets_portals();
                 if self.portal_is_in_doubt(names.portal) {
                     return self.waits_for_replies();
                 }
@@ -144,7 +145,7 @@ impl Exchange<'_> {
             self.server.moves_names(self.shared.statements.now());
         }
         let client = &mut *self.client;
-        client.statements.binds(names.portal, Does::new(ends, returns));
+        client.statements.binds(names.portal, Does::of(ends, returns));
     }
 
     /// Close: the name may come to mean something else.

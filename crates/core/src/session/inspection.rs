@@ -93,6 +93,7 @@ impl Exchange<'_> {
         if let pgweir_sql::Statement::SetLocal(name) = verdict {
             self.note_custom_setting(std::str::from_utf8(name).unwrap_or_default());
         }
+        self.forgets_portals();
         let effects = crate::base::secret_names::effects_of(text) | self.effects_of_open_cursors();
         self.may_move_names(effects);
         let looks = !effects.is_empty() || self.to().knows_names();

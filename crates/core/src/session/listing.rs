@@ -35,8 +35,7 @@ impl Exchange<'_> {
     }
 
     /// What a Query may do because it may ask for rows of an open cursor.
-    pub(super) fn effects_of_open_cursors(&mut self) -> Effects {
-        self.forgets_portals();
+    pub(super) fn effects_of_open_cursors(&self) -> Effects {
         match self.client.statements.cursors_may_list() {
             true => Effects::STATEMENTS,
             false => Effects::NONE,

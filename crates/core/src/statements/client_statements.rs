@@ -32,8 +32,8 @@ pub(crate) struct ClientStatements {
 impl ClientStatements {
     /// A portal is being bound.
     #[inline(always)]
-    pub(crate) fn binds(&mut self, portal: &[u8], does: Does) {
-        if self.careful_portals.is_some() || does != Does::default() {
+    pub(crate) fn binds(&mut self, portal: &[u8], does: Option<Does>) {
+        if self.careful_portals.is_some() || does.is_some() {
             self.change_careful_portals(|portals| portals.binds(portal, does));
         }
     }

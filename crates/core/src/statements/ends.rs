@@ -26,9 +26,10 @@ pub(crate) struct Does {
 }
 
 impl Does {
-    pub(crate) fn new(ends: Option<Ends>, returns: Option<Returns>) -> Self {
+    /// What a statement does that ends this and resets these settings; `None`: nothing.
+    pub(crate) fn of(ends: Option<Ends>, returns: Option<Returns>) -> Option<Self> {
         let lists = false;
-        Does { ends, returns, lists }
+        (ends.is_some() || returns.is_some()).then_some(Does { ends, returns, lists })
     }
 
     /// The prepared statements or channels that it ends.
@@ -57,12 +58,12 @@ pub(crate) struct CarefulPortals {
 
 impl CarefulPortals {
     /// A portal is being bound. A Bind that waits is handled again.
-    pub(super) fn binds(&mut self, portal: &[u8], does: Does) {
+    pub(super) fn binds(&mut self, portal: &[u8], does: Option<Does>) {
         if let Some(before) = self.replaced.take() {
             self.restore(before);
         }
         self.replaced = Some((portal.into(), self.take(portal)));
-        self.put(portal, does);
+        self.put(portal, does.unwrap_or_default());
     }
 
     /// The Bind is sent. Returns the portal before it.
@@ -129,19 +130,19 @@ mod tests {
     use super::*;
 
     fn ends_all() -> Does {
-        Does::new(Some(Ends::All), None)
+        Does::of(Some(Ends::All), None).unwrap()
     }
 
     #[test]
     fn a_portal_may_end_statements_and_list_them() {
         let mut portals = CarefulPortals::default();
-        portals.binds(b"p", ends_all());
+        portals.binds(b"p", Some(ends_all()));
         portals.lists(b"p");
         assert_eq!(portals.of(b"p").unwrap().ends, Some(Ends::All));
         assert!(portals.portal_lists(b"p"));
-        portals.binds(b"p", Does::default());
+        portals.binds(b"p", None);
         portals.take_replaced();
-        portals.binds(b"p", Does::default());
+        portals.binds(b"p", None);
         portals.take_replaced();
         assert!(portals.is_empty());
     }
@@ -149,10 +150,10 @@ mod tests {
     #[test]
     fn a_bind_that_is_handled_again_or_refused_restores_what_it_found() {
         let mut portals = CarefulPortals::default();
-        portals.binds(b"p", ends_all());
+        portals.binds(b"p", Some(ends_all()));
         portals.take_replaced();
-        portals.binds(b"p", Does::default());
-        portals.binds(b"p", Does::default());
+        portals.binds(b"p", None);
+        portals.binds(b"p", None);
         assert_eq!(portals.of(b"p"), None);
         let before = portals.take_replaced().unwrap();
         assert_eq!(before, (b"p"[..].into(), ends_all()));

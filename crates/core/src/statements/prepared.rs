@@ -209,10 +209,19 @@ impl Statement {
         matches!(self.verdict, DeallocateAll | DiscardAll | Deallocate(_))
     }
 
-    /// What an Execute of it does. `looks`: texts are read for what they do to the session.
-    pub(crate) fn does(&self, looks: bool) -> Does {
+    /// What an Execute of it does, if it needs care. `looks`: texts are read for what they do to the session.
+    #[inline(always)]
+    pub(crate) fn does(&self, looks: bool) -> Option<Does> {
+        match self.verdict {
+            pgweir_sql::Statement::Other => None,
+            _ => self.done_by_verdict(looks),
+        }
+    }
+
+    #[cold]
+    fn done_by_verdict(&self, looks: bool) -> Option<Does> {
         let returns = (looks && !self.effects.is_empty()).then(|| pgweir_sql::Returns::of(&self.verdict, &self.query));
-        Does::new(self.ends(), returns.flatten())
+        Does::of(self.ends(), returns.flatten())
     }
 
     /// The prepared statements or channels that the statement ends.

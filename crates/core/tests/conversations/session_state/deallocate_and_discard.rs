@@ -164,3 +164,34 @@ fn startup_values_behind_a_discard_all_survive_a_cancel() {
     });
     assert_eq!(rig.told(client).last().unwrap(), "ReadyForQuery I");
 }
+
+/// The same for a portal that is bound as the first of its segment: it is not forgotten with those of the transaction
+/// before.
+#[test]
+fn a_portal_of_a_deallocate_that_comes_first_ends_the_name() {
+    let mut rig = Rig::one_server("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"d", b"deallocate s", &[0, 0]);
+        w.parse(b"s", b"select 1", &[0, 0]);
+        w.sync();
+    });
+    let server = rig.server_of(client).expect("linked");
+    rig.serves(server, "");
+    rig.says(client, |w| {
+        w.bind_portal(b"", b"d", &[]);
+        w.execute();
+        w.sync();
+    });
+    let told = rig.answers_all_about(server, NOTHING);
+    let closes = told.iter().position(|line| line == "Close Ss");
+    let executes = told.iter().position(|line| line == "Execute");
+    assert!(closes.is_some() && closes < executes, "{told:?}");
+    rig.told(client);
+    rig.says(client, |w| {
+        w.parse(b"s", b"select 2", &[0, 0]);
+        w.sync();
+    });
+    let told = rig.answers_all_about(server, NOTHING);
+    assert!(told.iter().any(|line| line.ends_with("select 2")), "{told:?}");
+}
