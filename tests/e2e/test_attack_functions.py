@@ -237,6 +237,21 @@ def test_a_function_in_c_under_another_name(with_c, make_pooler, name):
     next_one_finds(lambda: pooler.connect(user="postgres", database="af_c"), {question: fresh})
 
 
+def test_an_operator_of_another_owner_s_function_in_c(prepared, make_pooler):
+    """Guards against a tenant that makes an operator of a function in C, whose own name appears in no text."""
+    operator = "create extension isn; set role af_other; create operator public.!!~ (rightarg = boolean, function = isn_weak)"
+    question = "select isn_weak()"
+    with database(prepared, "af_operator", f"grant create on schema public to af_other; {operator}"):
+        pooler = one_server(make_pooler, prepared)
+        with pooler.connect(user="postgres", database="af_operator") as attacker:
+            error = wire.first_error(attacker.query("select !!~ true"))
+            assert not error, error and error.fields
+            with pooler.connect(user="postgres", database="af_operator") as victim:
+                looks_fresh(victim, {question: "f"})
+            assert attacker.value(question) == "t", "the attack needs its effect"
+        next_one_finds(lambda: pooler.connect(user="postgres", database="af_operator"), {question: "f"})
+
+
 def test_a_dictionary_is_no_call(with_c, make_pooler):
     pooler = one_server(make_pooler, with_c)
     with pooler.connect(user="postgres", database="af_c") as client:

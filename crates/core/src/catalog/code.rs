@@ -194,7 +194,7 @@ impl Draft {
             }
             match node.kind {
                 Kind::Word => {}
-                Kind::Nameless => names.add_always(node.read | node.written),
+                Kind::Nameless | Kind::OthersOperator => names.add_always(node.read | node.written),
                 Kind::Definition | Kind::Creation | Kind::Maintenance | Kind::Truncation => {
                     let add = |verb: &&str| names.add(verb.as_bytes(), node.read, node.written);
                     words_of(node.kind).iter().for_each(add);

@@ -155,6 +155,13 @@ fn an_operator_or_a_cast_may_run_a_function_in_any_statement() {
     assert_eq!(effects(&catalog, "select 1 ### 2"), Effects::SETTINGS);
 }
 
+/// Guards against an operator that a tenant makes of a function in C, to keep something in the server process.
+#[test]
+fn an_operator_of_another_owner_s_function_in_c_counts() {
+    let catalog = catalog(&[&["r", "1", "isn_weak", "1"], &["q", "0", "", "1"]]);
+    assert_eq!(effects(&catalog, "select ### true"), Effects::NATIVE);
+}
+
 #[test]
 fn an_event_trigger_runs_in_whatever_changes_the_catalog() {
     let catalog = catalog(&[

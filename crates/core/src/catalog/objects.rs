@@ -87,6 +87,7 @@ impl Draft {
             b'm' => (self.statements(Kind::Maintenance), Kind::Relation, false),
             b'd' => (self.node(Kind::Type, oid, name), Kind::Routine, false),
             b'n' => (self.node(Kind::Nameless, 0, b""), Kind::Routine, false),
+            b'q' => (self.node(Kind::OthersOperator, 0, b""), Kind::Routine, false),
             b'e' => (self.statements(Kind::Definition), Kind::Routine, false),
             _ => return false,
         };

@@ -14,6 +14,8 @@ pub(super) enum Kind {
     Word,
     /// Operators and casts: they are run without their name in the text.
     Nameless,
+    /// Operators that belong to another user than their routine, and to no extension.
+    OthersOperator,
     /// All statements that change the catalog: they run event triggers.
     Definition,
     /// All statements that may make tables, if new sessions make them in the schema of temporary objects.
@@ -42,7 +44,7 @@ pub(super) fn words_of(kind: Kind) -> &'static [&'static str] {
         Kind::Creation => &CREATING,
         Kind::Maintenance => &MAINTAINING,
         Kind::Truncation => &["truncate"],
-        Kind::Routine | Kind::Relation | Kind::Type | Kind::Word | Kind::Nameless => &[],
+        Kind::Routine | Kind::Relation | Kind::Type | Kind::Word | Kind::Nameless | Kind::OthersOperator => &[],
     }
 }
 
@@ -167,6 +169,8 @@ pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &[Run]) {
                     (read | written | Effects::DEFINES, Effects::NONE)
                 }
                 Kind::Routine => (read | written, Effects::NONE),
+                // Whoever may call a function can make an operator of it, in C too.
+                Kind::OthersOperator => (read | written, Effects::NONE),
                 // Every type has functions in C that read and print its values; they are no reason for a pin.
                 Kind::Type | Kind::Nameless if in_c => (Effects::NONE, Effects::NONE),
                 Kind::Type

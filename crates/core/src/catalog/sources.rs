@@ -90,7 +90,8 @@ impl Draft {
     /// The routine `who` runs everything that its source may mention.
     fn mention_all(&mut self, who: u32, language: Language, source: &[u8]) -> Mentioned {
         let (mut selects, mut into) = (false, false);
-        let (mut draws, mut calls) = (false, self.by_oid.contains_key(&(Kind::Nameless, 0)));
+        let nameless = [Kind::Nameless, Kind::OthersOperator].map(|kind| self.by_oid.contains_key(&(kind, 0)));
+        let (mut draws, mut calls) = (false, nameless.contains(&true));
         for word in pgweir_sql::words(source) {
             let mut folded = [0; 64];
             let folded = &mut folded[..word.len()];

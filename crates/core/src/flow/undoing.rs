@@ -39,10 +39,7 @@ impl Reply<'_> {
     fn undo_one(&mut self, expect: Expect, effect: Option<Effect>, failed: bool, all_restored: &mut HashSet<u64>) {
         let server = &mut *self.server;
         let effect = effect.unwrap_or_default();
-        let was_uncertain = effect
-            .server_gains
-            .as_ref()
-            .is_some_and(|s| s.settings.are_uncertain());
+        let was_uncertain = effect.server_gains.as_ref().is_some_and(|s| s.settings.are_uncertain());
         if matches!(expect, Expect::ParseUnnamed | Expect::Query) || effect.server_unnamed {
             server.held.unnamed_becomes(Unnamed::Foreign);
         }

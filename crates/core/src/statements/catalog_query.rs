@@ -58,6 +58,7 @@ pub(crate) const POSITION: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
 /// | `w` | TRUNCATE | a truncate trigger's function: CASCADE reaches tables that the text does not name |
 /// | `m` | ANALYZE, VACUUM, REINDEX, CLUSTER | a table with expressions in its indexes or statistics |
 /// | `n` | an object without a name | a routine: of an operator, a cast |
+/// | `q` | an operator that belongs to another user than its routine, and to no extension | its routine |
 /// | `e` | an event trigger | its function |
 pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 190000 AS is_later\
@@ -126,7 +127,8 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
             AS relation, \
         COALESCE(NULLIF(k.contypid, 0), \
             CASE WHEN d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass THEN d.objid END) AS type, \
-        i.indexrelid IS NOT NULL OR s.oid IS NOT NULL AS stored \
+        i.indexrelid IS NOT NULL OR s.oid IS NOT NULL AS stored, \
+        CASE WHEN d.classid = 'pg_catalog.pg_operator'::pg_catalog.regclass THEN d.objid END AS operator \
     FROM pg_catalog.pg_depend d \
     LEFT JOIN pg_catalog.pg_rewrite w ON d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND w.oid = d.objid \
     LEFT JOIN pg_catalog.pg_attrdef a ON d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND a.oid = d.objid \
@@ -141,7 +143,7 @@ pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     LEFT JOIN pg_catalog.pg_partitioned_table g \
         ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND g.partrelid = d.objid \
     WHERE d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.refobjid >= 16384 \
-    UNION ALL SELECT o.routine, o.by_write, false, o.caller, o.relation, o.type, o.stored FROM calls_own o\
+    UNION ALL SELECT o.routine, o.by_write, false, o.caller, o.relation, o.type, o.stored, NULL FROM calls_own o\
 ), made_of AS (\
     SELECT d.objid AS type, d.refobjid AS part FROM pg_catalog.pg_depend d \
     WHERE d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass \
@@ -262,8 +264,11 @@ UNION ALL SELECT DISTINCT 'm', 0::pg_catalog.oid, NULL::pg_catalog.name, s.relat
     FROM (SELECT c.relation FROM calls c WHERE c.stored UNION ALL SELECT y.relation FROM typed y WHERE y.stored) s \
 UNION ALL SELECT DISTINCT 'd', y.oid, y.typname, c.routine::pg_catalog.int8 \
     FROM calls c JOIN pg_catalog.pg_type y ON y.oid = c.type \
-UNION ALL SELECT DISTINCT CASE WHEN c.by_event THEN 'e' ELSE 'n' END, 0::pg_catalog.oid, NULL::pg_catalog.name, \
-    c.routine::pg_catalog.int8 FROM calls c \
+UNION ALL SELECT DISTINCT CASE WHEN c.by_event THEN 'e' WHEN o.oprowner <> p.proowner AND NOT EXISTS (\
+        SELECT FROM pg_catalog.pg_depend e WHERE e.classid = 'pg_catalog.pg_operator'::pg_catalog.regclass \
+        AND e.objid = o.oid AND e.deptype = 'e') THEN 'q' ELSE 'n' END, \
+    0::pg_catalog.oid, NULL::pg_catalog.name, c.routine::pg_catalog.int8 FROM calls c \
+    LEFT JOIN pg_catalog.pg_operator o ON o.oid = c.operator LEFT JOIN pg_catalog.pg_proc p ON p.oid = c.routine \
     WHERE c.caller IS NULL AND c.relation IS NULL AND c.type IS NULL) o";
 
 /// The source of every routine in a language that is read: OID; language (`s`: SQL, `b`: SQL with BEGIN ATOMIC or
