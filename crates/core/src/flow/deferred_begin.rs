@@ -20,6 +20,7 @@ use crate::server_side::ServerSide;
 use crate::state::deferred_begin::{By, DeferredBegin};
 use crate::upstream::entry::To;
 use crate::upstream::nature::Nature;
+use crate::upstream::phase::{Begin, Intake};
 use pgweir_sql::Statement;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
@@ -295,6 +296,24 @@ impl Pooler {
             Some(_) => Passed::Skip,
             None => Passed::Closed,
         }
+    }
+
+    /// Whether a message must wait for replies: see [`crate::server::Server::holds_back`]. A server that has refused a
+    /// BEGIN in front of a segment ignores everything up to the Sync, so nothing waits for it but a Query or
+    /// FunctionCall, and for these the pooler sends the Sync.
+    pub(crate) fn holds_back(&mut self, server_id: ServerId, tag: FrontendTag) -> bool {
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let conversation = &mut server.conversation;
+        let ignores = conversation.begin() == Begin::Refused && conversation.intake() == Intake::ToSync;
+        if !ignores || server.cancels.may_hit() {
+            return server.holds_back();
+        }
+        let is_request = matches!(tag, FrontendTag::Query | FrontendTag::FunctionCall);
+        if is_request {
+            conversation.takes_requests_from_here();
+            self.at(server_id).asks(To::Skip, |r| r.sync());
+        }
+        is_request
     }
 
     /// The deferral is over: the BEGIN goes to a server alone.

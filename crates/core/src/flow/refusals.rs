@@ -236,14 +236,14 @@ impl Reply<'_> {
 
     /// Continues after a failed segment.
     fn goes_on_behind(&mut self, failed: &SegmentFailed) {
-        // A held-back message may have waited for a ReadyForQuery that was removed.
-        if self.server.conversation.begin() != Begin::Refused
-            || failed.not_forgotten && self.server.conversation.intake() == Intake::ToSync
-        {
-            self.replies_came();
-        }
         if failed.begin_failed {
             self.to().sync_after_failed_begin();
+        }
+        // A held-back message may have waited for a ReadyForQuery that was removed, or is a part of the segment that the
+        // server ignores.
+        let conversation = &self.server.conversation;
+        if conversation.begin() != Begin::Refused || conversation.intake() == Intake::ToSync {
+            self.replies_came();
         }
         if self.server.conversation.intake() == Intake::ToSync && matches!(self.server.phase, ServerPhase::Draining) {
             // The client has left before the error came: nobody else sends the Sync that the server waits for.

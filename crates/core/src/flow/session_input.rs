@@ -246,8 +246,7 @@ impl Pooler {
             }
         }
         let sends_on = self.is_weak(Weakness::ClosesCancelEarly);
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        if server.holds_back() && !sends_on {
+        if !sends_on && self.holds_back(server_id, message.tag) {
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Step::Wait;
         }

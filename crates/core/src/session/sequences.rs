@@ -226,6 +226,8 @@ impl Exchange<'_> {
         if self.server.conversation.intake() == Intake::ToSync {
             return None;
         }
+        // The server has nothing to answer in front of these.
+        self.to().give_fakes();
         if self.server.conversation.queue().is_empty() {
             self.to().asks(To::Skip, |r| r.sync());
         } else {

@@ -318,6 +318,35 @@ fn a_segment_that_has_executed_nothing_ends_before_the_server_forgets() {
     }
 }
 
+/// The same if the pooler answers everything in the segment. Guards against a client that waits for ever: the server was
+/// told to send replies, and had none to send.
+#[test]
+fn a_segment_of_which_the_server_knows_nothing_ends_before_the_server_forgets() {
+    let mut rig = one_server();
+    let (other, client) = (rig.client(), rig.client());
+    rig.says(other, |w| {
+        w.parse(b"s", b"select 1", &[0, 0]);
+        w.sync();
+    });
+    let server = rig.server_of(other).expect("linked");
+    rig.serves(server, "");
+    does(&mut rig, other, "insert into t values (1)", Idle);
+    rig.told(client);
+    rig.says(client, |w| {
+        w.parse(b"a", b"select 1", &[0, 0]);
+        w.query(b"do 'begin insert into t values (1); end'");
+    });
+    assert_eq!(rig.told(server), ["Sync"]);
+    assert_eq!(rig.told(client), ["ParseComplete"]);
+    rig.says(server, |w| w.ready_for_query(Idle));
+    forgets(&mut rig, server, Idle);
+    let told = rig.told(server);
+    assert_eq!(
+        told.last().map(String::as_str),
+        Some("Query do 'begin insert into t values (1); end'")
+    );
+}
+
 /// Guards against two errors for one Query: a DISCARD SEQUENCES in a transaction that has failed, as its answer shows soon.
 #[test]
 fn nothing_is_forgotten_before_a_begin_that_fails_is_answered() {

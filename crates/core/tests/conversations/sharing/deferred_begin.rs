@@ -1,7 +1,9 @@
 //! BEGIN takes no server and travels with the first statement of its transaction.
 
 use crate::rig::{Rig, error};
+use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
+use pgweir_wire::Writer;
 use std::time::Duration;
 
 #[test]
@@ -123,6 +125,85 @@ fn a_deferred_begin_that_fails_lets_nothing_run_outside_the_transaction() {
     );
     rig.says(client, |w| w.query(b"rollback"));
     assert_eq!(rig.told(client), ["CommandComplete ROLLBACK", "ReadyForQuery I"]);
+}
+
+/// A client with a deferred BEGIN has sent this, and the server refuses the BEGIN.
+fn refuses_begin(before_the_error: impl FnOnce(&mut Writer<'_>)) -> (Rig, ClientId, ServerId) {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.told(client);
+    rig.says(client, before_the_error);
+    let server = rig.server_of(client).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.error(&error("53200", "out of memory"));
+    });
+    assert_eq!(rig.told(client), ["Error 53200 out of memory"]);
+    (rig, client, server)
+}
+
+/// Guards against a client that waits for ever: the server ignores everything up to a Sync, which was held back.
+#[test]
+fn the_sync_behind_a_begin_that_the_server_refuses_is_sent() {
+    let parses = |w: &mut Writer<'_>| w.parse(b"", b"insert", &[0, 0]);
+    let flushes = |w: &mut Writer<'_>| {
+        parses(w);
+        w.flush();
+    };
+    let (mut rig, client, server) = refuses_begin(flushes);
+    assert_eq!(rig.told(server), [""; 0]);
+    rig.says(client, |w| {
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    assert_eq!(rig.told(server), ["Sync"], "the server would ignore the others");
+    rig.says(server, |w| w.ready_for_query(Idle));
+    assert_eq!(rig.told(client), ["ReadyForQuery E"]);
+    rig.says(client, |w| w.query(b"rollback"));
+    assert_eq!(rig.told(client), ["CommandComplete ROLLBACK", "ReadyForQuery I"]);
+}
+
+/// A Query without a Sync before it.
+#[test]
+fn a_query_behind_a_begin_that_the_server_refuses_fails() {
+    let (mut rig, client, server) = refuses_begin(|w| {
+        w.parse(b"", b"insert", &[0, 0]);
+        w.flush();
+    });
+    rig.says(client, |w| w.query(b"select 1"));
+    assert_eq!(rig.told(server), ["Sync"]);
+    rig.says(server, |w| w.ready_for_query(Idle));
+    assert_eq!(
+        rig.told(server),
+        [
+            "Bind  pgweir_2",
+            "Execute",
+            "Close P",
+            "Describe Pthe transaction has failed",
+            "Sync"
+        ],
+        "it fails a transaction, as the client expects"
+    );
+    rig.says(server, |w| {
+        w.empty(b'2');
+        w.command_complete("BEGIN");
+        w.empty(b'3');
+        w.error(&error("34000", "portal does not exist"));
+        w.ready_for_query(Failed);
+    });
+    assert_eq!(rig.told(server), ["Query select 1"]);
+    rig.says(server, |w| {
+        w.error(&error("25P02", "current transaction is aborted"));
+        w.ready_for_query(Failed);
+    });
+    assert_eq!(
+        rig.told(client),
+        ["Error 25P02 current transaction is aborted", "ReadyForQuery E"]
+    );
 }
 
 /// Guards against a Sync in the midst of a Query: the server would read it as text, and the end of the text as
