@@ -24,6 +24,7 @@ use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::statements::held::Moment;
 use crate::statements::meaning::Meaning;
+use crate::statements::parameter_types::Types;
 use crate::statements::prepared::Statement;
 use crate::statements::rows::Rows;
 use crate::statements::unnamed::Unnamed;
@@ -165,36 +166,51 @@ pub(crate) fn expected_rows(meaning: &Meaning, message: &Message<'_>, portal: &[
         .filter(|_| !meaning.is_told_by_portal() || message.describes_next(portal) != Some(true))
 }
 
-/// What must come before a client's use of one of its statements; `told` is the rows that the client expects.
+/// What must come before a client's use of one of its statements; `told` is the rows that the client expects. If it is
+/// nothing, this is the use.
 #[inline]
 pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>, now: Moment) -> Need {
     let doubted = server.held.doubted();
     let awaited = server.held.take_awaited(meaning.statement().id);
-    match server.held.using(meaning.statement().id, now) {
-        None if meaning.is_unparsed() => Need::Types,
-        None => Need::Parse,
-        _ if server.conversation.is_surely_failed() => Need::Nothing,
-        Some(copy) if copy.is_asked() => Need::Answer,
-        Some(_) if meaning.is_unparsed() => Need::Types,
-        Some(copy) if !awaited && copy.is_outdated(doubted, meaning.names_moved()) => Need::Replan,
-        Some(copy) if meaning.told_types().is_some_and(|t| copy.has_types(t) != Some(true)) && !copy.stays() => {
-            let types = meaning.told_types().expect("just looked at");
-            if copy.has_types(types).is_some() {
-                Need::Retype
-            } else {
-                Need::Replan
-            }
+    let Some(copy) = server.held.using(meaning.statement().id) else {
+        return if meaning.is_unparsed() {
+            Need::Types
+        } else {
+            Need::Parse
+        };
+    };
+    let has_other_types = |types: &Types| copy.has_types(types) != Some(true) && !copy.stays();
+    let need = if server.conversation.is_surely_failed() {
+        Need::Nothing
+    } else if copy.is_asked() {
+        Need::Answer
+    } else if meaning.is_unparsed() {
+        Need::Types
+    } else if !awaited && copy.is_outdated(doubted, meaning.names_moved()) {
+        Need::Replan
+    } else if let Some(types) = meaning.told_types().filter(|types| has_other_types(types)) {
+        match copy.has_types(types) {
+            Some(_) => Need::Retype,
+            None => Need::Replan,
         }
-        _ if !meaning.statement().may_return_rows => Need::Nothing,
-        Some(copy) => match (told, copy.rows()) {
+    } else if !meaning.statement().may_return_rows {
+        Need::Nothing
+    } else {
+        match (told, copy.rows()) {
             (Some(told), Some(rows)) if told == rows => Need::Nothing,
             (Some(_), Some(_)) if copy.is_good_since(meaning.since()) => Need::Refusal,
             (None, _) if copy.is_good_since(meaning.since()) => Need::Nothing,
             // No answer would change what follows.
             _ if copy.stays() => Need::Nothing,
             _ => Need::Check,
-        },
+        }
+    };
+    match need {
+        Need::Nothing => copy.is_used(now),
+        Need::Answer if awaited => server.held.awaits(meaning.statement().id),
+        _ => {}
     }
+    need
 }
 
 impl Exchange<'_> {
@@ -213,6 +229,7 @@ impl Exchange<'_> {
         if let Need::Nothing = need {
             return Use::GoesOn;
         }
+        server.held.is_used(meaning.statement().id, now);
         let (statement, types) = (meaning.statement().clone(), meaning.told_types().cloned());
         if statement.has_constants && self.will_know_what_is_set() {
             return self.use_waits();

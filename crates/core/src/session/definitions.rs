@@ -199,7 +199,7 @@ impl Reply<'_> {
         // The requests behind it may change more.
         let more = !self.server.conversation.queue().is_empty();
         if is_idle && self.server.session.take_moved_names(more) {
-            self.server.held.names_have_moved();
+            self.server.held.names_have_moved(more);
             self.deeds.push(Deed::MoveNames);
         }
         if self.server.session.has_definitions() {

@@ -117,17 +117,23 @@ impl Held {
         self.copies.use_mut(id).is_some()
     }
 
-    /// A client's statement that is about to be used, at this moment.
+    /// A client's statement that may be about to be used. If it was used before and that went well, its plan was good then.
     #[inline]
-    pub(crate) fn using(&mut self, id: u64, now: Moment) -> Option<&mut HeldStatement> {
+    pub(crate) fn using(&mut self, id: u64) -> Option<&mut HeldStatement> {
         let copy = self.copies.use_mut(id)?;
         let known = copy.good >= self.doubted;
         if known && copy.good < copy.used && copy.used < self.answered && copy.used > self.erred {
             copy.good = copy.used;
             self.provisional.push(id);
         }
-        copy.used = now;
         Some(copy)
+    }
+
+    /// The statement is about to be used, at this moment.
+    pub(crate) fn is_used(&mut self, id: u64, now: Moment) {
+        if let Some(copy) = self.copies.get_mut(id) {
+            copy.is_used(now);
+        }
     }
 
     /// Whether the server holds this statement of a client's. This does not count as a use.

@@ -56,21 +56,41 @@ fn a_name_of_the_client_is_not_evicted() {
 #[test]
 fn a_use_that_went_well_shows_that_the_plan_was_good_then() {
     let (mut held, id) = one_copy();
-    held.using(id, Moment(5));
-    held.using(id, Moment(6));
+    held.using(id).unwrap().is_used(Moment(5));
+    held.using(id).unwrap().is_used(Moment(6));
     assert_eq!(good(&mut held, id), 1, "neither has been answered");
     held.note_ready(Moment(7), true, false);
-    held.using(id, Moment(8));
+    held.using(id).unwrap().is_used(Moment(8));
     assert_eq!(good(&mut held, id), 6);
+}
+
+#[test]
+fn a_look_at_a_statement_that_is_not_used_shows_nothing() {
+    let (mut held, id) = one_copy();
+    held.using(id);
+    held.note_ready(Moment(7), true, false);
+    held.using(id);
+    assert_eq!(good(&mut held, id), 1);
+}
+
+#[test]
+fn what_a_transaction_prepares_may_name_what_it_made_whatever_ended_before() {
+    let (mut held, id) = one_copy();
+    held.names_move(Moment(2));
+    held.names_have_moved(true);
+    let s = statements(2);
+    held.insert(s[1].clone(), Moment(3));
+    held.names_have_moved(false);
+    assert!(!held.usable(s[1].id) && held.usable(id));
 }
 
 #[test]
 fn a_use_before_an_error_shows_nothing() {
     let (mut held, id) = one_copy();
-    held.using(id, Moment(5));
+    held.using(id).unwrap().is_used(Moment(5));
     held.note_error(Moment(6));
     held.note_ready(Moment(7), true, false);
-    held.using(id, Moment(8));
+    held.using(id).unwrap().is_used(Moment(8));
     assert_eq!(good(&mut held, id), 1);
 }
 

@@ -132,10 +132,6 @@ impl Exchange<'_> {
         let Some(meaning) = self.client.statements.named(names.statement) else {
             return false;
         };
-        let told = expected_rows(meaning, &bind, names.portal);
-        if need_of(meaning, self.server, told, self.shared.statements.now()) != Need::Nothing {
-            return false;
-        }
         // The Parse of this statement in front of another client's flight may fail, for example because of a cancel:
         // then the server does not hold the statement.
         if self.server.held.may_refuse(meaning.statement().id) {
@@ -143,6 +139,13 @@ impl Exchange<'_> {
         }
         let statement = meaning.statement().clone();
         if !self.to().mentions_nothing_in(&statement) {
+            return false;
+        }
+        let Some(meaning) = self.client.statements.named(names.statement) else {
+            return false;
+        };
+        let told = expected_rows(meaning, &bind, names.portal);
+        if need_of(meaning, self.server, told, self.shared.statements.now()) != Need::Nothing {
             return false;
         }
         write_bind(&mut self.shared.outbox, self.server_id, &bind, &names, &statement);

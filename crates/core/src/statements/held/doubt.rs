@@ -109,11 +109,14 @@ impl Held {
     }
 
     /// The transaction has ended. Shared statements that were prepared meanwhile may refer to objects that the
-    /// transaction has made and that were rolled back.
-    pub(crate) fn names_have_moved(&mut self) {
-        let Some(since) = self.names_move_since.take() else {
+    /// transaction has made and that were rolled back. `more`: requests behind it may move more.
+    pub(crate) fn names_have_moved(&mut self, more: bool) {
+        let Some(since) = self.names_move_since else {
             return;
         };
+        if !more {
+            self.names_move_since = None;
+        }
         for copy in self.copies.all_mut() {
             copy.outdated |= copy.parsed >= since && !copy.statement.is_private;
         }

@@ -39,6 +39,12 @@ impl HeldStatement {
         }
     }
 
+    /// The copy is about to be used, at this moment.
+    #[inline(always)]
+    pub(crate) fn is_used(&mut self, now: Moment) {
+        self.used = now;
+    }
+
     /// Whether an internal Describe of the copy has not been answered.
     #[inline(always)]
     pub(crate) fn is_asked(&self) -> bool {
